@@ -15,7 +15,7 @@ from benchmarks.naive import naive_rate
 from benchmarks.report.rows import Row
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import RUNNING
 
 BATCH, ODD, LONE = 1000, 500, 140  # LONE: half of it so that classes use memory again
@@ -100,11 +100,11 @@ def costs_of_a_pass(share: int) -> list[Row]:
     return rows
 
 
-def _bare(one: Placed) -> Placed:
-    return Placed(msgspec.structs.replace(one.pod, labels={}), one.home)
+def _bare(one: PodInfo) -> PodInfo:
+    return PodInfo(msgspec.structs.replace(one.pod, labels={}), one.home)
 
 
-def _median_cost(scheduler: Scheduler, pods: Sequence[Placed], step: float) -> float:
+def _median_cost(scheduler: Scheduler, pods: Sequence[PodInfo], step: float) -> float:
     """CPU seconds of a decision, one pod after the other, `step` seconds apart; then they end."""
     spent = []
     for one in pods:
@@ -125,7 +125,7 @@ def _run_pods(fleet: FleetState, count: int) -> None:
         cluster, at = f"c{i % clusters:03}", i // clusters * 7919 % nodes
         cpu, memory = (15_900, 2**33) if at % 100 == 7 else SIZES[i // clusters % len(SIZES)]
         pod = msgspec.structs.replace(placed(i, cpu, memory).pod, uid=f"run-{i}", phase=RUNNING)
-        fleet.place((cluster, pod.uid), Placed(pod, cluster), cluster, f"n{at:04}", assumed=False)
+        fleet.place((cluster, pod.uid), PodInfo(pod, cluster), cluster, f"n{at:04}", assumed=False)
 
 
 def memory_per_pod(share: int) -> list[Row]:
@@ -142,7 +142,7 @@ def memory_per_pod(share: int) -> list[Row]:
     return [Row("memory_per_pod", 5000, count, kib, "KiB", 1, None, "allocated for a placed pod, its record included")]
 
 
-def _batches(scheduler: Scheduler, pods: Sequence[Placed]) -> float:
+def _batches(scheduler: Scheduler, pods: Sequence[PodInfo]) -> float:
     return _rate(
         len(pods),
         lambda: [
@@ -155,7 +155,7 @@ def _batches(scheduler: Scheduler, pods: Sequence[Placed]) -> float:
     )
 
 
-def _one_by_one(scheduler: Scheduler, pods: Sequence[Placed]) -> float:
+def _one_by_one(scheduler: Scheduler, pods: Sequence[PodInfo]) -> float:
     return _rate(len(pods), lambda: [scheduler.schedule(one, ("c000", one.pod.uid)) for one in pods])
 
 
@@ -169,7 +169,7 @@ def _rate(count: int, work: Callable[[], list[object]]) -> float:
     return count / seconds
 
 
-def _timed(scheduler: Scheduler, one: Placed) -> float:
+def _timed(scheduler: Scheduler, one: PodInfo) -> float:
     start = perf_counter()
     scheduler.schedule(one, ("c000", one.pod.uid))
     return perf_counter() - start

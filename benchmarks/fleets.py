@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from shared.model.node import Node, Reading
@@ -41,19 +41,19 @@ def scheduler_of(fleet: FleetState) -> Scheduler:
     return Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet)
 
 
-def same_pods(count: int) -> Iterator[Placed]:
+def same_pods(count: int) -> Iterator[PodInfo]:
     """Pods of one template."""
     for i in range(count):
         yield placed(i, 500, 512 * 2**20)
 
 
-def different_pods(count: int) -> Iterator[Placed]:
+def different_pods(count: int) -> Iterator[PodInfo]:
     """Every pod asks for an amount of its own: no two are of one class."""
     for i in range(count):
         yield placed(i, 100 + i, 2**28 + i * 4096)
 
 
-def placed(i: int, cpu: int, memory: int) -> Placed:
+def placed(i: int, cpu: int, memory: int) -> PodInfo:
     """One pod submitted in the first cluster."""
     pod = Pod(
         f"uid-{i}",
@@ -63,4 +63,4 @@ def placed(i: int, cpu: int, memory: int) -> Placed:
         requests={"cpu": cpu, "memory": memory},
         scheduler_name=SCHEDULER_NAME,
     )
-    return Placed(pod, "c000")
+    return PodInfo(pod, "c000")

@@ -22,7 +22,7 @@ from benchmarks.report.rows import Row
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed, PluginUse, Profile
+from dispatcher.scheduling.framework import PluginUse, PodInfo, Profile
 from shared.model.labels import NodeSelectorTerm, Requirement
 from shared.model.names import GPU_MILLI, SCHEDULER_NAME
 from shared.model.node import Node
@@ -110,7 +110,7 @@ def _run(shapes: list[Shape], seed: int, policy: str) -> Run:
     at_100: float | None = None
     start = perf_counter()
     for number, shape in enumerate(arrivals):
-        placed = Placed(_pod(number, shape), "openb")
+        placed = PodInfo(_pod(number, shape), "openb")
         result = scheduler.schedule(placed, ("openb", placed.pod.uid))
         asked += shape.gpu
         held += shape.gpu if isinstance(result, Decision) else 0

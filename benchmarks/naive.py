@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from time import process_time
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 
 
-def naive_rate(fleet: FleetState, pods: Sequence[Placed]) -> float:
+def naive_rate(fleet: FleetState, pods: Sequence[PodInfo]) -> float:
     """Decisions a second of the loop."""
     nodes = [
         [row, int(fleet.allocatable[0, row]), int(fleet.allocatable[1, row]), int(fleet.requested[0, row]),

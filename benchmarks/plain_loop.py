@@ -58,7 +58,7 @@ class Place:
 
 
 @dataclass
-class _Ground:
+class _State:
     """What the placed pods mean for one pod, by domain."""
 
     shunned: Domains
@@ -101,7 +101,7 @@ def _best(places: list[Place], pod: Pod) -> Place | None:
     return best
 
 
-def _look(places: list[Place], pod: Pod) -> _Ground:
+def _look(places: list[Place], pod: Pod) -> _State:
     """One pass over all placed pods."""
     want, shun = pod.pod_affinity or _NONE, pod.pod_anti_affinity or _NONE
     wanted: list[tuple[str, Counter[str]]] = [(term.topology_key, Counter()) for term in want.required]
@@ -123,7 +123,7 @@ def _look(places: list[Place], pod: Pod) -> _Ground:
             for at, rule in enumerate(pod.spread):
                 if other.namespace == pod.namespace and rule.selector and rule.selector.matches(other.labels):
                     spread[at][labels.get(rule.key, "")] += 1
-    return _Ground(shunned, wanted, drawn, spread)
+    return _State(shunned, wanted, drawn, spread)
 
 
 def _count(term: PodAffinityTerm, pod: Pod, labels: Mapping[str, str], domains: Counter[str], weight: int = 1) -> None:
@@ -145,7 +145,7 @@ def _lowest(counts: Counter[str], places: list[Place], key: str) -> int:
     return min((counts[domain] for domain in domains), default=0)
 
 
-def _allowed(place: Place, pod: Pod, ground: _Ground, least: list[int]) -> bool:
+def _allowed(place: Place, pod: Pod, ground: _State, least: list[int]) -> bool:
     labels = place.domains
     if any(counts[labels[key]] > 0 for key, counts in ground.shunned.items() if key in labels):
         return False
@@ -159,7 +159,7 @@ def _allowed(place: Place, pod: Pod, ground: _Ground, least: list[int]) -> bool:
     return True
 
 
-def _points(place: Place, pod: Pod, ground: _Ground) -> float:
+def _points(place: Place, pod: Pod, ground: _State) -> float:
     room, used, labels = place.node.allocatable, place.used, place.domains
     shares = [(used[name] + pod.requests.get(name, 0)) / room[name] for name in ("cpu", "memory")]
     points = 50 * (2 - sum(shares)) + 100 - 50 * abs(shares[0] - shares[1])

@@ -25,7 +25,7 @@ from benchmarks.workloads.volumes import csi_node, volume_objects
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
@@ -36,7 +36,7 @@ BATCH = 1000
 _LONGEST_S = 60.0
 _TARGETS = {"TopologySpreading": 20_000, "SchedulingPodAffinity": 10_000, "MixedSchedulingBasePod": 10_000}
 _READ = {kind.name: kind for kind in KINDS}
-Item = tuple[tuple[str, str], Placed]
+Item = tuple[tuple[str, str], PodInfo]
 
 
 def decisions_of(case: Case, share: int) -> list[Row]:
@@ -134,7 +134,7 @@ def _items(fleet: FleetState, pods: Pods, prefix: str) -> list[Item]:
         for namespace, name in pods.places(prefix):
             for kind, manifest in volume_objects(pods.volume, namespace, name):
                 _keep(fleet, kind, manifest)
-    return [((CLUSTER, pod.uid), Placed(pod, CLUSTER)) for pod in _pods(pods, prefix)]
+    return [((CLUSTER, pod.uid), PodInfo(pod, CLUSTER)) for pod in _pods(pods, prefix)]
 
 
 def _pods(pods: Pods, prefix: str) -> Iterator[Pod]:

@@ -17,7 +17,7 @@ from benchmarks.report.rows import Row
 from dispatcher.scheduling.cycle.cycle import Decision
 from dispatcher.scheduling.events import Answered, ClusterChanged
 from dispatcher.service.traces.otel import teller
-from dispatcher.service.traces.ways import Ways
+from dispatcher.service.traces.pod_traces import PodTraces
 from shared.messages import BOUND, Bind, Changes, Outcome, PodRef
 
 BATCH = 1000
@@ -47,7 +47,7 @@ def _spent(decisions: Sequence[Decision], sampled: float, endpoint: str) -> floa
     """Seconds of CPU of all threads of this process, the last export included."""
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint), max_queue_size=2**20))
-    ways, now = Ways(sampled, teller(provider)), 1e6
+    ways, now = PodTraces(sampled, teller(provider)), 1e6
     batches = [_batch(decisions[at : at + BATCH]) for at in range(0, len(decisions), BATCH)]
     started = process_time()
     for some, binds, answered, shown in batches:

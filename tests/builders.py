@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model import names
 from shared.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm, Requirement
 from shared.model.node import NO_SCHEDULE, Node, Reading, Taint
@@ -243,9 +243,9 @@ class PodBuilder:
         affinity = Affinity(self._required, tuple(self._preferred)) if self._required or self._preferred else None
         return Pod(**{"affinity": affinity, **self._fields, "requests": requests})
 
-    def placed(self, home: str = "a") -> Placed:
+    def placed(self, home: str = "a") -> PodInfo:
         """The pod as submitted in cluster `home`."""
-        return Placed(self.build(), home)
+        return PodInfo(self.build(), home)
 
 
 def node(name: str = "n1") -> NodeBuilder:
@@ -290,7 +290,7 @@ def fleet(*, now: float = 1000.0, **clusters: Sequence[NodeBuilder | Node | str]
 def put(state: FleetState, one: PodBuilder | Pod | str, cluster: str, node_name: str, *, home: str = "a") -> Pod:
     """Seat a pod on a node as if its cluster had shown it there; returns the pod."""
     seated = built_pod(one)
-    state.place((home, seated.uid), Placed(seated, home), cluster, node_name, assumed=False)
+    state.place((home, seated.uid), PodInfo(seated, home), cluster, node_name, assumed=False)
     return seated
 
 

@@ -2,11 +2,11 @@
 
 from agents.executor import events, pods
 from agents.executor.binding import annotations_of, bind_to, bind_unclaimed, foreign_key
-from agents.executor.ledger import HOLD_S, Booking
+from agents.executor.ledger import HOLD_S, PendingRequests
 from agents.executor.local import Local, Moment
 from agents.executor.recheck import refusal
-from shared.kube.answer import Answer, outcome
 from shared.kube.http import Procedure
+from shared.kube.verdicts import Answer, outcome
 from shared.messages import BOUND, OF_NODE, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
 from shared.model import names
 from shared.model.names import CLAIM_NODE, SCHEDULER_NAME, is_ours
@@ -42,9 +42,9 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
     return outcome(intent, *answer)
 
 
-def booking(pod: Pod, uid: str, node: str, now: Moment) -> Booking:
+def booking(pod: Pod, uid: str, node: str, now: Moment) -> PendingRequests:
     """A booking of the pod's requests on `node`, held until the watch cache shows the pod there."""
-    return Booking(pod.namespace, pod.name, uid, node, pod.requests, pod.ports, now.mono + HOLD_S)
+    return PendingRequests(pod.namespace, pod.name, uid, node, pod.requests, pod.ports, now.mono + HOLD_S)
 
 
 def unfit(pod: Pod | None, ref: PodRef, node: str) -> Answer | None:

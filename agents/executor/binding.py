@@ -6,8 +6,8 @@ import msgspec
 
 from agents.executor import pods
 from agents.executor.pods import LivePod, Lookup
-from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.kube.http import Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, STALE, UNKNOWN, PodRef
 from shared.model.names import EPOCH, PREFIX
 

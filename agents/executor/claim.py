@@ -10,8 +10,8 @@ from agents.executor import events, manifest, pods, references
 from agents.executor.local import Local, Moment
 from agents.executor.peers import closed_to_new, name_taken
 from agents.executor.pods import LivePod, guarded_patch, without_ours
-from shared.kube.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.kube.http import Procedure, Request
+from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import (
     CLAIMED,
     DONE,

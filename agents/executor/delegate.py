@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import adoption, downward, events, existing, manifest, mutations, pods, references
+from agents.executor import adoption, downward, events, existing_delegate, manifest, mutations, pods, references
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
 from agents.executor.deletion import delete_exactly
@@ -20,8 +20,8 @@ from agents.executor.policy import absent
 from agents.executor.recheck import refusal, reserved
 from agents.executor.references import Reference
 from agents.executor.restrict import restrict
-from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from shared.kube.http import Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from shared.messages import (
     BOUND,
     DONE,
@@ -74,7 +74,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     no = _malformed(intent, local)
     if no:
         return outcome(intent, *no)
-    order = unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
+    order = unsigned(intent, local) or _lapsed(intent, local, now) or existing_delegate.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
     needed = sought(wanted, local, now)
     if isinstance(needed, Answer):
@@ -103,12 +103,12 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
     """
     name = delegate_name(intent.source)
     if local.epoch_guard.is_over(intent.pod.uid, intent.epoch):
-        there = yield from existing.cleared(name, intent, local)
+        there = yield from existing_delegate.cleared(name, intent, local)
         return outcome(intent, *(there or Answer(STALE, why)))
     look = yield from pods.look_up(intent.source.namespace, name)
     if look.pod is None:
         return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
-    return outcome(intent, *existing.answer_for(look.pod, name, intent, local))
+    return outcome(intent, *existing_delegate.answer_for(look.pod, name, intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -176,7 +176,7 @@ def unsigned(intent: CreateDelegate | UpdateDelegate, local: Local) -> Answer | 
 
 def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
     """UNKNOWN for failover mode `lease` while the lease has lapsed: the delegate would be stopped at once."""
-    why = local.renewals.lapsed(now.mono) if existing.failover_of(intent) == LEASE else ""
+    why = local.renewals.lapsed(now.mono) if existing_delegate.failover_of(intent) == LEASE else ""
     return Answer(UNKNOWN, why) if why else None
 
 
@@ -289,7 +289,7 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     most = local.policy.grants(intent.source).max_priority
     not_ours = mutations.unusable(body, there.pod, there.body, most)
     if not_ours:
-        return _Result((yield from existing.given_up(there.pod, ref, not_ours, intent, local)))
+        return _Result((yield from existing_delegate.given_up(there.pod, ref, not_ours, intent, local)))
     actual = local.read_pod(there.body)
     if not actual.problems:
         # What is bound is what the server made, also where that is not what was posted.
@@ -344,7 +344,7 @@ def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answ
     """`no`, once an unbound delegate is deleted that an earlier copy of this intent may have created; UNKNOWN while one
     exists.
     """
-    there = yield from existing.cleared(delegate_name(intent.source), intent, local)
+    there = yield from existing_delegate.cleared(delegate_name(intent.source), intent, local)
     return no if there is None else there
 
 
@@ -371,7 +371,9 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Mo
         if response.status != CONFLICT and not response.unknown and not response.ok:
             no = Answer(REFUSED, message, OF_CLUSTER, passing=response.passing)
             return (yield from _refused(intent, no, local))
-        there = (yield from existing.cleared(pod.name, intent, local)) or existing.given_up_before(intent, local)
+        there = (yield from existing_delegate.cleared(pod.name, intent, local)) or existing_delegate.given_up_before(
+            intent, local
+        )
         if there is not None:
             return there
     return Answer(UNKNOWN, message)

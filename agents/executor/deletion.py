@@ -1,8 +1,8 @@
 """DELETE a pod with its UID as precondition, and a GET where the response does not tell what happened."""
 
 from agents.executor import pods
-from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.kube.http import Procedure
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import DONE, REFUSED, UNKNOWN, PodRef
 
 _DONE = Answer(DONE)

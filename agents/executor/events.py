@@ -11,9 +11,9 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor.local import Local, Moment
-from shared.kube.answer import cut
 from shared.kube.http import Request
 from shared.kube.times import rfc3339_micro
+from shared.kube.verdicts import cut
 from shared.messages import PodRef
 from shared.model import names
 from shared.model.delegate_events import DelegateEvent

@@ -15,7 +15,9 @@ from agents.executor import events, pods, taking
 from agents.executor.deletion import delete_exactly
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
-from shared.kube.answer import (
+from shared.kube.http import STRATEGIC_PATCH, TOO_BUSY, Procedure, Request, Response
+from shared.kube.times import rfc3339
+from shared.kube.verdicts import (
     CONFLICT,
     NOT_FOUND,
     POSTPONED,
@@ -25,8 +27,6 @@ from shared.kube.answer import (
     is_ambiguous,
     outcome,
 )
-from shared.kube.http import STRATEGIC_PATCH, TOO_BUSY, Procedure, Request, Response
-from shared.kube.times import rfc3339
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
 from shared.model import names
 from shared.model.starting import not_started

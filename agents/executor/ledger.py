@@ -13,7 +13,7 @@ from shared.model.pod import HostPort
 HOLD_S = 120.0  # longer than any bind with its retries; then the view is believed
 
 
-class Booking(msgspec.Struct, frozen=True, gc=False):
+class PendingRequests(msgspec.Struct, frozen=True, gc=False):
     """Room on `node` for one pod. `uid` is empty for a delegate that is about to be created. `until` is monotonic."""
 
     namespace: str
@@ -29,13 +29,13 @@ class Ledger:
     """Bookings by node. A name has one booking at a time: the newest."""
 
     def __init__(self) -> None:
-        self._by_node: dict[str, dict[tuple[str, str], Booking]] = {}
+        self._by_node: dict[str, dict[tuple[str, str], PendingRequests]] = {}
         self._node_of: dict[tuple[str, str], str] = {}
 
     def __len__(self) -> int:
         return len(self._node_of)
 
-    def book(self, booking: Booking) -> None:
+    def book(self, booking: PendingRequests) -> None:
         """Hold room; replaces an earlier booking of the same name."""
         self.drop(booking.namespace, booking.name)
         key = (booking.namespace, booking.name)
@@ -53,7 +53,7 @@ class Ledger:
         if not held:
             del self._by_node[node]
 
-    def held(self, node: str, view: ClusterView, now: float) -> Iterator[Booking]:
+    def held(self, node: str, view: ClusterView, now: float) -> Iterator[PendingRequests]:
         """The bookings on a node that its view does not show yet."""
         for booking in tuple(self._by_node.get(node, {}).values()):
             if now >= booking.until or _visible(booking, view):
@@ -68,7 +68,7 @@ class Ledger:
                 pass
 
 
-def _visible(booking: Booking, view: ClusterView) -> bool:
+def _visible(booking: PendingRequests, view: ClusterView) -> bool:
     pod = view.pod_by_name(booking.namespace, booking.name)
     if not booking.uid:
         return pod is not None and bool(pod.node)

@@ -12,9 +12,9 @@ from agents.executor.ledger import Ledger
 from agents.executor.peers import PeerTable
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.recent import Recent
+from agents.executor.relayed_events import ToldEvents
 from agents.executor.renewals import Renewals
 from agents.executor.state import ExecutorState
-from agents.executor.told_events import ToldEvents
 from agents.executor.view import ClusterView
 from shared.messages import Shadows
 from shared.model.names import FENCED

@@ -18,9 +18,9 @@ from agents.executor import events, pods, status_size
 from agents.executor.byte_budget import ALL_BUT_KEPT, OF_NAMESPACE
 from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Lookup
-from agents.executor.told_events import ToldEvents
-from shared.kube.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
+from agents.executor.relayed_events import ToldEvents
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
+from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from shared.model.delegate_events import events_of
 from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL

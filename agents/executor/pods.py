@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from shared.kube.answer import LOOKS, NOT_FOUND, POSTPONED, error_text
 from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.kube.verdicts import LOOKS, NOT_FOUND, POSTPONED, error_text
 from shared.messages import DELETING, PodRef
 from shared.model import names
 from shared.model.pod import TERMINAL

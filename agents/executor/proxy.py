@@ -18,8 +18,8 @@ import msgspec
 from agents.executor import proxy_objects
 from agents.executor.local import KubeletEndpoint, Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy, name_taken
-from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 from shared.messages import Peer
 from shared.model import names
 from shared.model.node import Node

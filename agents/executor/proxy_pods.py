@@ -23,9 +23,9 @@ from agents.executor.local import Local, Moment
 from agents.executor.peers import is_proxy
 from agents.executor.pods import LivePod
 from agents.executor.proxy import ReconcileTask
-from shared.kube.answer import CONFLICT, NOT_FOUND, error_text, is_ambiguous
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from shared.kube.times import rfc3339
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text, is_ambiguous
 from shared.messages import PodRef
 from shared.model import leases, names
 from shared.model.leases import LEASE

@@ -16,8 +16,8 @@ from agents.executor.baseline import of_containers
 from agents.executor.fields import Tree, walk
 from agents.executor.local import Local, Moment
 from agents.executor.manifest import readable, sanitise
-from shared.kube.answer import LOOKS, NOT_FOUND
 from shared.kube.http import FORBIDDEN, Procedure, Request
+from shared.kube.verdicts import LOOKS, NOT_FOUND
 from shared.model.names import STAY
 
 MOST = 16  # ConfigMaps of one pod that are looked for

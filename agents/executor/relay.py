@@ -128,11 +128,15 @@ def remote_pod(wanted: Wanted, local: Local) -> tuple[Pod, str]:
     return pod, cluster
 
 
+def source_of(pod: Pod, local: Local) -> SourceRef:
+    """What other clusters know of a pod of this one."""
+    return SourceRef(local.cluster, local.cluster_uid, pod.namespace, pod.name, pod.uid, 0)
+
+
 def signed_ask(wanted: Wanted, pod: Pod, cluster: str, challenge: bytes, local: Local) -> bytes:
     """What is sent to the agent of the other cluster."""
-    source = SourceRef(local.cluster, local.cluster_uid, pod.namespace, pod.name, pod.uid, 0)
     ask = RelayAsk(
-        source,
+        source_of(pod, local),
         cluster,
         local.trusted.uid_of(cluster),
         challenge,

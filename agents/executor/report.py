@@ -5,9 +5,9 @@ import msgspec
 from agents.executor import events, pods
 from agents.executor.bind import unfit
 from agents.executor.local import Local, Moment, Reported
-from shared.kube.answer import NOT_FOUND, TRIES, error_text, is_ambiguous, outcome
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request
 from shared.kube.times import rfc3339
+from shared.kube.verdicts import NOT_FOUND, TRIES, error_text, is_ambiguous, outcome
 from shared.messages import (
     DONE,
     HOME_ONLY,

@@ -16,8 +16,8 @@ import msgspec
 from agents.executor import events, pods
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ReconcileTask
-from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
 from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 from shared.messages import Cover, Shadow
 from shared.model import names
 from shared.model.objects import PodDisruptionBudget

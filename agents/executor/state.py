@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from shared.kube.answer import NOT_FOUND, TRIES, error_text, is_ambiguous
 from shared.kube.http import MERGE_PATCH, Procedure, Request, Response
+from shared.kube.verdicts import NOT_FOUND, TRIES, error_text, is_ambiguous
 from shared.model import names
 
 NAMESPACE = "kube-node-lease"

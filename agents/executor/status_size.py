@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shared.kube.answer import cut
+from shared.kube.verdicts import cut
 
 Object = dict[str, Any]
 

@@ -5,11 +5,11 @@ API server is asked to make it without keeping it (dry run), so admission, its w
 say. What was found is good for that moment alone, as the order to make the delegate looks again.
 """
 
-from agents.executor import delegate, existing, mutations, pods, references
+from agents.executor import delegate, existing_delegate, mutations, pods, references
 from agents.executor.local import Local, Moment
 from agents.executor.policy import absent
-from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.kube.http import Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, PodRef
 from shared.model.pod import SourceRef
 
@@ -29,7 +29,7 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
     pod, body = wanted
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
         look = yield from pods.look_up(pod.namespace, pod.name)
-        there = existing.answer_for(look.pod, pod.name, order, local) if look.pod is not None else None
+        there = existing_delegate.answer_for(look.pod, pod.name, order, local) if look.pod is not None else None
         return _about(source, there) if there is not None and there.verdict == REFUSED else None
     no = delegate.unfit_without_room(pod, body, order, local, now)
     sought = delegate.sought(wanted, local, now) if no is None else []

@@ -6,12 +6,12 @@ the annotations of ours that files are read from, and of these only those that t
 
 import msgspec
 
-from agents.executor import downward, events, manifest, pods
+from agents.executor import downward, events, manifest, pods, references
 from agents.executor.delegate import delegate_name, unsigned
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, Lookup, guarded_patch
-from shared.kube.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.kube.http import Procedure
+from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import (
     DONE,
     REFUSED,
@@ -36,7 +36,7 @@ def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[
     if claimed is None:
         return outcome(intent, STALE, f"pod {intent.pod.namespace}/{intent.pod.name} does not run elsewhere by a claim")
     try:
-        sanitised = manifest.sanitise(look.body)
+        sanitised = yield from references.for_another_cluster(look.body, intent.pod.namespace, local, now)
     except manifest.ManifestError as error:
         why = f"what files show of the pod is not changed where it runs: {error}"
         if local.refused.get(intent.pod.uid) != why:

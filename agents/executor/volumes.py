@@ -11,8 +11,8 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor.local import Local, Moment
-from shared.kube.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.kube.verdicts import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"

@@ -6,6 +6,7 @@ are (`Pod.labels_cut`): whoever counts pods by labels then knows that this one m
 too large is told as keeping all pods away, which keeps more away than it says, and never fewer.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -72,21 +73,21 @@ def within_bounds(pod: Pod) -> tuple[Pod, int]:
         told = without_labels(pod, f"metadata.labels: they take more than {most}, remove some")
     whole, memory = _sizes(told)
     if whole > MAX_RECORD:
-        sizes = {name: len(msgspec.msgpack.encode(getattr(told, name))) for name in _CUT}
-        told = _cut(told, sizes, f"more than {MAX_RECORD // 1024} KiB decide about this pod, make them smaller")
-        return told, memory_of_pod(told)
-    if memory > MAX_MEMORY:
-        sizes = {name: most_memory_of(msgspec.msgpack.encode(getattr(told, name))) for name in _CUT}
-        most = f"more than {MAX_MEMORY // 1024} KiB of memory"
-        told = _cut(told, sizes, f"what decides about this pod takes {most}, name fewer values")
-        return told, memory_of_pod(told)
-    return told, memory
+        told = _cut(told, len, f"{MAX_RECORD // 1024} KiB")
+    elif memory > MAX_MEMORY:
+        told = _cut(told, most_memory_of, f"{MAX_MEMORY // 1024} KiB of memory")
+    else:
+        return told, memory
+    return told, memory_of_pod(told)
 
 
-def _cut(pod: Pod, sizes: dict[str, int], problem: str) -> Pod:
+def _cut(pod: Pod, size_of: Callable[[bytes], int], most: str) -> Pod:
+    """What remains of a pod that takes more than that, with the fields of it that take most, by this size."""
+    sizes = {name: size_of(msgspec.msgpack.encode(getattr(pod, name))) for name in _CUT}
     largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LARGEST]
     said = ", ".join(f"{_CUT[name]} {-(-sizes[name] // 1024)} KiB" for name in largest)
-    told = reduced(pod, f"{problem}: {said}")
+    problem = f"what decides about this pod takes more than {most}, name fewer and shorter values: {said}"
+    told = reduced(pod, problem)
     small = len(msgspec.msgpack.encode(pod.annotations)) < MAX_RECORD // 2
     return msgspec.structs.replace(told, annotations=pod.annotations) if small else told
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from agents.runtime.slot_queue import Sleep, SlotQueue
-from shared.kube.answer import POSTPONED
 from shared.kube.http import TOO_BUSY, Procedure, Request, Response
+from shared.kube.verdicts import POSTPONED
 
 T = TypeVar("T")
 Objection = Callable[[], str]  # why something may not go on, '' while it may

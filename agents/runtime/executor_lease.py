@@ -15,10 +15,10 @@ from contextlib import suppress
 import structlog
 
 from agents.runtime.accepted_leader import AcceptedLeader
-from shared.kube.answer import NOT_FOUND
 from shared.kube.elector import Elector, ElectorEnvironment, LeaderTiming, awake, new_identity
 from shared.kube.http import FORBIDDEN
 from shared.kube.leader_lease import Client, LeaseRef, LeaseStore
+from shared.kube.verdicts import NOT_FOUND
 
 LOG = structlog.get_logger("agent.executor_lease")
 # Not in the release's namespace: two releases may have two.

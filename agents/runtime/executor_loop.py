@@ -28,8 +28,8 @@ from agents.runtime.executor_lease import ExecutorLease, NoRivals
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.refused_orders import RefusedOrders
 from agents.runtime.slot_queue import SlotQueue
-from shared.kube.answer import outcome, within
 from shared.kube.http import Procedure
+from shared.kube.verdicts import outcome, within
 from shared.messages import (
     STALE,
     UNKNOWN,

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from agents.telemetry.source import SourceError
-from shared.kube.answer import error_text
 from shared.kube.client import KubeClient
 from shared.kube.http import Request
+from shared.kube.verdicts import error_text
 
 LIFETIME_S = 600  # the shortest that Kubernetes gives: a stolen one is soon worth nothing
 RENEW_AFTER = 0.75  # of its lifetime

@@ -6,7 +6,7 @@ from itertools import chain
 
 import structlog
 
-from agents.executor import lease_expiry, leftovers, proxy_pods, shadows
+from agents.executor import lease_expiry, orphan_delegates, proxy_pods, shadows
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
@@ -59,7 +59,7 @@ class Reconciler:
             lease_expiry.reconcile_tasks(local, now),
             proxy_pods.reconcile_tasks(local, now),
             shadows.reconcile_tasks(local, now),
-            leftovers.reconcile_tasks(local, now),
+            orphan_delegates.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}
         for task in found:

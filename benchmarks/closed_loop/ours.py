@@ -15,7 +15,7 @@ from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.framework import Placed, Profile
+from dispatcher.scheduling.framework import PodInfo, Profile
 from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
@@ -106,7 +106,7 @@ class Ours:
     def _pod_id(self, pod: int) -> PodId:
         return f"cluster-{self._workload.home[pod]}", f"uid-{pod}"
 
-    def _placed(self, pod: int) -> Placed:
+    def _placed(self, pod: int) -> PodInfo:
         app = self._workload.app[pod]
         cpu, memory = self._workload.requests[:, pod].tolist()
         made = Pod(
@@ -119,7 +119,7 @@ class Ours:
             owner=f"StatefulSet/app-{app}/uid-app-{app}",
             phase=RUNNING,
         )
-        return Placed(made, f"cluster-{self._workload.home[pod]}")
+        return PodInfo(made, f"cluster-{self._workload.home[pod]}")
 
 
 class OursForecast(Ours):

@@ -14,6 +14,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th { text-align: left; font-weight: 600; font-size: .75rem; letter-spacing: .04em; text-transform: uppercase; }
 th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
 .wide { overflow-x: auto; }
+.word { white-space: nowrap; }
 """
 MOST_PODS = 500
 _MOST_KEPT = 100
@@ -55,19 +56,25 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
+    """Without columns in which nothing stands."""
     if not rows:
         return "<p>None yet.</p>"
-    columns = list(rows[0])
+    columns = [column for column in rows[0] if any(_text(row.get(column)) for row in rows)]
     head = "".join(f"<th scope='col'>{escape(column.replace('_', ' '))}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(row.get(column))}</td>' for column in columns)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_cell(row.get(column)) for column in columns)}</tr>" for row in rows)
     return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _cell(value: object) -> str:
+    text = _text(value)
+    return f"<td>{escape(text)}</td>" if " " in text else f"<td class='word'>{escape(text)}</td>"
+
+
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, list):
-        return escape(", ".join(map(str, value)))
-    return "" if value is None else escape(str(value))
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)

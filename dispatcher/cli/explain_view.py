@@ -32,8 +32,8 @@ def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
     yield "", _headline(found, decision)
     if decision.get("scores"):
         yield "Scores", _scores(decision)
-    if decision.get("message"):
-        yield "Why not", _refusals(decision)
+    if refusals := _refusals(found, decision):
+        yield "Why not", _by_cluster(refusals)
     if found.get("refusals"):
         yield "Refused by clusters, which are passed over for a while", _passed_over(found["refusals"])
     elif decision.get("refusals"):
@@ -176,9 +176,15 @@ def _count_in(cluster: str) -> Column:
     return Column(cluster.upper(), lambda row: str(row["counts"].get(cluster) or "-"), right=True)
 
 
-def _refusals(decision: Record) -> "RenderableType":
-    rows = [{"cluster": "fleet", "message": decision["message"]}]
-    rows += [{"cluster": name, "message": text} for name, text in sorted((decision.get("clusters") or {}).items())]
+def _refusals(found: Record, decision: Record) -> list[Record]:
+    """By cluster; of the whole fleet only where the headline says something else."""
+    message = decision.get("message")
+    rows = [{"cluster": "fleet", "message": message}] if message and message != _why(found, decision) else []
+    by_cluster = sorted((decision.get("clusters") or {}).items()) if message else []
+    return rows + [{"cluster": name, "message": text} for name, text in by_cluster]
+
+
+def _by_cluster(rows: list[Record]) -> "RenderableType":
     columns = (
         Column("CLUSTER", lambda row: row["cluster"], lambda row: "bold"),
         Column("MESSAGE", lambda row: row["message"], wraps=True),

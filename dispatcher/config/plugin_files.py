@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from types import ModuleType
 
 from dispatcher.config.problems import ConfigError, Problem
-from dispatcher.kit.form import broken_form
+from dispatcher.kit.interface_law import broken_form
 from dispatcher.kit.laws import broken_laws
 from dispatcher.plugins.registry import PluginContext, PluginSpec
 

@@ -3,7 +3,7 @@
 from importlib.metadata import EntryPoint, entry_points
 
 from dispatcher.config.problems import ConfigError, Problem
-from dispatcher.kit.form import broken_form
+from dispatcher.kit.interface_law import broken_form
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 
 GROUP = "global_dispatcher.plugins"

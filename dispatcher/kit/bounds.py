@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dispatcher.kit.odd import odd_pods
+from dispatcher.kit.edge_case_fleet import odd_pods
 from dispatcher.scheduling.framework import FleetView, Plugin, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
 from dispatcher.scheduling.rules.requests import least_expected

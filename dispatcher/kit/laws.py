@@ -25,12 +25,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.kit.asking import answer_in_words, prepared_for_score
 from dispatcher.kit.bounds import bound_laws
-from dispatcher.kit.odd import Asked, another_of_its_template, odd_fleet, odd_pods
-from dispatcher.kit.room import Room
-from dispatcher.kit.stale import stale_law
-from dispatcher.kit.standing import standing_law
+from dispatcher.kit.call_plugin import answer_in_words, prepared_for_score
+from dispatcher.kit.depends_law import stale_law
+from dispatcher.kit.edge_case_fleet import Asked, another_of_its_template, odd_fleet, odd_pods
+from dispatcher.kit.fleet_key import fleet_key_law
+from dispatcher.kit.waiting_room import Room
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
@@ -40,8 +40,8 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Refuse,
     Reserve,
     Score,
@@ -67,7 +67,7 @@ def broken_laws(plugin: Plugin) -> list[str]:
     for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
         broken += _broken_by(law, plugin, view_of(cast(FleetState, asked)))
         broken += _broken_by(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
-    for moving_law in (stale_law, standing_law):
+    for moving_law in (stale_law, fleet_key_law):
         touched = _fleet_for(plugin, asked.labels, asked.metrics)
         broken += _broken_by(partial(_on, moving_law, touched), plugin, view_of(touched))
     return list(dict.fromkeys(broken))
@@ -115,10 +115,10 @@ def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield "class_key answers differently when asked again"
         elif keyed_by_template(plugin) and plugin.class_key(another_of_its_template(placed)) != key:
             yield "class_key tells pods of one template apart: keyed_by_template must not be True"
-        if placed.pod.volumes or not keyed_by_template(plugin, "standing_key"):
+        if placed.pod.volumes or not keyed_by_template(plugin, "fleet_key"):
             continue
-        if plugin.standing_key(another_of_its_template(placed), fleet) != plugin.standing_key(placed, fleet):
-            yield "standing_key tells pods of one template apart: keyed_by_template must not be True"
+        if plugin.fleet_key(another_of_its_template(placed), fleet) != plugin.fleet_key(placed, fleet):
+            yield "fleet_key tells pods of one template apart: keyed_by_template must not be True"
 
 
 def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
@@ -245,7 +245,7 @@ def _later_points(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield from _is_answer("pre_bind", orders, (Sequence,))
 
 
-def _cycle(plugin: Plugin, placed: Placed, fleet: FleetView) -> CycleState:
+def _cycle(plugin: Plugin, placed: PodInfo, fleet: FleetView) -> CycleState:
     return CycleState({plugin.name: plugin.pre_filter(placed, fleet)})
 
 

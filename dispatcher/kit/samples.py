@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.names import HOSTNAME, SCHEDULER_NAME
 from shared.model.node import Node, Reading
 from shared.model.pod import Pod
@@ -22,11 +22,13 @@ def a_node(
     return Node(name, f"uid-{name}", all_labels, allocatable=allocatable, **{"ready": True, **more})
 
 
-def a_pod(name: str = "web-1", *, wants: Mapping[str, object] | None = None, home: str = "east", **more: Any) -> Placed:
+def a_pod(
+    name: str = "web-1", *, wants: Mapping[str, object] | None = None, home: str = "east", **more: Any
+) -> PodInfo:
     """A pod that waits, submitted in cluster `home`; `wants` are its requests, `more` any field of model.pod.Pod."""
     requests = parse_resources(wants or {}, where=f"pod {name}")
     fields = {"namespace": "default", "labels": {"app": "web"}, **more}
-    return Placed(Pod(f"uid-{name}", name=name, requests=requests, scheduler_name=SCHEDULER_NAME, **fields), home)
+    return PodInfo(Pod(f"uid-{name}", name=name, requests=requests, scheduler_name=SCHEDULER_NAME, **fields), home)
 
 
 def a_fleet(
@@ -43,6 +45,6 @@ def a_fleet(
     return fleet
 
 
-def seat(fleet: FleetState, placed: Placed, cluster: str, node: str) -> None:
+def seat(fleet: FleetState, placed: PodInfo, cluster: str, node: str) -> None:
     """Let a pod run on a node."""
     fleet.place((placed.home, placed.pod.uid), placed, cluster, node, assumed=False)

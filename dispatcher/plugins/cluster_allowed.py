@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework import (
     ClusterFilter,
     Codes,
     FleetView,
-    Placed,
+    PodInfo,
     Refuse,
     Skip,
     refuse,
@@ -43,21 +43,21 @@ class ClusterAllowed(ClusterFilter):
     name: ClassVar[str] = "ClusterAllowed"
     keyed_by_template = True
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The two annotations, whether there are volumes, the home of a pod that stays there, and the tolerations."""
         return clusters_key(placed), tolerations_key(placed)
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The clusters that are closed to pods from its home, to all or by taints; None if none is."""
         closed = fleet.closed.get(placed.home)
         tainted = fleet.proxy_taints.get(placed.home)
         return (closed, tainted) if closed or tainted else None
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
-        return self.class_key(placed), self.standing_key(placed, fleet)
+        return self.class_key(placed), self.fleet_key(placed, fleet)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;
         CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT where taints close it.
 
@@ -78,7 +78,7 @@ class ClusterAllowed(ClusterFilter):
         codes = np.where(allowed, there, np.uint16(fleet.reasons.code(reason)))
         return codes.astype(np.uint16, copy=False)
 
-    def _closed_to(self, placed: Placed, fleet: FleetView) -> dict[str, int]:
+    def _closed_to(self, placed: PodInfo, fleet: FleetView) -> dict[str, int]:
         """Cluster -> why it is closed to this pod at its home."""
         codes = {
             one.cluster: fleet.reasons.code(Reason.PROXY_TAINT, one.cluster)

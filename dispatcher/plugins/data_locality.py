@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Skip,
     refuse,
@@ -41,7 +41,7 @@ _NAMED = 20  # sets of data told of to users
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _State:
     """`there`: [clusters] which have the data; `only`: which have the data that is required, None for no such."""
 
     wanted: str
@@ -59,7 +59,7 @@ class DataArgs(Args):
     ] = HALF_MS
 
 
-class DataLocality(DomainPlugin[_Ground]):
+class DataLocality(DomainPlugin[_State]):
     """Prefers clusters near to the pod's data, or keeps it there."""
 
     name: ClassVar[str] = "DataLocality"
@@ -69,14 +69,14 @@ class DataLocality(DomainPlugin[_Ground]):
         self._datasets = dict(datasets)
         self._half_ms = half_ms
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The two annotations."""
         told = placed.pod.annotations
         if names.DATA not in told and names.REQUIRE_DATA not in told:
             return None
         return told.get(names.DATA), told.get(names.REQUIRE_DATA)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Which clusters have the data, and their points; SKIP without annotation; INVALID for required data that is
         nowhere.
         """
@@ -91,7 +91,7 @@ class DataLocality(DomainPlugin[_Ground]):
         there = self._where(wanted, fleet)
         there = np.zeros(len(fleet.clusters), dtype=np.bool_) if there is None else there
         points = to_nearest(fleet.links.rtt_ms(), there, self._half_ms) if there.any() else np.zeros(len(there))
-        return _Ground(wanted, there, points, only)
+        return _State(wanted, there, points, only)
 
     def _where(self, name: str, fleet: FleetView) -> Bools | None:
         """[clusters] which have it; None for data that the profile does not name."""
@@ -105,26 +105,26 @@ class DataLocality(DomainPlugin[_Ground]):
             return f"data {shown(name)} is in no cluster of this fleet: {', '.join(self._datasets[name][:_NAMED])}"
         return f"the profile names no data {shown(name)}{did_you_mean(name[:63], list(self._datasets)[:_NAMED])}"
 
-    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
         """DATA_ELSEWHERE outside the clusters that have the required data."""
         ground = self.pre_filter(placed, fleet) if names.REQUIRE_DATA in placed.pod.annotations else SKIP
-        return self._closed(ground.only, fleet) if isinstance(ground, _Ground) and ground.only is not None else None
+        return self._closed(ground.only, fleet) if isinstance(ground, _State) and ground.only is not None else None
 
     def _closed(self, only: Bools, fleet: FleetView) -> Codes:
         return np.where(only, 0, fleet.reasons.code(Reason.DATA_ELSEWHERE)).astype(np.uint16)
 
-    def filter_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """DATA_ELSEWHERE outside the clusters that have the required data."""
         if state.only is None:
             return ()
         codes = np.append(self._closed(state.only, fleet), np.uint16(0))
         return (Part(fleet.topology.domain(CLUSTER_KEY), codes),)
 
-    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """By cluster."""
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.by_cluster, 0.0)),)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """The data, the nearest cluster that has it, and the round-trip time to that with age and source."""
         if not state.there.any():
             return {"data": state.wanted, "found": self._unknown(state.wanted)}

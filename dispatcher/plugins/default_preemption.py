@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed
+from dispatcher.scheduling.framework import CycleState, Depends, FleetView, PodInfo
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.budgets import Budgets, Left
@@ -58,12 +58,12 @@ class DefaultPreemption(PostFilter[None]):
     def __init__(self, min_candidate_nodes_percentage: float = 10, min_candidate_nodes_absolute: float = 100) -> None:
         """Takes kube-scheduler's arguments, so that its files can be read."""
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What nodes are fit for the pod does not rest on its priority."""
         return None
 
     def post_filter(
-        self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         """The best candidate, or why there is none: kube-scheduler's words, and where nobody is evicted."""
         if not placed.pod.preempts:
@@ -97,7 +97,7 @@ def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[in
 
     Where not all victims are of the least priority there is, the highest is greater than it, which alone is worse.
     """
-    priority, count, latest = trial.least(due)
+    priority, count, latest = trial.victim_bounds(due)
     total = count * (priority + _SHIFT)
     order = np.lexsort((fleet.nodes.by_name()[due], -latest, count, total, priority))
     bounds = np.stack([priority, total, count, -latest])
@@ -117,7 +117,7 @@ def _chunks(rows: Iterator[tuple[int, _Badness]], most: int) -> Iterator[list[tu
 def _waits(trial: Trial) -> bool:
     """Whether the node that the pod is promised still empties itself for it."""
     row = trial.nominated
-    return row is not None and (trial.why(row) is None or row in trial.rows) and trial.going(row)
+    return row is not None and (trial.why(row) is None or row in trial.rows) and trial.terminating(row)
 
 
 def _message(trial: Trial, refused: Sequence[object]) -> str:
@@ -166,12 +166,12 @@ class _Tried:
         """The answers of rows with pods that may go."""
         answers: dict[int, _Candidate | tuple[str, ...]] = dict.fromkeys(tried.tolist(), _NOBODY)
         everybody = [one for row in tried.tolist() for one in victims[row]]
-        self._trial.without(everybody)
+        self._trial.suppose_gone(everybody)
         codes = self._trial.codes(tried)
         whys = {code: tuple(why.text for why in self._fleet.reasons.whys(code)) for code in set(codes.tolist()) if code}
         answers.update((row, whys[code]) for row, code in zip(tried.tolist(), codes.tolist(), strict=True) if code)
         answers.update((one.row, one) for one in self._reprieve(tried[codes == 0], victims))
-        self._trial.back(everybody)
+        self._trial.restore(everybody)
         return answers
 
     def _reprieve(self, rows: RowList, victims: dict[int, list[Victim]]) -> list[_Candidate]:
@@ -180,10 +180,10 @@ class _Tried:
         evicted: dict[int, list[tuple[Victim, bool]]] = {row: [] for row in queues}
         turn = 0
         while returning := {row: queue[turn] for row, queue in queues.items() if turn < len(queue)}:
-            self._trial.back([victim for victim, _ in returning.values()])
+            self._trial.restore([victim for victim, _ in returning.values()])
             here = np.asarray(list(returning), dtype=np.intp)
             for row in here[self._trial.codes(here) != 0].tolist():
-                self._trial.without([returning[row][0]])
+                self._trial.suppose_gone([returning[row][0]])
                 evicted[row].append(returning[row])
             turn += 1
         return [_candidate(self._fleet.nodes.name_of(row), row, pods) for row, pods in evicted.items() if pods]

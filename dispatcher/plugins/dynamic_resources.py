@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip, refuse
 from shared.model.reasons import Reason
 
 
@@ -16,11 +16,11 @@ class DynamicResources(Filter[None]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The names of the claims."""
         return placed.pod.resource_claims
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip | None:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
         """DEVICES with the names of the claims; SKIP without any."""
         claims = placed.pod.resource_claims
         return refuse(Reason.DEVICES, ", ".join(claims)[:200]) if claims else SKIP

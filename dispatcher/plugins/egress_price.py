@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Skip,
 )
@@ -63,7 +63,7 @@ def read_prices(raw: object) -> tuple[Price, ...]:
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _State:
     """`there`: [clusters] how many of the named pods, or 1 for a cluster that has what is named. `price`: [clusters] of
     bytes from there, NaN unknown. `points`: [clusters].
     """
@@ -87,7 +87,7 @@ class EgressArgs(Args):
     datasets: Annotated[Datasets, Meta(description="name of data: clusters that have it", extra=DATASETS)] = ()
 
 
-class EgressPrice(DomainPlugin[_Ground]):
+class EgressPrice(DomainPlugin[_State]):
     """Prefers clusters where the pod's traffic costs less."""
 
     name: ClassVar[str] = "EgressPrice"
@@ -99,13 +99,13 @@ class EgressPrice(DomainPlugin[_Ground]):
         self._most = max((price for _, _, price in prices), default=0.0)
         self._known: tuple[tuple[str, ...], Floats] | None = None  # names of the clusters, and [from, to]
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What is named."""
         near = near_of(placed.pod)
         data = _data_of(placed)
         return None if near is None and data is None else (near_key(near, placed), data)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Prices of each cluster; SKIP for a pod that names nothing, or without any price above 0."""
         near = near_of(placed.pod)
         data = _data_of(placed)
@@ -121,9 +121,9 @@ class EgressPrice(DomainPlugin[_Ground]):
             what = f"data {data}"
             there = np.fromiter((info.name in where for info in fleet.clusters), dtype=np.int64)
         if not there.any():
-            return _Ground(what, there, np.full(len(there), np.nan), np.zeros(len(there)))
+            return _State(what, there, np.full(len(there), np.nan), np.zeros(len(there)))
         price = self._to_each(there, fleet, by_pods=by_pods)
-        return _Ground(what, there, price, filled(MAX_SCORE * (1.0 - price / self._most), there > 0))
+        return _State(what, there, price, filled(MAX_SCORE * (1.0 - price / self._most), there > 0))
 
     def _between_all(self, clusters: tuple[str, ...]) -> Floats:
         """[from, to] prices; looked up once while the clusters are the same."""
@@ -146,11 +146,11 @@ class EgressPrice(DomainPlugin[_Ground]):
         rows = (price for one, other, price in self._prices if one in (source, _ANY) and other in (target, _ANY))
         return next(rows, np.nan)
 
-    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """By cluster."""
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.points, 0.0)),)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What is named, and what a GiB from there costs."""
         if not state.there.any():
             return {"from": state.what, "found": "nowhere"}
@@ -158,6 +158,6 @@ class EgressPrice(DomainPlugin[_Ground]):
         return {"from": state.what, "per_gib": "unknown" if np.isnan(price) else round(price, 6)}
 
 
-def _data_of(placed: Placed) -> str | None:
+def _data_of(placed: PodInfo) -> str | None:
     told = placed.pod.annotations
     return told.get(names.DATA, told.get(names.REQUIRE_DATA))

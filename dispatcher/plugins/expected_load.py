@@ -30,7 +30,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Readings, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, PodInfo, Readings, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Fall, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -251,11 +251,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
         self._forecast = forecast
         self.forecasts = forecast > 0.0
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
         return expected_request(placed)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) that the pod counts as requesting."""
         return expected_request(placed)
 
@@ -337,14 +337,14 @@ class ExpectedLoad(BoundedScore[Amounts]):
         requested = usual * _share(columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1)
         return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, what of the
         utilisation is the pod, and in words.
         """
         found: Mapping[str, Any] = self.explain_rows(state, placed, fleet, np.asarray([row])).values(1)[0]
         return found
 
-    def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Column:
+    def explain_rows(self, state: Amounts, placed: PodInfo, fleet: FleetView, rows: Rows) -> Column:
         """The same of each row."""
         learnt = state != nonzero_request(placed.pod)
         booked = _booked(state, fleet, rows)

@@ -34,7 +34,7 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Skip,
@@ -53,7 +53,7 @@ from dispatcher.scheduling.rules.eligibility import (
     topology_key,
 )
 from dispatcher.scheduling.rules.entry import open_clusters
-from dispatcher.scheduling.rules.spread import Area, KnownAreas, Spread, area_of, spread_key
+from dispatcher.scheduling.rules.spread import ConstraintCounts, ConstraintDomains, KnownDomains, area_of, spread_key
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -73,7 +73,7 @@ _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without so
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _State:
     """What a pod class is judged on: constraints as things stand, and the weight of each soft one.
 
     `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have, and `as_empty` says
@@ -81,13 +81,13 @@ class _Ground:
     """
 
     pod: Pod
-    hard: tuple[Spread, ...]
-    soft: tuple[Spread, ...]
+    hard: tuple[ConstraintCounts, ...]
+    soft: tuple[ConstraintCounts, ...]
     weights: tuple[float, ...]
     strict: bool
     as_empty: bool = False
 
-    def elsewhere(self, rule: Spread) -> float:
+    def elsewhere(self, rule: ConstraintCounts) -> float:
         """The raw score of one soft constraint where its key is lacking."""
         if self.strict:
             return _LACKS_KEY
@@ -132,7 +132,7 @@ class SpreadArgs(Args):
     ] = LIST
 
 
-class FaultDomainSpread(DomainPlugin[_Ground]):
+class FaultDomainSpread(DomainPlugin[_State]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
@@ -149,7 +149,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self.spreads_all = any(rule.hard for rule in self._defaults)
         self._masks = LabelMasks()
         self._taints = TaintMasks()
-        self._known = KnownAreas()
+        self._known = KnownDomains()
         self._cluster_filters: Sequence[Filter] = ()
         self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
 
@@ -157,7 +157,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         """Domains of clusters that these keep the pod out of are not eligible."""
         self._cluster_filters = cluster_filters
 
-    def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
+    def _rules(self, placed: PodInfo, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
             return self._own_rules(placed.pod)
         return system_defaults(fleet.affinity.default_selector(placed))
@@ -168,12 +168,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return pod.spread
         return self._defaults if self._defaults and pod.app_labels else ()
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
         key = self._own_key(placed)
         return None if key is None else (key, *[one.class_key(placed) for one in self._cluster_filters])
 
-    def _own_key(self, placed: Placed) -> Hashable:
+    def _own_key(self, placed: PodInfo) -> Hashable:
         """The same, but for which clusters it may enter."""
         pod = placed.pod
         if pod.spread or not self._by_app:
@@ -181,40 +181,40 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         app = frozenset(pod.app_labels.items())  # defaults look at nothing else of a pod that tells what they count
         return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """System defaults, which rest on Services and on the pod's owner; and which clusters are closed to it."""
         system = self._system and not placed.pod.spread
         own = _key(placed, system_defaults(fleet.affinity.default_selector(placed))) if system else None
         if own is None and not self._own_rules(placed.pod):
             return None
-        closed = tuple([one.standing_key(placed, fleet) for one in self._cluster_filters])
+        closed = tuple([one.fleet_key(placed, fleet) for one in self._cluster_filters])
         told = any(key is not None for key in closed)
         if own is None:
             return closed if told else None
         return own, closed, *[one.class_key(placed) for one in self._cluster_filters]
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The constraints, and what tells homes apart for those that keep pods out of clusters."""
         key = self._own_key(placed)
-        return None if key is None else (key, *[_away_key(one, placed, fleet) for one in self._cluster_filters])
+        return None if key is None else (key, *[_key_without_home(one, placed, fleet) for one in self._cluster_filters])
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         rules = self._rules(placed, fleet)
         return SKIP if not rules or self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
 
-    def _ground(self, placed: Placed, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _Ground:
+    def _ground(self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _State:
         pod = placed.pod
         strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
         weights = tuple([_weight(area.domains.size) for area in soft])
         counted = _counted(hard, fleet), _counted(soft, fleet)
-        return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
+        return _State(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
-    def state_after_first(self, placed: Placed, fleet: FleetView) -> _Ground | None:
+    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> _State | None:
         """App defaults judge pods of an app once it has one, and skip the first (`_alone`)."""
         rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
         return self._ground(placed, rules, fleet) if rules else None
@@ -226,14 +226,14 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return not np.count_nonzero(fleet.topology.count_matching(pod, None, CLUSTER_LEVEL))
 
     def _areas(
-        self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: FleetView, *, strict: bool
-    ) -> tuple[Area, ...]:
+        self, rules: Sequence[SpreadConstraint], placed: PodInfo, fleet: FleetView, *, strict: bool
+    ) -> tuple[ConstraintDomains, ...]:
         if not rules:
             return ()
         pod = placed.pod
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
         key = selection_key(pod)
-        found = list[Area]()
+        found = list[ConstraintDomains]()
         selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
         open_clusters_of = cache(partial(self._open_clusters, placed, fleet))
         for rule in rules:
@@ -250,9 +250,9 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             found.append(area_of(rule, pod, fleet, eligible & self._taints.tolerated(placed, fleet)))
         return tuple(found)
 
-    def _open_clusters(self, placed: Placed, fleet: FleetView, honor_taints: bool) -> Bools | None:
+    def _open_clusters(self, placed: PodInfo, fleet: FleetView, honor_taints: bool) -> Bools | None:
         filters = self._cluster_filters
-        told = tuple([(one.class_key(placed), one.standing_key(placed, fleet)) for one in filters])
+        told = tuple([(one.class_key(placed), one.fleet_key(placed, fleet)) for one in filters])
         asked = partial(open_clusters, filters, placed, honor_taints=honor_taints)
         return fleet.of_clusters(self._entries, (honor_taints, told), asked)
 
@@ -263,12 +263,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         rows = self._masks.rows(selecting, fleet)
         return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
-    def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def refresh(self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Count anew on the same ground."""
         by_app = self._defaulting == APP and not placed.pod.spread
         if by_app and isinstance(state, Skip) and (rules := self._own_rules(placed.pod)):
             return SKIP if self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
-        if not isinstance(state, _Ground):
+        if not isinstance(state, _State):
             return state
         moved = bool(state.hard) or any(one.area.counts(fleet) is not one.counts for one in state.soft)
         hard = _counted([one.area for one in state.hard], fleet)
@@ -276,19 +276,19 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         whole = [one.counts for one in soft if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all]
         if not any(whole[0].tolist()) if whole else self._alone(placed.pod, fleet):
             return SKIP
-        return _Ground(state.pod, hard, soft, state.weights, state.strict, state.as_empty) if moved else state
+        return _State(state.pod, hard, soft, state.weights, state.strict, state.as_empty) if moved else state
 
-    def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
+    def pre_score_domains(self, state: _State, fleet: FleetView, rows: Rows) -> _State:
         """Give the soft constraints their weights by the domains of the feasible rows."""
         return _weighed(state, rows, None)
 
-    def pre_score_groups(self, state: _Ground, fleet: FleetView, rows: Rows, alike: Ints) -> _Ground:
+    def pre_score_groups(self, state: _State, fleet: FleetView, rows: Rows, alike: Ints) -> _State:
         """The same; of hosts only their number counts."""
         return _weighed(state, rows, alike)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def filter_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
         parts = []
         for rule in state.hard:
@@ -298,11 +298,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def explain_refusal(self, state: _Ground, placed: Placed, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: _State, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has no room for it."""
         return [hint for rule in state.hard if (hint := rule.hint(fleet))]
 
-    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
         ground = state
         parts: list[Part] = []
@@ -310,7 +310,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD)))
         return parts
 
-    def count_rules(self, state: _Ground, placed: Placed, fleet: FleetView) -> CountRules:
+    def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules:
         """The same as rules."""
         code = fleet.reasons.code
         limits = [
@@ -332,24 +332,24 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
         return points if told is cost else np.where(has, points, 0.0)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
-    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPods:
+    def explain_batch(self, state: _State, rows: RowList, fleet: FleetView) -> ExplainPods:
         """The same of each pod of a batch."""
         ground = state
-        stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
-        return lambda ats: fields({level: story.told(ats) for level, story in stories.items()})
+        explanations = {rule.area.level: rule.explanation(rows, fleet) for rule in (*ground.hard, *ground.soft)}
+        return lambda ats: fields({level: explanation.told(ats) for level, explanation in explanations.items()})
 
 
-def _away_key(plugin: Filter, placed: Placed, fleet: FleetView) -> Hashable:
-    found = plugin.away_key(placed, fleet) if "away_key" in vars(type(plugin)) else None
+def _key_without_home(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
+    found = plugin.key_without_home(placed, fleet) if "key_without_home" in vars(type(plugin)) else None
     return plugin.class_key(placed) if found is None else found
 
 
-def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
+def _key(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> Hashable:
     pod = placed.pod
     if not rules:
         return None
@@ -357,7 +357,7 @@ def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
     return pod.namespace, keys, *_key_of_ground(placed, rules), bool(pod.spread)
 
 
-def _key_of_ground(placed: Placed, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
+def _key_of_ground(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
     """What makes domains eligible, and what they are: the scope of domains is among what `clusters_key` looks at."""
     taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
     return selection_key(placed.pod), clusters_key(placed), taints
@@ -369,11 +369,11 @@ def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:
     return mask
 
 
-def _counted(areas: Sequence[Area], fleet: FleetView) -> tuple[Spread, ...]:
-    return tuple([Spread.of(area, fleet) for area in areas])
+def _counted(areas: Sequence[ConstraintDomains], fleet: FleetView) -> tuple[ConstraintCounts, ...]:
+    return tuple([ConstraintCounts.of(area, fleet) for area in areas])
 
 
-def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floats | CountedAnswers:
+def _answers(ground: _State, rule: ConstraintCounts, weight: float, heard: float) -> Floats | CountedAnswers:
     """Minus the cost of each domain, and `heard`."""
     free = rule.area.constraint.max_skew - 1
     absent = ground.elsewhere(rule) - heard
@@ -386,7 +386,7 @@ def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floa
     return answers
 
 
-def _weighed(ground: _Ground, rows: Rows, alike: Ints | None) -> _Ground:
+def _weighed(ground: _State, rows: Rows, alike: Ints | None) -> _State:
     if not ground.soft:
         return ground
     found = [one.area.domain[rows] for one in ground.soft]
@@ -404,7 +404,7 @@ def _weight(size: int) -> float:
     return float(LN.up_to(size)[size])
 
 
-def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
+def _size(area: ConstraintDomains, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
     """How many domains there are among `codes`, of as many `hosts`; rows without one are together one more."""
     if area.level == HOST_LEVEL:
         return hosts

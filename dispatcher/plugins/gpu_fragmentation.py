@@ -27,7 +27,7 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Reserve,
     Rows,
@@ -142,11 +142,11 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
 
     # --- points ------------------------------------------------------------------------------------------------------
 
-    def class_key(self, placed: Placed) -> Amounts:
+    def class_key(self, placed: PodInfo) -> Amounts:
         """CPU and GPU requested."""
         return placed.pod.requests.get(CPU, 0), placed.pod.requests.get(GPU_MILLI, 0)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, thousandths of GPU); a Refuse for more than one GPU but not whole ones."""
         cpu, gpu = self.class_key(placed)
         if gpu > WHOLE and (gpu % WHOLE or gpu > WHOLE * MOST_GPUS):
@@ -191,7 +191,7 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
 
     # --- booking -----------------------------------------------------------------------------------------------------
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         """Book the GPUs of the choice that fragments least; pods without GPU book nothing."""
         cpu, gpu = self.class_key(placed)
         if gpu and row >= 0:
@@ -205,19 +205,19 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             self._book(placed, row, fleet, tuple((one, min(gpu, WHOLE)) for one in chosen))
         return None
 
-    def _book(self, placed: Placed, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]) -> None:
+    def _book(self, placed: PodInfo, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]) -> None:
         for gpu, amount in parts:
             self._free[gpu, row] -= amount
         self._booked[placed.home, placed.pod.uid] = (row, fleet.nodes.name_of(row), parts)
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back the GPUs that were booked, if their node is still there."""
         booked = self._booked.pop((placed.home, placed.pod.uid), None)
         if booked is not None and self._nodes[booked[0]] == booked[1]:
             for gpu, amount in booked[2]:
                 self._free[gpu, booked[0]] += amount
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Free thousandths of each GPU of the node before this pod."""
         free = self._known(fleet, np.asarray([row]))[:, 0]
         return {"free": [int(one) for one in free if one]}

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, PodInfo, Refuse, Rows, Score, Skip
 
 
 class HomeCluster(Score[int]):
@@ -20,15 +20,15 @@ class HomeCluster(Score[int]):
     by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The cluster of submission."""
         return placed.home
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """Nothing: it says the same of all nodes that the pod may go to."""
         return ()
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> int | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> int | Refuse | Skip:
         """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
         return next((at for at, info in enumerate(fleet.clusters) if info.name == placed.home), -2)
 

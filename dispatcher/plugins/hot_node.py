@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from dispatcher.scheduling.framework.derived import Derived, HotRule
 from dispatcher.scheduling.framework.hints import NODES, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
@@ -77,7 +77,7 @@ class HotNode(Filter[None]):
         self._rules = tuple(HotRule(signal, enter, leave, stale_s, most) for signal in signals)
         self.derives = Derived(hot=self._rules)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Nothing of the pod."""
         return None
 
@@ -89,7 +89,7 @@ class HotNode(Filter[None]):
             np.copyto(codes, np.uint16(code), where=(codes == 0) & fleet.signals.hot(rule)[rows])
         return codes
 
-    def explain(self, state: None, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: None, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal: mean and last reading of the node, and what they were held against."""
         return {rule.signal: self._told(rule, fleet, row) for rule in self._rules}
 

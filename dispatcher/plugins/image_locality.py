@@ -16,7 +16,7 @@ from dispatcher.scheduling.framework import (
     Depends,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Score,
@@ -35,12 +35,12 @@ class ImageLocality(Score[Floats]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The images, in any order."""
         pod = placed.pod
         return tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Floats | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Floats | Refuse | Skip:
         """[n] the score of every node; SKIP if no node has any of the images."""
         pod = placed.pod
         names = [normalised(image) for image in (*pod.images, *pod.volume_images)]

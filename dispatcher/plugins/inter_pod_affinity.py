@@ -31,7 +31,7 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Skip,
     SmallInts,
@@ -105,12 +105,12 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     # --- what is looked at -------------------------------------------------------------------------------------------
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The pod's rules, and which of them mean the pod itself; None without rules."""
         rules = self._book.rules_of(placed)
         return None if rules is None else (rules.name, _self_key(rules, placed))
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The numbers of the terms of placed pods that mean this pod; None if none does. True: it brings too many.
 
         Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
@@ -124,10 +124,10 @@ class InterPodAffinity(DomainPlugin[_State]):
         about = tuple([term.number for term in self._about(placed, rules, fleet)]) or None
         return (about, True) if _unlabelled(rules, fleet) else about
 
-    def _brings_too_many(self, placed: Placed, fleet: FleetView) -> bool:
+    def _brings_too_many(self, placed: PodInfo, fleet: FleetView) -> bool:
         return fleet.affinity.owned_with(placed) > self._most
 
-    def _about(self, placed: Placed, rules: AffinityRules | None, fleet: FleetView) -> Sequence[StandingTerm]:
+    def _about(self, placed: PodInfo, rules: AffinityRules | None, fleet: FleetView) -> Sequence[StandingTerm]:
         found = fleet.affinity.terms_about(placed)
         if not found:
             return found
@@ -135,7 +135,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         heard = {TermKind.REPELLING: True, TermKind.PREFERRED: scored, TermKind.REQUIRED: scored and self._hard_weight}
         return [term for term in found if heard[term.kind]]
 
-    def hint_key(self, placed: Placed) -> frozenset[str] | None:
+    def hint_key(self, placed: PodInfo) -> frozenset[str] | None:
         """The namespaces of the pods that its required terms mean, its own if it has terms about others; None: any."""
         rules = self._book.rules_of(placed) or _NO_RULES
         meant = [*(rule.pods for rule in rules.repelling), *(() if rules.together is None else (rules.together,))]
@@ -153,7 +153,7 @@ class InterPodAffinity(DomainPlugin[_State]):
             return True
         return any(one.namespace in key for one in pods) or _has_grudge(gone)
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A pod that came is worth a try if all required affinity means it, or if it holds terms of this pod about
         others, which then are none more; one that went if it bore a grudge, or any required term means it, or its terms
         made room for those of this pod. Pods of one class may differ in labels, so whom others mean is not asked.
@@ -166,7 +166,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         near = () if rules.together is None else (rules.together,)
         if isinstance(came, Pod) and any(_may_mean(pods, came, event.cluster) for pods in near):
             return True
-        if isinstance(came, Pod) and rules.reaches_beyond and self._shares_terms(rules, Placed(came, event.cluster)):
+        if isinstance(came, Pod) and rules.reaches_beyond and self._shares_terms(rules, PodInfo(came, event.cluster)):
             return True
         if not isinstance(gone, Pod):
             return False
@@ -175,13 +175,13 @@ class InterPodAffinity(DomainPlugin[_State]):
         away = tuple(rule.pods for rule in rules.repelling)
         return _has_grudge(gone) or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
 
-    def _shares_terms(self, rules: AffinityRules, came: Placed) -> bool:
+    def _shares_terms(self, rules: AffinityRules, came: PodInfo) -> bool:
         of_came = self._book.rules_of(came)
         return of_came is not None and not rules.names_about_others.isdisjoint(of_came.names_about_others)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
         if self._brings_too_many(placed, fleet):
             return refuse(Reason.TOO_MANY_TERMS, str(self._most))
@@ -215,7 +215,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         """Required affinity, required anti-affinity, that of placed pods."""
         return state.filters
 
-    def explain_refusal(self, state: _State, placed: Placed, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: _State, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Whose labels are not told, so that its required terms may mean that pod."""
         if not state.unlabelled:
             return ()
@@ -228,7 +228,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         """One part for each topology key."""
         return state.scores
 
-    def count_rules(self, state: _State, placed: Placed, fleet: FleetView) -> CountRules | None:
+    def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules | None:
         """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one. Nor
         where labels are not told.
         """
@@ -257,7 +257,7 @@ def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
     return dict.fromkeys(rule.key for rule in rules)
 
 
-def _drawn(rules: AffinityRules, placed: Placed, fleet: FleetView) -> Iterator[Part]:
+def _drawn(rules: AffinityRules, placed: PodInfo, fleet: FleetView) -> Iterator[Part]:
     """Required affinity: each key's domains that hold a pod which all terms mean."""
     if rules.together is None:
         return
@@ -294,7 +294,7 @@ def _counts_of(about: Sequence[StandingTerm], kind: TermKind, fleet: FleetView) 
     return ((term.key, fleet.affinity.count_of(term)) for term in about if term.kind is kind)
 
 
-def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:
+def _self_key(rules: AffinityRules, placed: PodInfo) -> Hashable:
     """Which of a pod's rules mean the pod itself, and whether all that are required do.
 
     Where labels of namespaces have a say, they are looked up in time: what they are looked up by stands for them.

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, PodInfo, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -196,12 +196,12 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         added = {_ADDS_TO.get(name) for name in self._signals}
         self._only = added.pop() if len(added) == 1 else None  # which of the expected amounts tells classes apart
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory: the fallback judges by them."""
         amounts = nonzero_request(placed.pod)
         return amounts if self._only is None else amounts[self._only]
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) the pod is expected to use."""
         return nonzero_request(placed.pod)
 
@@ -255,7 +255,7 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         slope = _slope(low, self._knee, self._extra)
         return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
         return self._told(self._signals[0], state, fleet, row)
 
@@ -402,6 +402,6 @@ class LiveHeadroom(_LiveHeadroom):
         super().__init__(fresh_s, stale_s, hot_above, hot_steepness)
         self._take(signals)
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal, what the chosen row was judged by."""
         return {name: self._told(name, state, fleet, row) for name in self._signals}

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, PodInfo, Refuse, Rows, Score, Skip
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.expected_use import Amounts, Expected, Fade, FadeArgs, expected_use, told
 from dispatcher.scheduling.rules.requests import nonzero_request
@@ -51,11 +51,11 @@ class LoadVariationRiskBalancing(Score[Amounts]):
         self._root = 1.0 / sensitivity
         self._fade = Fade(fresh_s, stale_s)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What it requests of CPU and memory."""
         return nonzero_request(placed.pod)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes)."""
         return nonzero_request(placed.pod)
 
@@ -78,7 +78,7 @@ class LoadVariationRiskBalancing(Score[Amounts]):
         found: Floats = np.where(np.isnan(kept) | (weight <= 0.0), used, weight * kept + (1.0 - weight) * used)
         return found
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal: utilisation expected, deviation and risk; mean, its age in seconds, and in words."""
         return {name: self._told(name, state, fleet, row) for name in _SIGNALS}
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from shared.model.crossing import rows_for, unmet, unmet_class
@@ -41,24 +41,24 @@ class NamespaceOpen(ClusterFilter):
         Reason.SERVICES_ABSENT: WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     }
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """Of namespaces only the pod's own, and Services in it."""
         found = event.after or event.before
         if isinstance(found, Service):
             return found.namespace == placed.pod.namespace
         return not isinstance(found, Namespace) or found.name == placed.pod.namespace
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The pod's own cluster and its namespace, and what it needs of others."""
         return placed.home, placed.pod.namespace, placed.pod.needs, _calls_services(placed)
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The namespace alone, where it matters to nobody from where the pod is: not to its own cluster, either."""
         apart = placed.pod.needs is not None or _wanted(placed, fleet) or any(map(_tells_homes_apart, fleet.clusters))
         closed = apart or _closed(placed.home, placed, fleet)
         return None if closed else placed.pod.namespace
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
         whys = [_why(info, placed, fleet) for info in fleet.clusters]
         if not any(whys):
@@ -67,7 +67,7 @@ class NamespaceOpen(ClusterFilter):
         return np.array(codes, dtype=np.uint16)
 
 
-def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
+def _why(info: ClusterInfo, placed: PodInfo, fleet: FleetView) -> Why | None:
     if info.name == placed.home:
         return None
     closed = _closed(info.name, placed, fleet)
@@ -98,11 +98,11 @@ def _wanting(needs: Sequence[Need]) -> str:
     return f"{fields}{more}; they take it only if a row of their `executor.accept` has {words}{more}"
 
 
-def _calls_services(placed: Placed) -> bool:
+def _calls_services(placed: PodInfo) -> bool:
     return placed.pod.annotations.get(SERVICES) != NONE
 
 
-def _wanted(placed: Placed, fleet: FleetView) -> frozenset[str]:
+def _wanted(placed: PodInfo, fleet: FleetView) -> frozenset[str]:
     """The Services of the pod's namespace at home that it may call by name."""
     namespace = placed.pod.namespace
     shown = fleet.objects.of(placed.home, Namespace).get(namespace)
@@ -115,7 +115,7 @@ def _names(services: Mapping[str, Service]) -> frozenset[str]:
     return frozenset(one.name for one in services.values() if not one.is_everywhere)
 
 
-def _missing(cluster: str, placed: Placed, fleet: FleetView) -> list[str]:
+def _missing(cluster: str, placed: PodInfo, fleet: FleetView) -> list[str]:
     """Those that the cluster lacks; none if it shows no Services at all: its agent may not list them."""
     wanted = _wanted(placed, fleet)
     if not wanted or not fleet.objects.derived(cluster, _shows_any, (Service, "name")):
@@ -138,7 +138,7 @@ def _tells_homes_apart(info: ClusterInfo) -> bool:
     return any(row.closed is not None and "*" not in row.clusters for row in info.opens or ())
 
 
-def _closed(cluster: str, placed: Placed, fleet: FleetView) -> Why | None:
+def _closed(cluster: str, placed: PodInfo, fleet: FleetView) -> Why | None:
     """Why pods of others are not taken there, whatever they need."""
     namespace = placed.pod.namespace
     if Namespace(namespace).system:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Ints, Part, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Ints, Part, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.named_places import (
     APP,
@@ -43,7 +43,7 @@ _IN_ZONE = 25.0  # points of a zone's own nodes, the rest goes by cluster
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _State:
     """`there`: [clusters] pods, or 1 for a cluster that has what is named. `by_cluster`: [clusters] points."""
 
     what: str
@@ -63,7 +63,7 @@ class NearnessArgs(Args):
     )
 
 
-class Nearness(DomainPlugin[_Ground]):
+class Nearness(DomainPlugin[_State]):
     """Prefers clusters near to what the pod names."""
 
     name: ClassVar[str] = "Nearness"
@@ -73,7 +73,7 @@ class Nearness(DomainPlugin[_Ground]):
         self._half_ms = half_ms
         self._app = app
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The annotation, and what a name in it or an app rests on."""
         return near_key(self._near(placed.pod), placed)
 
@@ -82,7 +82,7 @@ class Nearness(DomainPlugin[_Ground]):
         own = self._app and names.NEAR not in pod.annotations and bool(pod.app_labels)
         return OWN_APP if own else near_of(pod)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Points of each cluster as things stand; SKIP for a pod that names nothing."""
         near = self._near(placed.pod)
         if near is None:
@@ -91,14 +91,14 @@ class Nearness(DomainPlugin[_Ground]):
         what = str(near)
         zone = near.name if near.kind == nearness.ZONE else ""
         if not there.any():
-            return _Ground(what, there, np.zeros(len(there)), zone)
+            return _State(what, there, np.zeros(len(there)), zone)
         rtt = fleet.links.rtt_ms()
         if near.kind in (APP, nearness.SERVICE):
-            return _Ground(what, there, to_many(rtt, there.astype(np.float64), self._half_ms))
+            return _State(what, there, to_many(rtt, there.astype(np.float64), self._half_ms))
         points = to_nearest(rtt, there > 0, self._half_ms)
-        return _Ground(what, there, points * (1.0 - _IN_ZONE / 100.0) if zone else points, zone)
+        return _State(what, there, points * (1.0 - _IN_ZONE / 100.0) if zone else points, zone)
 
-    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """By cluster, and the zone's own nodes."""
         parts = [Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.by_cluster, 0.0))]
         if state.zone:
@@ -107,7 +107,7 @@ class Nearness(DomainPlugin[_Ground]):
             parts.append(Part(fleet.topology.domain(ZONE_KEY), np.asarray([*inside, 0.0])))
         return parts
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What it is near to, the nearest cluster that has it, and the round-trip time to that with age and source."""
         if not state.there.any():
             return {"near": state.what, "found": "nowhere" + _meant(state.what, fleet)}

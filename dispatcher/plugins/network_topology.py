@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Part, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Part, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.plugin_args import Args, label_key, number, read_by, shown
 from dispatcher.scheduling.rules.named_places import OWN_APP, near_key, near_of, pods_meant
 from shared.model import nearness
@@ -47,7 +47,7 @@ def _level_weights(raw: object) -> Weights:
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _State:
     """`shares`: by level, [domains + 1] the share of the pods meant that are in each domain; nothing for no such."""
 
     what: str
@@ -67,7 +67,7 @@ class TopologyArgs(Args):
     ] = _WEIGHTS
 
 
-class NetworkTopology(DomainPlugin[_Ground]):
+class NetworkTopology(DomainPlugin[_State]):
     """Prefers nodes that share rack, zone, region or cluster with the pod's app, or with the Service it is near to."""
 
     name: ClassVar[str] = "NetworkTopology"
@@ -77,17 +77,17 @@ class NetworkTopology(DomainPlugin[_Ground]):
         self._levels = levels
         self._points = 100.0 / sum(weight for _, weight in levels)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Whom it is near to, and what that rests on."""
         return near_key(self._near(placed), placed)
 
-    def _near(self, placed: Placed) -> Near | None:
+    def _near(self, placed: PodInfo) -> Near | None:
         near = near_of(placed.pod)
         if near is not None and near.kind == nearness.SERVICE:
             return near
         return OWN_APP if placed.pod.app_labels else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Where those pods are; SKIP for a pod that has none to be near to."""
         near = self._near(placed)
         if near is None:
@@ -95,18 +95,18 @@ class NetworkTopology(DomainPlugin[_Ground]):
         pods = pods_meant(near, placed, fleet)
         total = 0 if pods is None else int(fleet.affinity.count_in(pods, CLUSTER_LEVEL).sum())
         if pods is None or not total:
-            return _Ground(str(near), 0, ())
+            return _State(str(near), 0, ())
         counts = [(level, fleet.affinity.count_in(pods, level)) for level, _ in self._levels]
-        return _Ground(str(near), total, tuple((level, np.append(count / total, 0.0)) for level, count in counts))
+        return _State(str(near), total, tuple((level, np.append(count / total, 0.0)) for level, count in counts))
 
-    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """One for each level."""
         weights = dict(self._levels)
         return [
             Part(fleet.topology.domain(level), self._points * weights[level] * shares) for level, shares in state.shares
         ]
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """To what it is near, how many pods that is, and the share of them by level beside the node."""
         beside = {
             level: round(float(shares[int(fleet.topology.domain(level)[row])]), 4) for level, shares in state.shares

@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Score,
@@ -69,14 +69,14 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
         self._masks = LabelMasks()
-        self._reach_at: SmallInts | None = None
-        self._reach: dict[Hashable, frozenset[str] | None] = {}
+        self._possible_at: SmallInts | None = None
+        self._possible: dict[Hashable, frozenset[str] | None] = {}
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its labels are the same."""
         return node_change_helps(event, lambda before, after: before.labels != after.labels)
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
         node = event.after
         pod = placed.pod
@@ -87,23 +87,22 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             required is None or any(term.matches(node.labels, node.name) for term in required)
         )
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """nodeSelector, required and preferred terms; None without."""
         preferred = placed.pod.affinity.preferred if placed.pod.affinity else ()
         selection = selection_key(placed.pod)
         return (selection, preferred) if preferred else selection
 
-    def names_key(self, placed: Placed) -> Hashable:
+    def names_key(self, placed: PodInfo) -> Hashable:
         """The only node names that the required terms allow."""
         return named_nodes(placed.pod)
 
-    def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+    def node_names(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The same; terms that conflict, or name a proxy node, are told of as that."""
         names = named_nodes(placed.pod)
-        proxies = {proxy_node_name(info.name) for info in fleet.clusters} if names else frozenset[str]()
-        return names if names and names.isdisjoint(proxies) else None
+        return names if names and not _asked_proxy(placed.pod, fleet) else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
         names = named_nodes(placed.pod)
         if names is not None and not names:
@@ -126,22 +125,22 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             return None
         return self._masks.rows(state, fleet), _unmatched(state, fleet)
 
-    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
         if not placed.pod.node_selector:
             return None
         hosts = fleet.topology.domain(HOST_LEVEL)
         selection = selection_key(placed.pod)
-        if hosts is not self._reach_at or len(self._reach) >= _MOST_KNOWN:
+        if hosts is not self._possible_at or len(self._possible) >= _MOST_KNOWN:
             # while no node changes, it is the very same array
-            self._reach_at = hosts
-            self._reach = {}
-        if selection not in self._reach:
+            self._possible_at = hosts
+            self._possible = {}
+        if selection not in self._possible:
             rows = self._masks.few_rows(placed.pod, fleet)
             there = None if rows is None else np.unique(fleet.nodes.cluster[rows]).tolist()
             names = None if there is None else frozenset(fleet.clusters[at].name for at in there)
-            self._reach[selection] = names
-        return self._reach[selection]
+            self._possible[selection] = names
+        return self._possible[selection]
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from shared.model.node import Node
 from shared.model.reasons import Reason
@@ -22,15 +22,15 @@ class NodeDeclaredFeatures(Filter[tuple[str, ...]]):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.NODE_FEATURES: NODES}
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if it declares what the pod needs."""
         return not isinstance(event.after, Node) or set(placed.pod.features) <= set(event.after.features)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The features."""
         return placed.pod.features
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[str, ...] | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[str, ...] | Refuse | Skip:
         """The features; SKIP without any."""
         return placed.pod.features or SKIP
 

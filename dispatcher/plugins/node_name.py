@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
 from shared.model.reasons import Reason
 
 
@@ -19,11 +19,11 @@ class NodeName(Filter[str]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The name."""
         return placed.pod.node
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> str | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> str | Refuse | Skip:
         """The name; SKIP without."""
         return placed.pod.node or SKIP
 

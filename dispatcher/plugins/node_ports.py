@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
 from shared.model.pod import HostPort
 from shared.model.reasons import Reason
 
@@ -24,11 +24,11 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The set of host ports."""
         return frozenset(placed.pod.ports)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[HostPort, ...] | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[HostPort, ...] | Refuse | Skip:
         """The wanted ports; SKIP without any."""
         return placed.pod.ports or SKIP
 

@@ -22,7 +22,7 @@ from dispatcher.scheduling.framework import (
     Depends,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Score,
@@ -100,11 +100,11 @@ class NodePrice(Score[_Asked]):
         self._factors = dict(clusters)
         self._by_code = ByCode[str](lambda value: self._prices.get(value, np.nan), np.float64, np.nan)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What the pod is taken to use."""
         return nonzero_request(placed.pod) if self._prices else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Asked | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
         """What it is taken to use, and factors; SKIP where nothing has a price."""
         if not self._prices:
             return SKIP
@@ -130,7 +130,7 @@ class NodePrice(Score[_Asked]):
         scores: Floats = np.where(priced, found, np.unique(found[priced]).mean())
         return scores
 
-    def explain(self, state: _Asked, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Asked, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What the pod costs there an hour."""
         raw = float(self.score(state, fleet, slice(row, row + 1))[0])
         return {"cost_per_hour": "unknown" if raw == _UNPRICED else round(-raw, 9)}

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from shared.model.node import NO_SCHEDULE, Taint
 from shared.model.reasons import Reason
 
@@ -24,12 +24,12 @@ class NodeReady(Filter[bool]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> bool:
+    def class_key(self, placed: PodInfo) -> bool:
         """Whether the pod tolerates nodes that are not ready."""
         tolerations = placed.pod.tolerations
         return all(any(taint.tolerated_by(one) for one in tolerations) for taint in TAINTS)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> bool:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> bool:
         """The same."""
         return self.class_key(placed)
 

@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework import (
     Depends,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Skip,
@@ -54,12 +54,12 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
     def __init__(self, resources: tuple[str, ...]) -> None:
         self._resources = resources
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What the pod requests of the balanced resources."""
         requests = placed.pod.requests
         return tuple(requests.get(name, 0) for name in self._resources)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if it requests none of the balanced resources."""
         return placed.pod if any(map(placed.pod.requests.get, self._resources)) else SKIP
 

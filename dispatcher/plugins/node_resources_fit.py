@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Codes, Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Codes, Depends, FleetView, Floats, Ints, PodInfo, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.framework.kernels import kernel
@@ -140,7 +140,7 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         """A node that changed helps nobody if it can allocate no more of anything."""
         return node_change_helps(event, _has_more_room)
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if the pod would fit it were it empty; one that changed, only if it can
         allocate more of what the pod asks for.
         """
@@ -156,12 +156,12 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             return False
         return all(amount <= has.get(name, 0) for name, amount in wanted)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The requests that are not zero, what the pod is expected to use, and where it becomes larger."""
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
         return asked, nonzero_request(placed.pod), placed.sizes
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Asked | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
         """What must have room: one pod, and what is requested and not ignored; in each cluster by the true size."""
         sizes = {one.cluster for one in placed.sizes}
         infos = enumerate(fleet.clusters) if sizes else ()

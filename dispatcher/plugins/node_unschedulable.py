@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
 from shared.model.node import NO_SCHEDULE, Node, Taint
@@ -26,15 +26,15 @@ class NodeUnschedulable(Filter[Bools]):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED}
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if it is not cordoned."""
         return not (isinstance(event.after, Node) and event.after.unschedulable)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Whether the pod tolerates a cordon, and if so, where."""
         return tolerations_key(placed) if _tolerates(placed.pod.tolerations) else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Bools | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Bools | Refuse | Skip:
         """[clusters] whether the pod tolerates no cordon there; SKIP for one that does everywhere."""
         kinds, of = Tolerance.read(placed, fleet)
         refused = np.array([not _tolerates(kind) for kind in kinds])[of]

@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Ints,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Skip,
@@ -56,16 +56,16 @@ class NodeVolumeLimits(Filter[_State]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The inline disks, and where the claims are; what these are says the fleet."""
         disks = tuple([volume for volume in placed.pod.volumes if volume.kind != CLAIM])
         return (placed.home, disks) if placed.pod.volumes else None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """How many volumes of which driver are asked for, and which of them may be on some node."""
         return wanted_of(placed, fleet) if placed.pod.volumes else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The pod's CSI volumes and what is attached where; SKIP without any, or where nothing is limited or needed."""
         wanted = wanted_of(placed, fleet) if placed.pod.volumes else Wanted()
         if not wanted.size:
@@ -81,7 +81,7 @@ class NodeVolumeLimits(Filter[_State]):
             tight = frozenset(name for name, node in limits.items() if node.limits and _passed(counts, node.limits))
         return _State(placed.home, wanted, attachments_of(placed.home, fleet), tight, least, needed)
 
-    def refresh(self, state: _State | Refuse | Skip, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
+    def refresh(self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """What rests on objects alone has not changed."""
         return state
 

@@ -8,7 +8,7 @@ Source: kube-scheduler's PrioritySort. Unit: priority is Kubernetes' integer, ti
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-from dispatcher.scheduling.framework import Depends, Placed, Plugin
+from dispatcher.scheduling.framework import Depends, Plugin, PodInfo
 
 TURN_S = 1.0  # far below what a user can tell; long enough that a burst of several Deployments is in one turn or two
 
@@ -20,10 +20,10 @@ class PrioritySort(Plugin[None]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """Smallest first; in a turn the queue goes by class, then by time and id, so that ties are deterministic."""
         return -placed.pod.priority, queued_at // TURN_S
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Order in the queue has no part in where a pod may go."""
         return None

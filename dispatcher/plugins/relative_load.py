@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, PodInfo, Refuse, Rows, Score, Skip
 from dispatcher.scheduling.rules.expected_use import Amounts, Expected, Fade, expected_use, told
 from dispatcher.scheduling.rules.requests import nonzero_request
 from shared.model.signals import CPU_SIGNAL, NETWORK_SIGNAL
@@ -31,11 +31,11 @@ class _RelativeLoad(Score[Amounts]):
     def __init__(self, fresh_s: float, stale_s: float) -> None:
         self._fade = Fade(fresh_s, stale_s)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What it requests of CPU and memory."""
         return nonzero_request(placed.pod)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes)."""
         return nonzero_request(placed.pod)
 
@@ -52,7 +52,7 @@ class _RelativeLoad(Score[Amounts]):
         points: Floats = MAX_SCORE + MAX_SCORE * raw / most if most > 0.0 else np.full(len(raw), MAX_SCORE)
         return points
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Utilisation expected, mean, its age in seconds, and in words."""
         return told(self.SIGNAL, self._expected(state, fleet, np.asarray([row])), fleet, row)
 

@@ -6,7 +6,7 @@ Source: kube-scheduler's SchedulingGates.
 from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
-from dispatcher.scheduling.framework import Depends, Placed, Refuse, refuse
+from dispatcher.scheduling.framework import Depends, PodInfo, Refuse, refuse
 from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
 from shared.model.reasons import Reason
@@ -20,11 +20,11 @@ class SchedulingGates(PreEnqueue[None]):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.GATED: NEVER}  # its own change is told to the queue anyway
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """A pod without gates is judged without them."""
         return None
 
-    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
         """GATED with the names of the gates."""
         pod = placed.pod
         return refuse(Reason.GATED, ", ".join(pod.gates)) if pod.gates or pod.gated else None

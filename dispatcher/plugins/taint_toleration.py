@@ -18,7 +18,7 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Score,
@@ -94,7 +94,7 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
         """A node that changed helps nobody if its taints are the same."""
         return node_change_helps(event, lambda before, after: before.taints != after.taints)
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""
         node = event.after
         return not isinstance(node, Node) or all(
@@ -102,11 +102,11 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
             for taint in node.taints
         )
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The tolerations, and where they hold."""
         return tolerations_key(placed)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Verdicts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
         tolerance = Tolerance.read(placed, fleet)
         judge = self._judges.get(tolerance.kinds)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, PodInfo, Refuse, Rows, Score, Skip
 from dispatcher.scheduling.rules.expected_use import Amounts, Expected, Fade, FadeArgs, expected_use, told
 from dispatcher.scheduling.rules.requests import nonzero_request
 from shared.model.signals import CPU_SIGNAL
@@ -46,11 +46,11 @@ class TargetLoadPacking(Score[Amounts]):
         self._multiplier = multiplier
         self._fade = Fade(fresh_s, stale_s)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The CPU it requests."""
         return nonzero_request(placed.pod)[0]
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, 0)."""
         return nonzero_request(placed.pod)[0], 0
 
@@ -66,7 +66,7 @@ class TargetLoadPacking(Score[Amounts]):
     def _expected(self, state: Amounts, fleet: FleetView, rows: Rows) -> Expected:
         return expected_use(CPU_SIGNAL, state, fleet, rows, self._fade, self._multiplier)
 
-    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Utilisation expected beside the target, mean, its age in seconds, and in words."""
         expected = self._expected(state, fleet, np.asarray([row]))
         return {"target": self._target, **told(CPU_SIGNAL, expected, fleet, row)}

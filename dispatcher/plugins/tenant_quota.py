@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, Placed, Refuse, Reserve, Skip, refuse
+from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, PodInfo, Refuse, Reserve, Skip, refuse
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.value_columns import Column, each, fields, picked
@@ -25,12 +25,12 @@ from shared.model.reasons import Reason
 from shared.model.resources import format_quantity
 
 
-def _pod_id(placed: Placed) -> PodId:
+def _pod_id(placed: PodInfo) -> PodId:
     source = placed.pod.source
     return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
 
 
-def _pod_ids(pods: Sequence[Placed]) -> list[PodId]:
+def _pod_ids(pods: Sequence[PodInfo]) -> list[PodId]:
     return [(one.home, one.pod.uid) if one.pod.source is None else _pod_id(one) for one in pods]
 
 
@@ -45,11 +45,11 @@ class TenantQuota(Reserve[None]):
     def __init__(self, ledger: QuotaLedger) -> None:
         self.ledger = ledger
 
-    def _tenant(self, placed: Placed) -> str | None:
+    def _tenant(self, placed: PodInfo) -> str | None:
         ledger = self.ledger
         return ledger.tenant_of(placed.home, placed.pod.namespace) if ledger.tenants else None
 
-    def hint_key(self, placed: Placed) -> str | None:
+    def hint_key(self, placed: PodInfo) -> str | None:
         """The tenant."""
         return self._tenant(placed)
 
@@ -67,7 +67,7 @@ class TenantQuota(Reserve[None]):
             return True
         return tenant == self.ledger.tenant_of(event.cluster, before.namespace)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""
         tenant = self._tenant(placed)
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
@@ -76,14 +76,14 @@ class TenantQuota(Reserve[None]):
         """What a tenant would be charged, whichever it is; None for nobody."""
         return key[1] if isinstance(key, tuple) else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip | None:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
         tenant = self._tenant(placed)
         if tenant is None:
             return SKIP
         return self._refusal(tenant, placed, fleet)
 
-    def _refusal(self, tenant: str, placed: Placed, fleet: FleetView) -> Refuse | None:
+    def _refusal(self, tenant: str, placed: PodInfo, fleet: FleetView) -> Refuse | None:
         if self.ledger.charged(_pod_id(placed)):
             return None  # it holds its share already
         unknown = self.ledger.unknown(tenant, fleet.clusters)
@@ -92,7 +92,7 @@ class TenantQuota(Reserve[None]):
         exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), fleet.nodes.allocatable_total())
         return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         """Charge the pod; a pod that does not fit (any more) is charged nothing."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -102,13 +102,13 @@ class TenantQuota(Reserve[None]):
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
         return refused
 
-    def _tenants(self, pods: Sequence[Placed]) -> list[str]:
+    def _tenants(self, pods: Sequence[PodInfo]) -> list[str]:
         """Whose each of these is; '' for nobody's."""
         if len({one.home for one in pods}) == 1 and len({one.pod.namespace for one in pods}) == 1:
             return [self._tenant(pods[0]) or ""] * len(pods)
         return [self._tenant(one) or "" for one in pods]
 
-    def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
+    def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
         ledger = self.ledger
         most = len(pods)
@@ -124,7 +124,7 @@ class TenantQuota(Reserve[None]):
                 most = min(most, [at for at, one in enumerate(tenants) if one == tenant][left])
         return ledger.uncharged(_pod_ids(pods[:most]))
 
-    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> ExplainPods | None:
+    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> ExplainPods | None:
         """Charge each; what is told of each are figures that moved with those before it."""
         if self._tenant(pods[0]) is None:
             return None
@@ -141,7 +141,7 @@ class TenantQuota(Reserve[None]):
             ledger.charge_all(own, tenant, asked)
         return partial(_figures_of, tenants, asked, known)
 
-    def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
+    def too_large(self, placed: PodInfo, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""
         tenant = self._tenant(placed)
         if tenant is None or self.ledger.charged(_pod_id(placed)):
@@ -151,21 +151,21 @@ class TenantQuota(Reserve[None]):
         found = {name: self.ledger.exceeded(tenant, charge_of(placed.at(name).pod), totals) for name in clusters}
         return {name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None}
 
-    def holds_to_size(self, placed: Placed) -> bool:
+    def holds_to_size(self, placed: PodInfo) -> bool:
         """Whether anybody is charged for the pod."""
         return self._tenant(placed) is not None
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back what the pod is charged, if anything."""
         self.ledger.release(_pod_id(placed))
 
-    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Charge a pod that is found bound, whatever the limit: it is there."""
         tenant = self._tenant(placed)
         if tenant is not None:
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
 
-    def explain(self, state: None, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: None, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """The tenant, and per limited resource what was used before and after this pod, and the limit."""
         tenant = self._tenant(placed)
         if tenant is None:

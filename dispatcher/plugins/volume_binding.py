@@ -23,7 +23,7 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Reserve,
     Rows,
@@ -62,7 +62,7 @@ class _Held:
             return {"selected_node": self.node}
         return {"claim": self.claim.key, "claim_uid": self.claim.uid}
 
-    def order(self, placed: Placed) -> Order:
+    def order(self, placed: PodInfo) -> Order:
         """The order to write it."""
         pod = PodRef(placed.pod.namespace, placed.pod.name, placed.pod.uid)
         claim = self.claim.key
@@ -84,20 +84,20 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         self._rulings = Rulings()
         self._held: dict[str, list[_Held]] = {}
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Where the claims are; what they are says the fleet."""
         return placed.home if any(claims_of(placed.pod)) else None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What the claims need of nodes, whatever their names."""
         return plan_key(placed, fleet) if any(claims_of(placed.pod)) else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> VolumePlan | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse | Skip:
         """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not bound yet."""
         return plan_of(placed, fleet) if any(claims_of(placed.pod)) else SKIP
 
     def refresh(
-        self, state: VolumePlan | Refuse | Skip, placed: Placed, fleet: FleetView
+        self, state: VolumePlan | Refuse | Skip, placed: PodInfo, fleet: FleetView
     ) -> VolumePlan | Refuse | Skip:
         """Pods change nothing here except by what they hold of objects."""
         return state
@@ -118,7 +118,7 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         """How much of the storage that the claims would get stays free."""
         return scores_of(state, self._rulings, fleet, rows)
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
         if not any(claims_of(placed.pod)):
             return None
@@ -131,7 +131,7 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
             return None
         return self._book(placed, row, fleet, plan)
 
-    def _book(self, placed: Placed, row: int, fleet: FleetView, plan: VolumePlan | Refuse) -> Refuse | None:
+    def _book(self, placed: PodInfo, row: int, fleet: FleetView, plan: VolumePlan | Refuse) -> Refuse | None:
         if isinstance(plan, Refuse):
             return plan
         verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
@@ -140,18 +140,18 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         self._hold(placed, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()})
         return None
 
-    def _hold(self, placed: Placed, row: int, fleet: FleetView, plan: VolumePlan, chosen: Mapping[str, int]) -> None:
+    def _hold(self, placed: PodInfo, row: int, fleet: FleetView, plan: VolumePlan, chosen: Mapping[str, int]) -> None:
         """`chosen`: the index of a claim's candidate, -1 for none."""
         _, node = fleet.nodes.name_of(row)
         for one in plan.delayed:
             at = chosen.get(one.claim.key, -1)
             self._hold_one(placed, fleet, _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node))
 
-    def _hold_one(self, placed: Placed, fleet: FleetView, held: _Held) -> None:
+    def _hold_one(self, placed: PodInfo, fleet: FleetView, held: _Held) -> None:
         fleet.objects.assume(placed.home, held.object, held.fields, placed.pod.uid)
         self._held.setdefault(placed.pod.uid, []).append(held)
 
-    def apart(self, state: object, pods: Sequence[Placed]) -> bool:
+    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
         """Whether none of these has an inline disk or a claim of another, and no volume that is there is to be chosen:
         what is held for one is read of no other then.
         """
@@ -161,7 +161,7 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         keys = {claim_key(pod, volume) for pod, volume in volumes if volume.kind == CLAIM}
         return len(keys) == len(volumes)
 
-    def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
+    def reserve_rows(self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView) -> None:
         """Hold claims to be provided for the nodes; LookupError if one cannot be, which cannot be told in advance."""
         if not isinstance(state, VolumePlan) or not state.delayed:
             return
@@ -175,7 +175,7 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
                 self._hold_one(placed, fleet, _Held(claim, None, node))
 
     def pre_bind(
-        self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         """Orders until every claim has its volume; a Refuse if what was chosen is gone, or its making was given up."""
         orders: list[Order] = []
@@ -191,12 +191,12 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
             orders.append(held.order(placed))
         return orders
 
-    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """A pod that is bound has its volumes there; one that is on its way there gets held what it needs."""
         if row >= 0 and not placed.pod.node and any(claims_of(placed.pod)):
             self._book(placed, row, fleet, plan_of(placed, fleet))
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Let go of everything that was held for the pod."""
         for held in self._held.pop(placed.pod.uid, ()):
             fleet.objects.release(placed.home, held.object, placed.pod.uid)

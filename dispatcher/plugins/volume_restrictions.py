@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
 from shared.model.objects import PersistentVolumeClaim
 from shared.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
@@ -32,17 +32,17 @@ class VolumeRestrictions(Filter[_State]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The inline disks, and where claims are; what these are says the fleet."""
         pod = placed.pod
         return (placed.home if any(claims_of(pod)) else "", _disks(pod)) if pod.volumes else None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The claims that bear one pod, or the one that is not there."""
         found = _claims_of_one_pod(placed, fleet) if placed.pod.volumes else None
         return found.why if isinstance(found, Refuse) else found or None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a claim that is not."""
         pod = placed.pod
         if not pod.volumes:
@@ -73,7 +73,7 @@ def _disks(pod: Pod) -> tuple[Volume, ...]:
     return tuple([volume for volume in pod.volumes if volume.kind in _RESTRICTED])
 
 
-def _claims_of_one_pod(placed: Placed, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
+def _claims_of_one_pod(placed: PodInfo, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
     """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not there."""
     pod = placed.pod
     alone = list[tuple[str, str]]()

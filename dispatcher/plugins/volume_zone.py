@@ -17,7 +17,7 @@ from dispatcher.scheduling.framework import (
     Depends,
     Filter,
     FleetView,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Skip,
@@ -45,18 +45,18 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
     def __init__(self) -> None:
         self._masks = LabelMasks()
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Where the claims are; what they are says the fleet."""
         return placed.home if any(not volume.ephemeral for volume in claims_of(placed.pod)) else None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What the volumes demand, or why the pod is refused."""
         if not placed.pod.volumes:
             return None
         found = self.pre_filter(placed, fleet)
         return found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Requirement, ...] | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[Requirement, ...] | Refuse | Skip:
         """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that will get no volume."""
         pod = placed.pod
         if not pod.volumes:
@@ -99,7 +99,7 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         return np.where(fleet.nodes.label(demand.key)[rows] >= 0, met, by_new)
 
 
-def _without_volume(claim: PersistentVolumeClaim, placed: Placed, fleet: FleetView) -> Refuse | None:
+def _without_volume(claim: PersistentVolumeClaim, placed: PodInfo, fleet: FleetView) -> Refuse | None:
     if not claim.storage_class:
         return refuse(Reason.CLAIM_WITHOUT_CLASS)
     found = fleet.objects.named(placed.home, StorageClass, claim.storage_class)

@@ -14,9 +14,9 @@ tried, and refused; the other 9,997 are left alone. If a node with room for 100 
 from collections.abc import Hashable, Iterator
 
 from dispatcher.scheduling.framework.hints import WakeEvent
-from dispatcher.scheduling.queued import Line, QueuedPod
+from dispatcher.scheduling.queued import QueuedPod, RefusedTogether
 
-_OfKind = dict[Hashable, dict[Hashable, Line]]  # class -> what is alike about its pods -> line
+_OfKind = dict[Hashable, dict[Hashable, RefusedTogether]]  # class -> what is alike about its pods -> line
 
 
 class _Lines:
@@ -27,15 +27,15 @@ class _Lines:
     def __init__(self) -> None:
         self.by_events: dict[WakeEvent, dict[Hashable, _OfKind]] = {}
 
-    def get(self, item: QueuedPod, alike: Hashable) -> Line | None:
+    def get(self, item: QueuedPod, alike: Hashable) -> RefusedTogether | None:
         kinds = self.by_events.get(item.helped_by, {})
         return kinds.get(item.kind, {}).get(item.class_key, {}).get(alike)
 
-    def put(self, item: QueuedPod, line: Line) -> None:
+    def put(self, item: QueuedPod, line: RefusedTogether) -> None:
         kinds = self.by_events.setdefault(item.helped_by, {})
         kinds.setdefault(item.kind, {}).setdefault(item.class_key, {})[line.alike] = line
 
-    def take(self, item: QueuedPod, line: Line) -> bool:
+    def take(self, item: QueuedPod, line: RefusedTogether) -> bool:
         """Remove the line; whether it was here."""
         if self.get(item, line.alike) is not line:
             return False
@@ -59,11 +59,11 @@ class ParkedPods:
         self._idle = _Lines()
         self._tried = _Lines()
 
-    def line_of(self, item: QueuedPod, alike: Hashable) -> Line:
+    def line_of(self, item: QueuedPod, alike: Hashable) -> RefusedTogether:
         """Where a pod that is refused stands, to be entered there."""
         line = self._idle.get(item, alike) or self._tried.get(item, alike)
         if line is None:
-            line = Line(alike)
+            line = RefusedTogether(alike)
             self._idle.put(item, line)
         return line
 
@@ -87,7 +87,7 @@ class ParkedPods:
         for kinds in [kinds for mask, kinds in self._idle.by_events.items() if mask & event]:
             yield from list(kinds.items())
 
-    def set_apart(self, line: Line) -> bool:
+    def set_apart(self, line: RefusedTogether) -> bool:
         """Whether a pod is tried for the line: then no event looks at it from now on, until that pod is `popped`."""
         if not line.is_tried():
             return False
@@ -102,7 +102,7 @@ class ParkedPods:
 
     def counts(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
-        alike = dict[tuple[WakeEvent, Hashable, Hashable], list[Line]]()
+        alike = dict[tuple[WakeEvent, Hashable, Hashable], list[RefusedTogether]]()
         for some in (self._idle, self._tried):
             for mask, kinds in some.by_events.items():
                 for kind, classes in kinds.items():

@@ -20,7 +20,7 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
-from dispatcher.scheduling.framework import Placed, QueueSort
+from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.parked import ParkedPods
@@ -28,9 +28,9 @@ from dispatcher.scheduling.queued import (
     ActivePods,
     Cause,
     Gates,
-    Line,
     NoPlugins,
     QueuedPod,
+    RefusedTogether,
     State,
     alike_by,
     helped_by_of,
@@ -38,7 +38,7 @@ from dispatcher.scheduling.queued import (
     order_of,
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
-from dispatcher.scheduling.waking import Waking, Woken
+from dispatcher.scheduling.waking import ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -67,7 +67,7 @@ class SchedulingQueue:
     def __init__(
         self,
         sort: QueueSort,
-        classify: Callable[[Placed], Hashable],
+        classify: Callable[[PodInfo], Hashable],
         *,
         gates: Gates | None = None,
         first_s: float = 1.0,
@@ -87,13 +87,13 @@ class SchedulingQueue:
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
-        self._left: deque[Line] = deque()  # nobody is tried for these any more: the next `flush` sees to it
+        self._left: deque[RefusedTogether] = deque()  # nobody is tried for these any more: the next `flush` sees to it
         self._tickets = itertools.count(1)
         self._policies = 0
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
-    def add(self, pod_id: PodId, placed: Placed, now: float) -> QueuedPod:
+    def add(self, pod_id: PodId, placed: PodInfo, now: float) -> QueuedPod:
         """Enter a pod, or its new version: one that changed is tried again, one that did not keeps its place.
 
         A pod that has a place already goes on waiting for it, whatever changes about it.
@@ -113,7 +113,7 @@ class SchedulingQueue:
         self._ready(item, now, Cause.ADD if known is None else Cause.UPDATE)
         return item
 
-    def add_all(self, pods: Iterable[tuple[PodId, Placed]], now: float) -> list[QueuedPod]:
+    def add_all(self, pods: Iterable[tuple[PodId, PodInfo]], now: float) -> list[QueuedPod]:
         """`add` each of them; those that are new and not gated are counted together."""
         known = self._pods
         gate = self._gates.gate
@@ -279,7 +279,7 @@ class SchedulingQueue:
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
 
-    def retry(self, item: QueuedPod, now: float, placed: Placed | None = None) -> None:
+    def retry(self, item: QueuedPod, now: float, placed: PodInfo | None = None) -> None:
         """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
         if placed is not None:
             item.placed = placed
@@ -288,7 +288,7 @@ class SchedulingQueue:
         item.ready_at = now + self._pause.after(item.attempts)
         self._return(item, _BACKOFF, Cause.FAILED)
 
-    def anew(self, item: QueuedPod, placed: Placed, now: float, cause: str = Cause.UPDATE) -> None:
+    def anew(self, item: QueuedPod, placed: PodInfo, now: float, cause: str = Cause.UPDATE) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
         self._drop(item.pod_id)
         item.placed = placed
@@ -322,13 +322,13 @@ class SchedulingQueue:
     def wake(self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None) -> None:
         """Pods that it may help, `but` the one that did it, are decided again, after what is left of their back-off."""
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
-        self._wake(self.waking.told(event, but, self._gates), now)
+        self._wake(self.waking.on_event(event, but, self._gates), now)
 
     def wake_rest(self, now: float) -> None:
         """A turn of decisions begins: part of the pods that events have left for it are woken."""
         self._wake(self.waking.rest(self._gates), now)
 
-    def _wake(self, found: Iterable[Woken], now: float) -> None:
+    def _wake(self, found: Iterable[ToActivate], now: float) -> None:
         for line, due, cause in found:
             for item in due:
                 self._ready(item, now, cause)
@@ -344,7 +344,7 @@ class SchedulingQueue:
             if item.line is not None and item.state not in _PARKED:
                 line = item.line
                 item.line = None
-                self._wake([Woken.next_of(line)], now)
+                self._wake([ToActivate.next_of(line)], now)
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether anybody waits for such an event: if not, there is no use in telling of it."""
@@ -360,12 +360,12 @@ class SchedulingQueue:
         """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is gone, is tried again."""
         self._first(now)
         for _ in range(min(len(self._left), _FLUSHED)):
-            self._wake([Woken.next_of(self._left.popleft())], now)
+            self._wake([ToActivate.next_of(self._left.popleft())], now)
         for item in itertools.islice(self._unflushed.refused_before(now - self._flush_s), _FLUSHED):
             self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
-        self, sort: QueueSort, classify: Callable[[Placed], Hashable], now: float, *, gates: Gates | None = None
+        self, sort: QueueSort, classify: Callable[[PodInfo], Hashable], now: float, *, gates: Gates | None = None
     ) -> None:
         """Other policies hold from now on: all that waits for a decision is sorted, classified and tried anew."""
         self._sort = sort

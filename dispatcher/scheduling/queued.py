@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dispatcher.scheduling.framework import Placed, QueueSort
+from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 from shared.model.backoff import Backoff
@@ -28,15 +28,15 @@ _NO_REASON: frozenset[Reason] = frozenset()
 class Gates(Protocol):
     """What the queue asks of the plugins of a pod's profile."""
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         """Why a pod may not enter the queue (PreEnqueue); None: it may."""
         ...
 
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
         """Which events may help a pod refused for this reason."""
         ...
 
-    def kind_of(self, placed: Placed, reasons: frozenset[Reason]) -> Hashable:
+    def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """What pods that wait for the same events have in common; equal for equal class keys and reasons."""
         ...
 
@@ -44,20 +44,20 @@ class Gates(Protocol):
         """Whether an event may really help any pod of this kind: asked once for all of them, before `worth`."""
         ...
 
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
         ...
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         """Whether what refuses a pod refuses all others with the very same class key, as the fleet is now."""
         ...
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         """Whether a quota that refuses a pod refuses all others of its class."""
         ...
 
 
-def helped_by_of(gates: Gates, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
+def helped_by_of(gates: Gates, placed: PodInfo, reasons: frozenset[Reason]) -> WakeEvent:
     """Which events may help a pod refused for these."""
     helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
     for reason in reasons:
@@ -66,7 +66,7 @@ def helped_by_of(gates: Gates, placed: Placed, reasons: frozenset[Reason]) -> Wa
 
 
 def order_of(
-    sort: QueueSort, pod_id: PodId, placed: Placed, queued_at: float, back_at: float | None = None
+    sort: QueueSort, pod_id: PodId, placed: PodInfo, queued_at: float, back_at: float | None = None
 ) -> tuple[Any, ...]:
     """Where a pod stands among active ones. `back_at`: when one that failed before comes back to be tried."""
     sorted_by = queued_at if back_at is None else back_at
@@ -80,19 +80,19 @@ def order_of(
 class NoPlugins:
     """Nobody gates, and the table of `hints` says what helps."""
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         """Only a pod with scheduling gates may not enter."""
         return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
 
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
         """The table's row."""
         return HELPED_BY[reason]
 
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Always."""
         return True
 
-    def kind_of(self, placed: Placed, reasons: frozenset[Reason]) -> Hashable:
+    def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """The reasons alone."""
         return reasons
 
@@ -100,11 +100,11 @@ class NoPlugins:
         """Always."""
         return True
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         """Nobody knows."""
         return False
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         """It is part of the class."""
         return True
 
@@ -147,7 +147,7 @@ class QueuedPod(msgspec.Struct, eq=False):
     """
 
     pod_id: PodId
-    placed: Placed
+    placed: PodInfo
     class_key: Hashable
     queued_at: float
     order: tuple[Any, ...]
@@ -162,7 +162,7 @@ class QueuedPod(msgspec.Struct, eq=False):
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
     group: "Group | None" = None  # while it is active: the pods of its turn and class
-    line: "Line | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
+    line: "RefusedTogether | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
 
 
 def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
@@ -187,7 +187,7 @@ def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
     return id(item.class_key) if gates.refused_alike(item.placed) else None
 
 
-class Line(dict[PodId, QueuedPod]):
+class RefusedTogether(dict[PodId, QueuedPod]):
     """Pods of one class that were refused for the same; the one that was tried longest ago first.
 
     `alike`: what they have in common that refuses them alike; None: nothing, so all of them are tried with each event.

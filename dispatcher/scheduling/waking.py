@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.parked import ParkedPods
-from dispatcher.scheduling.queued import AT_A_TIME, Cause, Gates, Line, QueuedPod
+from dispatcher.scheduling.queued import AT_A_TIME, Cause, Gates, QueuedPod, RefusedTogether
 
 # What waking costs, in the time that it takes to ask about a line: about 3 us, so 9 ms are the most at once.
 _ASKED = 1
@@ -27,29 +27,31 @@ A_TURN = 1500
 MOST_EVENTS = 64
 
 
-class Woken(NamedTuple):
+class ToActivate(NamedTuple):
     """Pods of a line that are to be tried."""
 
-    line: Line
+    line: RefusedTogether
     pods: list[QueuedPod]
     cause: str
 
     @classmethod
-    def next_of(cls, line: Line) -> "Woken":
+    def next_of(cls, line: RefusedTogether) -> "ToActivate":
         """The next of a line, as those that were tried for it were not refused for the same again."""
         return cls(line, line.due(more=True), Cause.ALIKE)
 
 
-class _Told(NamedTuple):
+class PendingEvent(NamedTuple):
+    """An event of which somebody is still to be asked about."""
+
     event: ClusterEvent
     but: QueuedPod | None
     cause: str
 
-    def joined(self, other: "_Told") -> "_Told":
+    def joined(self, other: "PendingEvent") -> "PendingEvent":
         """Both as one."""
         kind = self.event.kind | other.event.kind
         but = self.but if self.but is other.but else None
-        return _Told(ClusterEvent(kind), but, self.cause if self.cause == other.cause else Cause.SEVERAL)
+        return PendingEvent(ClusterEvent(kind), but, self.cause if self.cause == other.cause else Cause.SEVERAL)
 
 
 class Waking:
@@ -57,8 +59,8 @@ class Waking:
 
     def __init__(self, parked: ParkedPods) -> None:
         self._parked = parked
-        self._events: deque[_Told] = deque()
-        self._found: Iterator[Woken | None] | None = None  # what is left of the first event
+        self._events: deque[PendingEvent] = deque()
+        self._found: Iterator[ToActivate | None] | None = None  # what is left of the first event
         self._left = AT_ONCE
 
     @property
@@ -66,18 +68,18 @@ class Waking:
         """Whether anybody is still to be asked about."""
         return bool(self._events)
 
-    def told(self, event: ClusterEvent, but: QueuedPod | None, gates: Gates) -> Iterator[Woken]:
+    def on_event(self, event: ClusterEvent, but: QueuedPod | None, gates: Gates) -> Iterator[ToActivate]:
         """Whom a new event wakes at once: nobody while there is something left of earlier ones."""
         if not self._parked.listens(event.kind):
             return
-        self._events.append(_Told(event, but, event.kind.name or ""))
+        self._events.append(PendingEvent(event, but, event.kind.name or ""))
         if len(self._events) > MOST_EVENTS:
             last = self._events.pop()
             self._events.append(self._events.pop().joined(last))
         if len(self._events) == 1:
             yield from self._part(gates)
 
-    def rest(self, gates: Gates) -> Iterator[Woken]:
+    def rest(self, gates: Gates) -> Iterator[ToActivate]:
         """The next of those who are left."""
         self._left = A_TURN
         yield from self._part(gates)
@@ -91,7 +93,7 @@ class Waking:
         self._events.clear()
         self._found = None
 
-    def _part(self, gates: Gates) -> Iterator[Woken]:
+    def _part(self, gates: Gates) -> Iterator[ToActivate]:
         while self._events and self._left > 0:
             self._found = self._found or self._all_of(self._events[0], gates)
             for found in self._found:
@@ -105,7 +107,7 @@ class Waking:
             self._events.popleft()
             self._found = None
 
-    def _all_of(self, told: _Told, gates: Gates) -> Iterator[Woken | None]:
+    def _all_of(self, told: PendingEvent, gates: Gates) -> Iterator[ToActivate | None]:
         """Whom an event wakes; None: somebody was asked about in vain."""
         event, but, cause = told
         for kind, classes in self._parked.waiting_for(event.kind):
@@ -116,9 +118,13 @@ class Waking:
                         yield None
                         continue
                     for pods in _parts(line):
-                        yield Woken(line, pods if but is None else [item for item in pods if item is not but], cause)
+                        yield ToActivate(
+                            line, pods if but is None else [item for item in pods if item is not but], cause
+                        )
 
-    def _helped(self, lines: Mapping[Hashable, Line], event: ClusterEvent, gates: Gates) -> Iterator[Line | None]:
+    def _helped(
+        self, lines: Mapping[Hashable, RefusedTogether], event: ClusterEvent, gates: Gates
+    ) -> Iterator[RefusedTogether | None]:
         """Of a class, if it may help its pods: lines of which none is tried now. None: it does not help one."""
         is_helped = False
         for line in list(lines.values()):
@@ -132,12 +138,12 @@ class Waking:
                 return
 
 
-def _parts(line: Line) -> Iterable[list[QueuedPod]]:
+def _parts(line: RefusedTogether) -> Iterable[list[QueuedPod]]:
     """The pods that are to be tried: of those that are refused alike the first, else all, some at a time."""
     return _some_of(line) if line.alike is None else (line.due(more=False),)
 
 
-def _some_of(line: Line) -> Iterator[list[QueuedPod]]:
+def _some_of(line: RefusedTogether) -> Iterator[list[QueuedPod]]:
     pods = list(line.values())
     for at in range(0, len(pods), AT_A_TIME):
         yield [item for item in pods[at : at + AT_A_TIME] if item.line is line]

@@ -25,18 +25,18 @@ from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
-from dispatcher.service.link_metrics import LinkCollector
-from dispatcher.service.load_metrics import LoadCollector
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
+from dispatcher.service.metrics.links import LinkCollector
+from dispatcher.service.metrics.load import LoadCollector
+from dispatcher.service.metrics.owners import OwnerUseCollector
+from dispatcher.service.metrics.quotas import QuotaCollector
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
-from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
-from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.timing import ServiceTiming
 from dispatcher.service.traces.otel import exporter
-from dispatcher.service.traces.ways import Ways
+from dispatcher.service.traces.pod_traces import PodTraces
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def assemble(
     `obeyed` is what agents have said in earlier terms. In the term NOBODY it follows the fleet, until it is to lead.
     """
     term = term or Term()
-    _ways(config.tracing)  # what is missing for it shows at the start, also of a standby
+    _pod_traces(config.tracing)  # what is missing for it shows at the start, also of a standby
     clock = Clock()
     fleet = FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
@@ -88,7 +88,7 @@ def assemble(
             obeyed=obeyed,
             before=before,
         )
-        service.ways = _ways(config.tracing) if term is not NOBODY else None
+        service.pod_traces = _pod_traces(config.tracing) if term is not NOBODY else None
         service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
         service.metrics.watch(WrittenCollector({"journal": journal, "quota_ledger": service.quota_file}))
         for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
@@ -196,8 +196,8 @@ def _service_timing(timing: TimingSection) -> ServiceTiming:
     )
 
 
-def _ways(section: TracingSection) -> Ways | None:
-    return Ways(section.share, exporter(section.endpoint)) if section.enabled else None
+def _pod_traces(section: TracingSection) -> PodTraces | None:
+    return PodTraces(section.share, exporter(section.endpoint)) if section.enabled else None
 
 
 def _journal(section: JournalSection) -> Journal | None:

@@ -14,13 +14,13 @@ import structlog
 
 from dispatcher.config.sections import ClusterProfilesSection
 from dispatcher.service.beside import beside
-from dispatcher.service.load_metrics import LoadCollector
-from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
+from dispatcher.service.metrics.load import LoadCollector
 from shared.kube.client import KubeClient
 from shared.kube.http import MERGE_PATCH, Request
 from shared.kube.leader_lease import Client
 from shared.kube.session import Access
 from shared.kube.times import rfc3339
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 
 log = structlog.get_logger("cluster_profiles")
 

@@ -28,7 +28,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.service.clock import Clock
@@ -36,13 +36,13 @@ from dispatcher.service.free_memory import FreeMemory
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
-from dispatcher.service.traces.ways import Ways
+from dispatcher.service.traces.pod_traces import PodTraces
 from dispatcher.service.warm_up import collect_no_more_of
 
 log = structlog.get_logger("service")
@@ -77,7 +77,7 @@ class ProfileNames(Protocol):
         """By schedulerName."""
         ...
 
-    def name_of(self, placed: Placed) -> str:
+    def name_of(self, placed: PodInfo) -> str:
         """The schedulerName of the profile that decides it."""
         ...
 
@@ -152,7 +152,7 @@ class Service:
         self.clock = clock
         self.links = tuple(links)
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
-        self.ways: Ways | None = None  # of pods that are traced
+        self.pod_traces: PodTraces | None = None  # of pods that are traced
         self.timing = timing or ServiceTiming()
         self.term = term or Term()
         self.obeyed = obeyed or ObeyedEpochs([link.cluster for link in links])
@@ -350,8 +350,8 @@ class Service:
             log.debug("the event", detail=repr(event)[:2000])
             return False
         self.metrics.event(event, self.clock())
-        if self.ways is not None:
-            self.ways.event(event, self.clock())
+        if self.pod_traces is not None:
+            self.pod_traces.event(event, self.clock())
         if self.quota_file is not None:
             self.quota_file.keep(self.clock())
         for effect in effects:
@@ -362,8 +362,8 @@ class Service:
 
     def _send_intents(self, effect: SendIntents) -> None:
         self.metrics.intents(effect.cluster, effect.intents)
-        if self.ways is not None:
-            self.ways.sent(effect.cluster, effect.intents, self.clock())
+        if self.pod_traces is not None:
+            self.pod_traces.sent(effect.cluster, effect.intents, self.clock())
         self.senders[effect.cluster].put(effect.intents)
 
     def _send_peers(self, effect: SendPeers) -> None:
@@ -383,5 +383,5 @@ class Service:
 
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.pod_id, effect.attempts, effect.queued_at)
-        if self.ways is not None:
-            self.ways.decided(effect.decision, self.clock())
+        if self.pod_traces is not None:
+            self.pod_traces.decided(effect.decision, self.clock())

@@ -18,7 +18,7 @@ from dispatcher.service.collectors import LeaderCollector
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
-from dispatcher.service.load_metrics import LoadCollector
+from dispatcher.service.metrics.load import LoadCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 

@@ -12,11 +12,11 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.collectors import LeaderCollector, ReloadCollector, ServiceCollector, WrittenCollector
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
-from dispatcher.service.link_metrics import LinkCollector
-from dispatcher.service.load_metrics import LoadCollector
-from dispatcher.service.metrics import Metrics
-from dispatcher.service.owner_metrics import OwnerUseCollector
-from dispatcher.service.quota_metrics import QuotaCollector
+from dispatcher.service.metrics.counters import Metrics
+from dispatcher.service.metrics.links import LinkCollector
+from dispatcher.service.metrics.load import LoadCollector
+from dispatcher.service.metrics.owners import OwnerUseCollector
+from dispatcher.service.metrics.quotas import QuotaCollector
 from docs.generate.markdown import code, page, table
 
 

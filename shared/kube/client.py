@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from shared.kube.answer import NOT_FOUND, is_status
-from shared.kube.answers import Answer, BodyTooLargeError
 from shared.kube.exchange import Exchanges
 from shared.kube.http import Request, Response
+from shared.kube.response_reader import BodyTooLargeError, RawResponse
 from shared.kube.session import Access, AccessError, ApiSession
+from shared.kube.verdicts import NOT_FOUND, is_status
 
 MAX_BODY = 256 * 1024 * 1024
 MAX_RETRIES_429 = 3
@@ -230,7 +230,7 @@ def _no_answer(request: Request, error: BaseException) -> Response:
     return Response(0, f"{request.method} {request.path}: {describe(error)}".encode(), head=head)
 
 
-def _response(request: Request, answer: Answer) -> Response:
+def _response(request: Request, answer: RawResponse) -> Response:
     asked_s = _retry_after(answer.retry_after.decode("latin-1")) if answer.retry_after else 0.0
     return _as_answered(request, answer.status, answer.body, asked_s)
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import cast
 from urllib.parse import SplitResult
 
-from shared.kube.answers import Answer, AnswerError, AnswerReader
-from shared.kube.naps import Naps
+from shared.kube.read_batching import ReadBatching
+from shared.kube.response_reader import RawResponse, ResponseError, ResponseReader
 
 MAX_CONNECTIONS = 64
 IDLE_S = 20.0  # below the time after which servers and balancers close what is idle
@@ -28,12 +28,12 @@ class Exchanges:
         self._tls = tls if url.scheme == "https" else None
         self._server_name = server_name if self._tls else None
         self._connect_s = connect_s
-        self.naps = Naps()
+        self.naps = ReadBatching()
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[Exchange] = []
         self._open: set[Exchange] = set()
 
-    async def call(self, request: bytes, max_body: int, timeout_s: float) -> Answer:
+    async def call(self, request: bytes, max_body: int, timeout_s: float) -> RawResponse:
         """Send and wait for the answer. OSError (TimeoutError) or ValueError when none came: its effect is unknown."""
         answers, problem = await self.series((request,), max_body, timeout_s)
         if problem is not None:
@@ -42,7 +42,7 @@ class Exchanges:
 
     async def series(
         self, requests: Sequence[bytes], max_body: int, timeout_s: float
-    ) -> tuple[list[Answer], Exception | None]:
+    ) -> tuple[list[RawResponse], Exception | None]:
         """Send all at once over one connection, which answers them one by one in turn. It ends within `timeout_s`, but
         for the wait for a connection to be free, after which nothing is sent any more.
 
@@ -98,13 +98,13 @@ class Exchanges:
 class Exchange(asyncio.Protocol):
     """One connection, one call or series at a time."""
 
-    def __init__(self, everyone: "set[Exchange]", naps: Naps, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, everyone: "set[Exchange]", naps: ReadBatching, loop: asyncio.AbstractEventLoop) -> None:
         self.used_at = self._sent_at = time.monotonic()
         self._everyone = everyone
         self._naps = naps
         self._loop = loop
-        self._reader = AnswerReader(0)
-        self._answers: list[Answer] = []
+        self._reader = ResponseReader(0)
+        self._answers: list[RawResponse] = []
         self._waiting: asyncio.Future[Exception | None] | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -115,13 +115,13 @@ class Exchange(asyncio.Protocol):
 
     async def series(
         self, requests: Sequence[bytes], max_body: int, timeout_s: float
-    ) -> tuple[list[Answer], Exception | None]:
+    ) -> tuple[list[RawResponse], Exception | None]:
         """Send, and wait for all answers, or for the end of hope for the rest."""
         if self._transport is None or self._waiting is not None:
             raise ConnectionError("the connection is not free")
         self._reader.max_body = max_body
         self._reader.more = len(requests) - 1
-        answers: list[Answer] = []
+        answers: list[RawResponse] = []
         self._answers = answers
         self._waiting = self._loop.create_future()
         # A context manager of asyncio's would cost a tenth of the whole call.
@@ -166,14 +166,14 @@ class Exchange(asyncio.Protocol):
         self._everyone.discard(self)
         try:
             answer = self._reader.end() if exc is None else None
-        except AnswerError as error:
+        except ResponseError as error:
             self._fail(error)
             return
         if answer is not None:
             self._took(answer)
         self._fail(ConnectionResetError(str(exc) if exc else "the server closed the connection"))
 
-    def _took(self, answer: Answer) -> bool:
+    def _took(self, answer: RawResponse) -> bool:
         """Keep an answer; whether another is awaited."""
         self._answers.append(answer)
         self._naps.came(self._loop, time.monotonic() - self._sent_at)

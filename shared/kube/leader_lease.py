@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
 from shared.kube.http import Request, Response
 from shared.kube.times import rfc3339_micro
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 from shared.model.names import ASKED_FOR_BY
 
 Object = dict[str, Any]

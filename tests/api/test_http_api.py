@@ -163,8 +163,15 @@ async def test_the_page_shows_rows_and_escapes_them(client: Client) -> None:
     text = await (await client.get("/")).text()
     assert "web-1" in text
     assert "&lt;b&gt;silent&lt;/b&gt;" in text
-    assert "<td>west</td>" in text  # for whose pods east is cordoned
+    assert ">west</td>" in text  # for whose pods east is cordoned
     assert "<b>" not in text
+
+
+def test_the_page_leaves_out_columns_in_which_nothing_stands() -> None:
+    east: dict[str, Any] = {"name": "east", "problem": None, "fenced_in": [], "silent": False}
+    page = render_page([east, {**east, "name": "west"}], [], 0)
+    assert ("problem" in page, "fenced in" in page, "silent" in page) == (False, False, True)
+    assert "problem" in render_page([east, {**east, "problem": "late"}], [], 0)
 
 
 def test_the_page_says_in_words_which_namespaces_stay_for_what_clusters_lack() -> None:

@@ -144,18 +144,23 @@ def test_a_pod_that_others_make_room_for_says_where_and_who(victims: tuple[str, 
     assert want in shown(cluster="", node="", phase="Pending", decision=refusal)
 
 
-def test_a_pending_pod_says_why_for_the_fleet_and_each_cluster() -> None:
+def test_a_pending_pod_says_why_once_for_the_fleet_and_then_for_each_cluster() -> None:
     message = "0/6 nodes are available: 6 Insufficient cpu."
     refusal = {"message": message, "clusters": {"east": "0/3 nodes ..."}, "feasible": 0, "evaluated": 6}
     lines = shown(cluster="", node="", phase="Pending", decision={**refusal, "rejected": DECISION["rejected"]})
     for want in (
         "To nowhere yet",
         f"Why {message}",
-        f"fleet {message}",
         "east 0/3 nodes ...",
         "Refused nodes (6 of 6)",
     ):
         assert want in lines
+    assert sum(message in line for line in lines) == 1
+
+
+def test_a_pending_pod_whose_headline_says_something_newer_keeps_what_was_decided() -> None:
+    lines = shown(cluster="", node="", phase="Pending", message="it waits", decision={"message": "0/6 nodes."})
+    assert ("Why it waits" in lines, "fleet 0/6 nodes." in lines) == (True, True)
 
 
 def test_a_pod_without_a_decision_shows_its_message() -> None:

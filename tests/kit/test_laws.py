@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dispatcher.kit import Room, a_fleet, a_node, a_pod, broken_laws, scores
-from dispatcher.kit.form import broken_form
+from dispatcher.kit.interface_law import broken_form
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.framework import (
     SKIP,
@@ -16,8 +16,8 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Refuse,
     Reserve,
     Rows,
@@ -38,7 +38,7 @@ class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
     def __init__(self) -> None:
         self.booked = 0
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
@@ -47,23 +47,23 @@ class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         return np.zeros(len(fleet.nodes.live[rows])) + self.booked
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         self.booked += 1
         return None
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self.booked -= 1
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         return 5.0
 
-    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
         return None
 
-    def pre_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def pre_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         return None
 
-    def explain(self, state: object, placed: Placed, fleet: FleetView, row: int) -> Any:
+    def explain(self, state: object, placed: PodInfo, fleet: FleetView, row: int) -> Any:
         return {}
 
 
@@ -89,7 +89,7 @@ class Restless(Harmless):
 
     asked = 0
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         self.asked += 1
         return self.asked
 
@@ -97,7 +97,7 @@ class Restless(Harmless):
 class Unequal(Harmless):
     """One key for all pods, but an answer by name."""
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         return float(len(placed.pod.name))
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
@@ -109,7 +109,7 @@ class Named(Harmless):
 
     keyed_by_template = True
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return placed.pod.name
 
 
@@ -118,10 +118,10 @@ class StandingByName(Harmless):
 
     keyed_by_template = True
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Any:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Any:
         return placed.pod.name
 
 
@@ -197,10 +197,10 @@ def test_a_broken_law_is_told(what: str) -> None:
         (Restless(), "differently when asked again"),
         (Unequal(), "has the class key of another pod but"),
         (Named(), "class_key tells pods of one template apart"),
-        (StandingByName(), "standing_key tells pods of one template apart"),
+        (StandingByName(), "fleet_key tells pods of one template apart"),
         (OfNodes(), "tells nodes of one cluster apart"),
     ],
-    ids=["key", "answer", "template", "standing", "cluster"],
+    ids=["key", "answer", "template", "fleet key", "cluster"],
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)
@@ -226,7 +226,7 @@ class Pairs(Harmless):
     def attach(self, room: WaitingRoom) -> None:
         self.room = room
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         if placed.pod.namespace == "dull":
             for pod_id, _ in self.room.waiting():
                 self.room.reject(pod_id, self.name, Why(Reason.POLICY, self.name))
@@ -261,7 +261,7 @@ class Normal(Score):
     name: ClassVar[str] = "Normal"
     normalizes = True
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return None
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -299,10 +299,10 @@ class Prepared(PreScore):
 
     name: ClassVar[str] = "Prepared"
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return None
 
-    def pre_score(self, state: object, placed: Placed, fleet: FleetView, rows: RowList) -> object:
+    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
         return SKIP if placed.pod.name == "never" else float(len(rows))
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
@@ -321,7 +321,7 @@ class Boastful(RoomFilter, BoundedScore):
 
     name: ClassVar[str] = "Boastful"
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return None
 
     def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
@@ -369,10 +369,10 @@ class ByPods(Score[None]):
     def __init__(self, depends: Depends, *, everywhere: bool = False) -> None:
         self.depends, self.everywhere = depends, everywhere  # type: ignore[misc]
 
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> None:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> None:
         return None
 
     def score(self, state: None, fleet: FleetView, rows: Rows) -> Floats:

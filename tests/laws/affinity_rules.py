@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model import names
 from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 from tests.laws.oracle import World
@@ -16,7 +16,7 @@ AFFINITY, ANTI, EXISTING = (
 _NONE = PodAffinity()
 
 
-def means(world: World, term: PodAffinityTerm, holder: Placed, one: Placed) -> bool:
+def means(world: World, term: PodAffinityTerm, holder: PodInfo, one: PodInfo) -> bool:
     """Whether a term of `holder` means a pod."""
     wanted, labels = term.namespace_selector, world.namespaces.get((one.home, one.pod.namespace), {})
     near = one.pod.namespace in term.namespaces or (wanted is not None and wanted.matches(labels))
@@ -34,7 +34,7 @@ def place(world: World, key: str, holder: Pod, where: Where) -> object:
     return (where[0], found) if found and holder.annotations.get(names.DOMAIN_SCOPE) == "cluster" else found
 
 
-def seated(world: World) -> Iterator[tuple[Placed, Where]]:
+def seated(world: World) -> Iterator[tuple[PodInfo, Where]]:
     """Every pod on a node that exists."""
     for seat in world.seats.values():
         if (seat.cluster, seat.node) in world.nodes:
@@ -47,7 +47,7 @@ def together(world: World, key: str, holder: Pod, one: Where, other: Where) -> b
     return found is not None and found == place(world, key, holder, other)
 
 
-def refusal(world: World, asking: Placed, where: Where) -> str:
+def refusal(world: World, asking: PodInfo, where: Where) -> str:
     """Why the required terms keep a pod off a node; empty if they do not."""
     pod = asking.pod
     drawn, repelled = (pod.pod_affinity or _NONE).required, (pod.pod_anti_affinity or _NONE).required
@@ -69,7 +69,7 @@ def refusal(world: World, asking: Placed, where: Where) -> str:
     return ""
 
 
-def _attracted(world: World, asking: Placed, terms: Sequence[PodAffinityTerm], where: Where) -> bool:
+def _attracted(world: World, asking: PodInfo, terms: Sequence[PodAffinityTerm], where: Where) -> bool:
     pod, keys = asking.pod, [term.topology_key for term in terms]
     if any(place(world, key, pod, where) is None for key in keys):
         return False
@@ -80,7 +80,7 @@ def _attracted(world: World, asking: Placed, terms: Sequence[PodAffinityTerm], w
     return not anywhere and all(means(world, term, asking, asking) for term in terms)
 
 
-def raw_score(world: World, asking: Placed, where: Where, hard_weight: int = 1) -> int:
+def raw_score(world: World, asking: PodInfo, where: Where, hard_weight: int = 1) -> int:
     """The sum of weights of a node."""
     score = 0
     for other, there in seated(world):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dispatcher.scheduling.fleet.columns import _TABLE as COLUMNS
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.framework import Ints, PodInfo
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
 from shared.model.labels import LabelSelector
 from shared.model.names import DOMAIN_SCOPE
@@ -45,7 +45,7 @@ def with_terms(draw: st.DrawFn, one: PodBuilder) -> PodBuilder:
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     one = pod("p").labels(**draw(st.sampled_from(POD_LABELS))).namespace(draw(st.sampled_from("mn")))
     one = one.cpu(draw(st.integers(0, 5))).request("memory", draw(st.sampled_from((0, 7, MAX_QUANTITY))))
     one = one.set(terminating=draw(st.booleans()))
@@ -107,7 +107,7 @@ def change_terms(fleet: FleetState, pod_id: tuple[str, str], like: Pod) -> None:
     known = fleet.occupant(pod_id)
     if known is not None:
         terms = {"pod_affinity": like.pod_affinity, "pod_anti_affinity": like.pod_anti_affinity}
-        changed = Placed(msgspec.structs.replace(known.placed.pod, annotations=like.annotations, **terms), "a")
+        changed = PodInfo(msgspec.structs.replace(known.placed.pod, annotations=like.annotations, **terms), "a")
         fleet.place(pod_id, changed, known.cluster, known.node, assumed=known.assumed)
 
 

@@ -19,8 +19,8 @@ from dispatcher.scheduling.framework import (
     DomainPlugin,
     Filter,
     FleetView,
-    Placed,
     Plugin,
+    PodInfo,
     Profile,
     Refuse,
     Reserve,
@@ -34,7 +34,7 @@ from shared.model.objects import Namespace, Service
 
 @dataclass
 class Seat:
-    placed: Placed
+    placed: PodInfo
     cluster: str
     node: str
     at: float
@@ -85,7 +85,7 @@ class World:
         return fleet
 
 
-def decide(world: World, profile: Profile, plugins: list[Plugin], placed: Placed) -> tuple[str, str] | None:
+def decide(world: World, profile: Profile, plugins: list[Plugin], placed: PodInfo) -> tuple[str, str] | None:
     """The (cluster, node) for one pod, or None; nothing is booked."""
     fleet = world.columns()
     view = view_of(fleet)
@@ -119,7 +119,7 @@ def score_state(plugin: Score, state: object, fleet: FleetView, rows: RowList) -
 
 
 def schedule(
-    world: World, profile: Profile, plugins: list[Plugin], placed: Placed, pod_id: tuple[str, str]
+    world: World, profile: Profile, plugins: list[Plugin], placed: PodInfo, pod_id: tuple[str, str]
 ) -> tuple[str, str] | None:
     """Decide one pod and book it."""
     found = decide(world, profile, plugins, placed)
@@ -136,7 +136,7 @@ def _rank(cluster: str, node: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest(), "big") >> 1
 
 
-def numbered(placed: Placed, number: int) -> tuple[tuple[str, str], Placed]:
+def numbered(placed: PodInfo, number: int) -> tuple[tuple[str, str], PodInfo]:
     """The same pod under another uid and name."""
     uid = f"u{number}"
     one = msgspec.structs.replace(placed.pod, uid=uid, name=f"p{number}")

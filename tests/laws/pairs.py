@@ -6,7 +6,7 @@ from typing import Any
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
+from dispatcher.scheduling.framework import Plugin, PodInfo, Profile, Reserve
 from dispatcher.scheduling.pruning.searches import LARGE
 from shared.messages import LinkReading
 from shared.model.node import Node
@@ -91,11 +91,11 @@ class Pair:
                     plugin.unreserve(seat.placed, 0, view_of(self.fleet))
             self.scheduler.forget(ids[index])
 
-    def pods(self, placed: Placed, count: int) -> None:
+    def pods(self, placed: PodInfo, count: int) -> None:
         first = len(self.results)
         self.decide([oracle.numbered(placed, first + index) for index in range(count)])
 
-    def decide(self, items: Sequence[tuple[tuple[str, str], Placed]]) -> None:
+    def decide(self, items: Sequence[tuple[tuple[str, str], PodInfo]]) -> None:
         """Pods of one class, in order, on both sides."""
         wanted = [self.expect(one, pod_id) for pod_id, one in items]
         if self.batched:
@@ -105,5 +105,5 @@ class Pair:
         self.results += results
         assert [(one.cluster, one.node) if isinstance(one, Decision) else None for one in results] == wanted
 
-    def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+    def expect(self, placed: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
         return oracle.schedule(self.world, self.profile, self.naive(), placed, pod_id)

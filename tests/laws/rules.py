@@ -1,6 +1,6 @@
 """Kubernetes' rules once more, in plain Python over plain data: may this pod go on this node of this world?"""
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Node
 from shared.model.pod import Pod, SpreadConstraint
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
@@ -67,17 +67,17 @@ def spread_kept(world: World, pod: Pod, rule: SpreadConstraint, where: Where) ->
     return counts[mine] + 1 - min(counts.values()) <= rule.max_skew
 
 
-def namespace_open(world: World, placed: Placed, where: Where) -> bool:
+def namespace_open(world: World, placed: PodInfo, where: Where) -> bool:
     """At home always; elsewhere where the cluster shows the namespace, if it shows any."""
     shown = {name for cluster, name in world.namespaces if cluster == where[0]}
     return where[0] == placed.home or not shown or placed.pod.namespace in shown
 
 
-def refused_there(placed: Placed, where: Where) -> bool:
+def refused_there(placed: PodInfo, where: Where) -> bool:
     return any(one.bars(where[0], placed.home) for one in placed.refused)
 
 
-def allowed(world: World, placed: Placed, where: Where) -> bool:
+def allowed(world: World, placed: PodInfo, where: Where) -> bool:
     """Whether every hard rule (tenant quota aside) lets the pod go there."""
     pod, node = placed.pod, world.nodes[where]
     return (

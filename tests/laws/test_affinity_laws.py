@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, Skip
+from dispatcher.scheduling.framework import Plugin, PluginUse, PodInfo, Profile, Skip
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.labels import LabelSelector, Requirement
 from shared.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
@@ -39,7 +39,7 @@ def nodes(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     one: PodBuilder = pod("p").namespace(draw(st.sampled_from("mn"))).labels(app=draw(st.sampled_from("uvw")))
     if draw(st.integers(0, 4)) == 0:
         one = one.annotation(DOMAIN_SCOPE, "cluster")
@@ -51,11 +51,11 @@ def pods(draw: st.DrawFn) -> Placed:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> list[Placed]:
+def crowds(draw: st.DrawFn) -> list[PodInfo]:
     """Pods of one set of terms, with labels and namespaces of their own."""
     like = draw(pods()).pod
     return [
-        Placed(msgspec.structs.replace(like, labels={"app": app}, namespace=namespace), draw(clusters))
+        PodInfo(msgspec.structs.replace(like, labels={"app": app}, namespace=namespace), draw(clusters))
         for app, namespace in draw(st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from("mn")), max_size=8))
     ]
 
@@ -77,14 +77,14 @@ scripts = st.lists(events, min_size=3, max_size=14)
 class ByTheRules(Pair):
     """Also holds every answer of the plugin, for every node, against the rules in plain words."""
 
-    def crowd(self, placed: list[Placed]) -> None:
+    def crowd(self, placed: list[PodInfo]) -> None:
         """Pods one after another, those of one class together, as the queue hands them out."""
         first = len(self.results)
         items = [oracle.numbered(one, first + index) for index, one in enumerate(placed)]
         for _, group in groupby(items, lambda item: self.scheduler.classify(item[1])):
             self.decide(list(group))
 
-    def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+    def expect(self, placed: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
         fleet = self.world.columns()
         plugin: Any = next(one for one in self.naive() if one.name == "InterPodAffinity")
         state = plugin.pre_filter(placed, view_of(fleet))

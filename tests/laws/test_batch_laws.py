@@ -11,7 +11,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed, Plugin, Reserve
+from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Plugin, PodInfo, Reserve
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.tenant import Share, Tenant
@@ -84,9 +84,9 @@ class Alone(Reserve[None]):
     name = "Alone"
     depends = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> None: ...
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None: ...
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None: ...
+    def class_key(self, placed: PodInfo) -> None: ...
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None: ...
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None: ...
 
 
 def test_a_batch_is_decided_in_one_go_unless_somebody_books_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_new_app_is_looked_at_once_in_full_and_its_first_pod_not_looked_past(m
     ahead, full = list[int](), list[int]()
     run, fill = lookahead_of, RowTable.fill_all
 
-    def looking(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int, *, deferred: bool) -> object:
+    def looking(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: int, *, deferred: bool) -> object:
         ahead.append(count)
         return run(eq_class, kinds, count, deferred=deferred)
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.names import RACK, ZONE
 from shared.model.node import Node, Reading, Taint
 from shared.model.topology import within_cluster
@@ -20,7 +20,7 @@ from tests.laws.fleet_events import columns_by_node, events, fleet_after, nodes,
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(events, max_size=20), st.lists(pods(), min_size=1, max_size=4), st.data())
 def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
-    script: list[tuple[Any, ...]], kinds: list[Placed], data: st.DataObject
+    script: list[tuple[Any, ...]], kinds: list[PodInfo], data: st.DataObject
 ) -> None:
     together, single = fleet_after(script), fleet_after(script)
     snapshot(together)  # from here on every count is kept
@@ -30,7 +30,7 @@ def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
     room = {"requests": {"cpu": 3}, "ports": (), "volumes": ()}
     counts_as = kinds[0].counts_as
     drawn = (msgspec.structs.replace(data.draw(st.sampled_from(kinds)).pod, **room) for _ in rows)
-    likes = [Placed(like, "a", counts_as=counts_as) for like in drawn]
+    likes = [PodInfo(like, "a", counts_as=counts_as) for like in drawn]
     assume(together.can_suppose(np.asarray(sorted(set(rows))), likes[0], len(rows) + 1))
     items = [(("b", f"extra{at}"), like) for at, like in enumerate(likes)]
     together.assume_all(items, rows)

@@ -16,7 +16,7 @@ from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.columns import RowStore, add_pods, highest
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels, refuse
+from dispatcher.scheduling.framework import FleetView, Part, PodInfo, kernels, refuse
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
@@ -38,10 +38,10 @@ SAMPLES = (
 
 def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
     """All that decisions rest on."""
-    found = one.select(("a", "image"), Placed(pod("image").build(), "a"))
+    found = one.select(("a", "image"), PodInfo(pod("image").build(), "a"))
     decision = found if isinstance(found, Decision) else None
     return {
-        "first": one.rows.first[:n].tolist(),
+        "first": one.rows.refusal_codes[:n].tolist(),
         "total": one.rows.total[:n].tolist(),
         "rejected": dict(one.context().rejected),
         "counts": (one.context().feasible, one.context().evaluated),
@@ -62,7 +62,7 @@ class Audited(Pair):
         plan = self.scheduler.plan
         for sample in SAMPLES:
             placed = sample.placed("a")
-            key = plan.standing_key(plan.class_key(placed), placed, view_of(self.fleet))
+            key = plan.fleet_key(plan.class_key(placed), placed, view_of(self.fleet))
             fresh = EquivalenceCache(plan, self.fleet, 2**26).get(key)
             kept = self.kept.get(key)
             for one in (kept, fresh):
@@ -140,7 +140,7 @@ def test_a_class_that_pre_filter_refuses_as_a_whole_has_no_feasible_rows() -> No
     plan, placed = Plan.of(profile(Fit=1), [fit]), pod("p").placed("a")
     one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
     assert one.prepare(placed) == Why(Reason.INVALID, "odd")
-    assert (one.rows.feasible, one.rows.evaluated, len(one.rows.first)) == (0, 0, 0)
+    assert (one.rows.feasible, one.rows.evaluated, len(one.rows.refusal_codes)) == (0, 0, 0)
 
 
 def test_a_class_that_was_dropped_keeps_its_answers_while_others_are_made() -> None:
@@ -163,10 +163,10 @@ class Beside(Rooms):
 
     name = "Beside"
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return tuple(sorted(placed.pod.app_labels.items()))
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         fleet.topology.count_matching(placed.pod, selector(app="nobody"), "cluster")  # which never moves
         return placed.pod
 

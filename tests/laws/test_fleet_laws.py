@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
 from shared.model.objects import Namespace
 from shared.model.pod import PodAffinityTerm
@@ -17,7 +17,7 @@ from tests.laws.fleet_events import apply_event, counts, events, fleet_after, po
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(events, max_size=20), st.lists(pods(), min_size=1, max_size=6), st.data())
 def test_assume_then_forget_restores_every_column_bit_for_bit(
-    script: list[tuple[Any, ...]], extra: list[Placed], data: st.DataObject
+    script: list[tuple[Any, ...]], extra: list[PodInfo], data: st.DataObject
 ) -> None:
     fleet = fleet_after(script)
     before = snapshot(fleet)
@@ -58,7 +58,7 @@ def test_ties_kept_up_to_date_equal_ties_from_scratch(
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(events, max_size=20), pods(), st.integers(1, 5))
 def test_supposing_pods_and_taking_the_supposition_back_leaves_no_trace(
-    script: list[tuple[Any, ...]], placed: Placed, times: int
+    script: list[tuple[Any, ...]], placed: PodInfo, times: int
 ) -> None:
     fleet = fleet_after(script)
     rows = fleet.live.nonzero()[0]

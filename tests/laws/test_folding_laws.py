@@ -53,12 +53,17 @@ class InParts(Simulation):
         state = self.core._state
         assert state.abroad == {tracked.pod_id for tracked in state.tracked.values() if tracked.abroad}
         for name in CLUSTERS:
-            asked, state.due = state.due, set()
-            late, state.late, clusters, state.touched = state.late, {}, state.touched, set()
+            asked, state.dirty = state.dirty, set()
+            late, state.dirty_backlog, clusters, state.backlog_clusters = (
+                state.dirty_backlog,
+                {},
+                state.backlog_clusters,
+                set(),
+            )
             state.touch(name)
-            touched = {*state.due, *state.late}
-            state.due, state.late, state.touched = asked, late, clusters
-            at_rest = {tracked.pod_id for tracked in state.tracked.values() if tracked.is_at_rest}
+            touched = {*state.dirty, *state.dirty_backlog}
+            state.dirty, state.dirty_backlog, state.backlog_clusters = asked, late, clusters
+            at_rest = {tracked.pod_id for tracked in state.tracked.values() if tracked.is_settled}
             concerned = {tracked.pod_id for tracked in state.tracked.values() if tracked.touches(name)}
             assert touched == concerned - at_rest
             self._look_in_vain(sorted(at_rest & concerned))
@@ -67,7 +72,7 @@ class InParts(Simulation):
         """A look at pods that are at rest does nothing."""
         state = self.core._state
         before = [(state.fleet.occupant(pod_id), *vars_of(state.tracked[pod_id])) for pod_id in at_rest]
-        state.due.update(at_rest)
+        state.dirty.update(at_rest)
         self.core._reconciler.reconcile_due(self.now)
         assert before == [(state.fleet.occupant(pod_id), *vars_of(state.tracked[pod_id])) for pod_id in at_rest]
         assert not state.effects

@@ -15,7 +15,7 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, REFUSED, STALE, Changes, Outcome
 from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
@@ -60,7 +60,7 @@ def _core(*, assumed: bool, silent: bool) -> SchedulerCore:
     if silent:
         core.handle(ClusterSilent("east", "away"), 10.0)
     if assumed:
-        core.fleet.place(("east", "u"), Placed(Pod("u", "default", "web"), "east"), "east", "n1", assumed=True)
+        core.fleet.place(("east", "u"), PodInfo(Pod("u", "default", "web"), "east"), "east", "n1", assumed=True)
     return core
 
 
@@ -70,7 +70,7 @@ def _alone(reconciler: Reconciler, tracked: Tracked) -> None:
 
 def _together(reconciler: Reconciler, tracked: Tracked) -> None:
     """With all others that are due, which are none."""
-    reconciler._state.due.add(tracked.pod_id)
+    reconciler._state.dirty.add(tracked.pod_id)
     reconciler.reconcile_due(11.0)
 
 
@@ -83,13 +83,22 @@ def _after(
     state = core._state
     core.tracked[tracked.pod_id] = tracked
     state.seen(tracked)
-    state.due.clear()
-    state.waiting.add(tracked.pod_id)
+    state.dirty.clear()
+    state.recheck_each_tick.add(tracked.pod_id)
     look(core._reconciler, tracked)
     found = core.fleet.occupant(tracked.pod_id)
     place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
     queued = core.queue.state_of(tracked.pod_id)
-    return [tracked, place, queued, core.outbox.take(), state.effects, state.due, state.waiting, state._alarms]
+    return [
+        tracked,
+        place,
+        queued,
+        core.outbox.take(),
+        state.effects,
+        state.dirty,
+        state.recheck_each_tick,
+        state._alarms,
+    ]
 
 
 def test_a_pod_that_is_looked_at_with_others_comes_to_what_a_look_at_it_alone_finds() -> None:
@@ -132,7 +141,7 @@ def test_a_look_at_a_pod_whose_order_is_under_way_finds_nothing_to_do() -> None:
             if tracked.pod_id not in core.tracked or not core._state.only_waits(one, 11.0):
                 continue
             before, booked = msgspec.structs.replace(one), core.fleet.occupant(one.pod_id)
-            core._state.due.add(one.pod_id)
+            core._state.dirty.add(one.pod_id)
             assert core.handle(Answered("east", ()), 11.0) == []
             assert one == before
             assert core.fleet.occupant(one.pod_id) is booked

@@ -31,7 +31,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, Profile, kernels
+from dispatcher.scheduling.framework import SKIP, FleetView, Plugin, PodInfo, Profile, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
@@ -57,7 +57,7 @@ def nodes(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     """Pods of a few apps that repel, attract and spread in every way that counts pods."""
     one: PodBuilder = pod("p").labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "300m"))))
     for _ in range(draw(st.sampled_from((0, 1, 1, 2)))):
@@ -86,7 +86,7 @@ scripts = st.lists(events, min_size=2, max_size=12)
 class Alone(Pair):
     """The product without the oracle."""
 
-    def decide(self, items: Sequence[tuple[tuple[str, str], Placed]]) -> None:
+    def decide(self, items: Sequence[tuple[tuple[str, str], PodInfo]]) -> None:
         one_by_one = [self.scheduler.schedule(one, pod_id) for pod_id, one in items] if not self.batched else None
         self.results += one_by_one or self.scheduler.schedule_class(items)
 
@@ -167,7 +167,7 @@ def test_kept_best_rows_of_groups_are_their_best_rows_whatever_took_pods(width: 
             for group in range(partition.size):
                 own = found.best[group][found.best[group] >= 0]
                 want = best_rows(partition.rows(group), total, state.rank, len(own))
-                fitting = int(np.count_nonzero(kept.rows.first[partition.rows(group)] == 0))
+                fitting = int(np.count_nonzero(kept.rows.refusal_codes[partition.rows(group)] == 0))
                 assert own.tolist() == want.tolist()
                 assert found.members[group] == fitting
                 assert len(own) >= min(fitting, width // 2)
@@ -295,11 +295,11 @@ def test_the_first_pod_of_a_new_app_is_booked_with_those_after_it(monkeypatch: p
 class ForNobody(FaultDomainSpread):
     """Skips all pods, whether others of their app are placed or not."""
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Any:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
         super().pre_filter(placed, fleet)  # it looks at the same counts
         return SKIP
 
-    def refresh(self, _: Any, placed: Placed, fleet: FleetView) -> Any:
+    def refresh(self, _: Any, placed: PodInfo, fleet: FleetView) -> Any:
         return self.pre_filter(placed, fleet)
 
 
@@ -368,7 +368,7 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     placed = one.labels(app="u").placed("a")
     pair.pods(placed, 2)
     plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
-    pods = classes.get(plan.standing_key(plan.class_key(placed), placed, view_of(pair.fleet)))
+    pods = classes.get(plan.fleet_key(plan.class_key(placed), placed, view_of(pair.fleet)))
     pods.refresh(placed)
     merged = count_merge_of(pods, [placed], 7)
     assert merged is not None
@@ -389,7 +389,7 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
         pair.decide(items)
         results.append([result for result in pair.results if isinstance(result, Decision)])
         plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
-        pods = classes.get(plan.standing_key(plan.class_key(one), one, view_of(pair.fleet)))
+        pods = classes.get(plan.fleet_key(plan.class_key(one), one, view_of(pair.fleet)))
         pods.refresh(one)
         assert count_merge_of(pods, [one], len(items)) is not None
     merged, alone = results

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.links import STALE_S
-from dispatcher.scheduling.framework import Placed, PluginUse, Profile
+from dispatcher.scheduling.framework import PluginUse, PodInfo, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.nearness import to_many, to_nearest
 from shared.messages import LinkReading
@@ -51,7 +51,7 @@ clusters = st.sampled_from(CLUSTERS)
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     one: PodBuilder = pod("p").labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "250m"))))
     for key, value in draw(st.sampled_from(WISHES)).items():
         one = one.annotation(key, value)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.framework import Plugin, PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.searches import LARGE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -83,7 +83,7 @@ KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     one: PodBuilder = pod("p").namespace(draw(st.sampled_from(("default", "other"))))
     one = one.labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "250m", "400m"))))
     kind = draw(st.sampled_from(("plain", *KINDS)))
@@ -131,7 +131,7 @@ def test_answers_by_domain_decide_what_answers_by_row_decide(normalizes: bool, s
 class Lawful(Pair):
     """Also holds every decision against the rules in plain words."""
 
-    def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+    def expect(self, placed: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
         legal = {where for where in self.world.nodes if rules.allowed(self.world, placed, where)}
         found = super().expect(placed, pod_id)
         assert found in legal if found else (not legal or placed.pod.namespace == "other")

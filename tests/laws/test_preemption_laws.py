@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.labels import EXISTS, IN, NOT_IN, LabelSelector, Requirement
 from shared.model.objects import PodDisruptionBudget
@@ -30,7 +30,7 @@ class Case:
     """A full fleet, its budgets, and a pod that wants in."""
 
     world: World
-    asking: Placed
+    asking: PodInfo
     budgets: list[tuple[str, PodDisruptionBudget]] = field(default_factory=list)
     promised: list[PodId] = field(default_factory=list)  # pods that are only promised the places where they sit
 
@@ -43,7 +43,7 @@ def without(world: World, gone: list[PodId]) -> Iterator[None]:
     world.seats = kept
 
 
-def allowed(case: Case, placed: Placed, where: Where) -> bool:
+def allowed(case: Case, placed: PodInfo, where: Where) -> bool:
     """Whether the pod may go there, with the pods that are promised a place, and without them."""
     if not rules.allowed(case.world, placed, where):
         return False
@@ -148,7 +148,7 @@ def cases(draw: st.DrawFn) -> Case:
         one = draw(running(number))
         home = draw(st.sampled_from("ab"))
         if rules.fits(world, one, (cluster, name)) and rules.ports_free(world, one, (cluster, name)):
-            world.seats[home, one.uid] = Seat(Placed(one, home), cluster, name, world.now, world.turn())
+            world.seats[home, one.uid] = Seat(PodInfo(one, home), cluster, name, world.now, world.turn())
     asking = pod("urgent").cpu(draw(st.sampled_from(("500m", "1", "1500m")))).labels(app=draw(APPS))
     asking = asking.priority(draw(st.sampled_from((5, 100))))
     kind = draw(st.sampled_from(("plain", "plain", "port", "zone", "host")))

@@ -14,7 +14,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, kernels, memory
+from dispatcher.scheduling.framework import PodInfo, kernels, memory
 from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
@@ -86,7 +86,7 @@ def some_reading(seed: np.random.Generator, name: str) -> Any:
     return reading(name, cpu=load, memory=load / 2, net=load / 3, age=float(seed.integers(0, 150)))
 
 
-def some_pod(seed: np.random.Generator, at: int) -> Placed:
+def some_pod(seed: np.random.Generator, at: int) -> PodInfo:
     built = pod(f"p{at}").cpu(f"{int(seed.integers(0, 3000))}m").memory(f"{int(seed.integers(0, 5000))}Mi")
     kind = int(seed.integers(0, 9))
     if kind == 0:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dispatcher.plugins.priority_sort import TURN_S, PrioritySort
 from dispatcher.scheduling import queue as module
 from dispatcher.scheduling import queued
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import NoPlugins
@@ -21,11 +21,11 @@ POD = st.tuples(st.sampled_from("abc"), st.sampled_from((0, 5)), st.sampled_from
 LATER = 1000.0
 
 
-def cls(placed: Placed) -> str:
+def cls(placed: PodInfo) -> str:
     return placed.pod.labels["app"]
 
 
-def by_team(placed: Placed) -> ClassKey:
+def by_team(placed: PodInfo) -> ClassKey:
     """Classes of an app and a team; all teams of an app are decided together."""
     key = ClassKey.of((cls(placed), int(placed.pod.name[1:]) % 3))
     key.batch = ClassKey.of((cls(placed),))
@@ -151,16 +151,16 @@ class AlikeUnlessGated(NoPlugins):
     def __init__(self) -> None:
         self.gated: set[str] = set()
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         return Why(Reason.GATED, "") if placed.pod.name in self.gated else None
 
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
         return ANY
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         return True
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         return True
 
 
@@ -237,11 +237,11 @@ def all_are_placed_after(steps: list[tuple[str, int, Reason]], becomes: str) -> 
         queued.AT_A_TIME = kept
 
 
-def by_team_once() -> Callable[[Placed], ClassKey]:
+def by_team_once() -> Callable[[PodInfo], ClassKey]:
     """`by_team`, that answers the very same key for equal ones."""
     known: dict[ClassKey, ClassKey] = {}
 
-    def classify(placed: Placed) -> ClassKey:
+    def classify(placed: PodInfo) -> ClassKey:
         key = by_team(placed)
         return known.setdefault(key, key)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
@@ -15,7 +15,7 @@ from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod, put
 from tests.laws.examples import examples
 
-Item = tuple[PodId, Placed]
+Item = tuple[PodId, PodInfo]
 TENANT = Tenant("red", ("red",), {"cpu": Share(absolute=2500)})
 
 
@@ -49,7 +49,7 @@ def asking(draw: st.DrawFn) -> list[Pod]:
 def numbered(at: int, pods: list[Pod]) -> list[Item]:
     """With ids that no other batch has."""
     renamed = [msgspec.structs.replace(one, uid=f"{at}-{one.uid}", name=f"{at}-{one.name}") for one in pods]
-    return [(("a", one.uid), Placed(one, "a")) for one in renamed]
+    return [(("a", one.uid), PodInfo(one, "a")) for one in renamed]
 
 
 def told(results: list[Decision | Unschedulable]) -> list[object]:

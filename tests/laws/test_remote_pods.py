@@ -11,7 +11,7 @@ from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import NOTHING, next_step
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state
+from dispatcher.scheduling.delegation.tracking import ClusterReachability, Tracked, observed_state
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from shared.messages import DONE, Changes, MirrorStatus, Outcome
 from shared.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
@@ -59,11 +59,11 @@ def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), {"west": changed(COPY, **copy)})
             tracked.mirrored, tracked.mirrored_until = mirrored, until
             state.steps.forget_clusters()
-            core._reconciler._reach = None
+            core._reconciler._reachability = None
             core._reconciler._cached_step(tracked, NOW)
             spared.add(state.only_waits(tracked, NOW))
             if state.only_waits(tracked, NOW):
-                reach = Reach.of(state.clusters)
+                reach = ClusterReachability.of(state.clusters)
                 more = {"reach": reach, "orphans_may_go": True, "fenced": frozenset(fence)}
                 seen = observed_state(tracked, state.clusters, NOW, CoreTiming(), **more)  # type: ignore[arg-type]
                 assert next_step(seen) is NOTHING, (source, copy, mirrored, until, home, west)
@@ -163,7 +163,14 @@ def _answered(core: SchedulerCore, order: MirrorStatus) -> list[object]:
 def _state(core: SchedulerCore) -> list[object]:
     found, state = core.fleet.occupant(("east", "u")), core._state
     place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
-    return [list(core.tracked.values()), place, state.due, state.waiting, state._alarms, core.queue.counts()]
+    return [
+        list(core.tracked.values()),
+        place,
+        state.dirty,
+        state.recheck_each_tick,
+        state._alarms,
+        core.queue.counts(),
+    ]
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dispatcher.plugins.taint_toleration import TaintToleration, _Verdicts
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.eligibility import LabelMasks, TaintMasks, untolerated
 from shared.model.labels import GT, IN, NOT_IN, OPERATORS, Requirement
@@ -51,12 +51,12 @@ def nodes(draw: st.DrawFn, names: Sequence[str] = NAMES) -> Any:
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     one = pod("p").labels(app=draw(st.sampled_from("uv"))).cpu("100m")
     return KINDS[draw(st.sampled_from([*KINDS]))](one, draw(st.sampled_from(VALUES[:3]))).placed("a")
 
 
-def asked_anew(state: FleetState, clauses: list[Requirement], placed: Placed, kept: "Kept") -> None:
+def asked_anew(state: FleetState, clauses: list[Requirement], placed: PodInfo, kept: "Kept") -> None:
     """What is kept says of each node what its labels and taints say."""
     view, rows = view_of(state), state.live.nonzero()[0]
     alive = [one for row in rows.tolist() if (one := state.node(row)) is not None]
@@ -76,7 +76,7 @@ def asked_anew(state: FleetState, clauses: list[Requirement], placed: Placed, ke
 class Kept:
     """What lasts while nodes come and go."""
 
-    def __init__(self, state: FleetState, placed: Placed) -> None:
+    def __init__(self, state: FleetState, placed: PodInfo) -> None:
         self.masks, self.taint_masks, self.taints = LabelMasks(), TaintMasks(), TaintToleration()
         verdicts = self.taints.pre_filter(placed, view_of(state))
         assert isinstance(verdicts, _Verdicts)
@@ -92,7 +92,7 @@ keys, values = st.sampled_from((ZONE, "rank")), st.sampled_from(VALUES).map(lamb
 @settings(max_examples=examples(100), deadline=None)
 @given(changes, st.lists(st.builds(Requirement, keys, st.sampled_from(OPERATORS), values), max_size=4), pods())
 def test_what_is_kept_by_code_says_what_the_nodes_say(
-    changes: list[tuple[list[Any], bool]], clauses: list[Requirement], placed: Placed
+    changes: list[tuple[list[Any], bool]], clauses: list[Requirement], placed: PodInfo
 ) -> None:
     state = fleet(a=[])
     kept = Kept(state, placed)

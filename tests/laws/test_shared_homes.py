@@ -13,7 +13,7 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
-from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework import PodInfo, kernels
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -27,7 +27,7 @@ from tests.laws.test_merge_laws import Alone
 
 IN_X = {"region": "x"}
 clusters, regions = st.sampled_from(CLUSTERS), st.sampled_from("xyz")
-Item = tuple[tuple[str, str], Placed]
+Item = tuple[tuple[str, str], PodInfo]
 
 
 class Queued(Alone):
@@ -121,7 +121,7 @@ def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone
     kernels.compile_all()
     together = Queued(batched=True, tenants=tenants).records(script)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(NodeAffinity, "reach")
+        patch.delattr(NodeAffinity, "possible_clusters")
         assert Queued(batched=False, tenants=tenants).records(script) == together
 
 

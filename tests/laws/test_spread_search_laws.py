@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework import PodInfo, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning import searches
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
@@ -28,7 +28,7 @@ def built(name: str, zone: str) -> NodeBuilder:
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     one: PodBuilder = pod("p").namespace(draw(namespaces)).labels(app=draw(st.sampled_from("uv")))
     one = one.cpu(draw(st.sampled_from(("100m", "100m", "250m", "5"))))
     kind = draw(st.integers(0, 6))

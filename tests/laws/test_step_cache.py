@@ -15,7 +15,7 @@ from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.protocol import NOTHING, QUEUE, NextStep, ObservedState, Step, next_step
 from dispatcher.scheduling.delegation.step_cache import Key, StepCache
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Reach, Tracked, observed_state
+from dispatcher.scheduling.delegation.tracking import ClusterReachability, ConfirmedEnd, Tracked, observed_state
 from shared.model.names import CLAIM, proxy_node_name
 from shared.model.node import Node
 from shared.model.pod import Claim, Pod, SourceRef
@@ -85,7 +85,7 @@ def _fleets() -> Iterator[Fleet]:
     yield {}
 
 
-def _seen(tracked: Tracked, fleet: Fleet, reach: Reach) -> ObservedState:
+def _seen(tracked: Tracked, fleet: Fleet, reach: ClusterReachability) -> ObservedState:
     return observed_state(tracked, fleet, NOW, CoreTiming(), reach=reach, orphans_may_go=True)
 
 
@@ -96,7 +96,7 @@ def situations() -> list[tuple[Key, ObservedState]]:
     pods = list(_tracked())
     for fleet in _fleets():
         steps_of = StepCache(fleet, Fences(1.0))
-        reach = Reach.of(fleet)
+        reach = ClusterReachability.of(fleet)
         keys = ((steps_of.key_of(tracked, NOW), tracked) for tracked in pods)
         found += [(key, _seen(tracked, fleet, reach)) for key, tracked in keys if key is not None]
     return found
@@ -194,6 +194,6 @@ def test_so_many_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("source", [REMOTE, Pod("u", "default", "web", node="e1"), Pod("u", "default", "web")])
 def test_for_a_pod_at_rest_nothing_is_due_whichever_clusters_answer(source: Pod) -> None:
     tracked = Tracked(("east", "u"), source)
-    found = {next_step(_seen(tracked, fleet, Reach.of(fleet))) for fleet in _fleets()}
-    assert tracked.is_at_rest == (source.node == "e1")
-    assert not tracked.is_at_rest or found == {NOTHING}
+    found = {next_step(_seen(tracked, fleet, ClusterReachability.of(fleet))) for fleet in _fleets()}
+    assert tracked.is_settled == (source.node == "e1")
+    assert not tracked.is_settled or found == {NOTHING}

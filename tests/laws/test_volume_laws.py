@@ -17,13 +17,13 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.batch.lookahead import Lookahead
 from dispatcher.scheduling.cycle import batches as batching
-from dispatcher.scheduling.cycle.booking import Booking
+from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.place_finder import BatchPlaceFinder
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.volume_plan import VolumePlan
-from dispatcher.scheduling.selector import BatchSelector
 from shared.model.names import HOSTNAME, ZONE
 from shared.model.objects import (
     AnyObject,
@@ -90,7 +90,7 @@ class Side:
         self.state.kept.remove("a", "PersistentVolumeClaim", f"default/{name}")
 
     def decide(self, pods: list[Pod]) -> None:
-        items: list[tuple[PodId, Placed]] = [(("a", one.uid), Placed(one, "a")) for one in pods]
+        items: list[tuple[PodId, PodInfo]] = [(("a", one.uid), PodInfo(one, "a")) for one in pods]
         if not self.anew:
             for _, group in groupby(items, key=lambda item: self.scheduler.classify(item[1])):
                 self.results += self.scheduler.schedule_class(list(group))
@@ -372,10 +372,10 @@ def test_what_volumes_have_in_common_and_what_not(
 def test_pods_whose_claims_ask_for_the_same_are_one_class_and_are_decided_together(
     owner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches: list[BatchSelector] = []
+    batches: list[BatchPlaceFinder] = []
 
-    def noting(run: Callable[..., BatchSelector | None]) -> Callable[..., BatchSelector | None]:
-        def made(*args: Any, **more: Any) -> BatchSelector | None:
+    def noting(run: Callable[..., BatchPlaceFinder | None]) -> Callable[..., BatchPlaceFinder | None]:
+        def made(*args: Any, **more: Any) -> BatchPlaceFinder | None:
             found = run(*args, **more)
             batches.extend([found] if found is not None else [])
             return found
@@ -403,13 +403,13 @@ def test_pods_with_claims_of_their_own_are_booked_together_with_what_later_point
     wish: dict[str, Any] | None, owner: str, monkeypatch: pytest.MonkeyPatch, *, shared: bool, together: bool
 ) -> None:
     booked: list[int] = []
-    book_all = Booking.book_all
+    book_all = AssumedPods.book_all
 
-    def noted(self: Booking, decisions: Sequence[Decision], *how: Any, **more: Any) -> None:
+    def noted(self: AssumedPods, decisions: Sequence[Decision], *how: Any, **more: Any) -> None:
         booked.append(len(decisions))
         book_all(self, decisions, *how, **more)
 
-    monkeypatch.setattr(Booking, "book_all", noted)
+    monkeypatch.setattr(AssumedPods, "book_all", noted)
     sides = [Side(fleet_of((None,) * 4), anew=anew) for anew in (False, True)]
     for side in sides:
         script = Script(side, owner)

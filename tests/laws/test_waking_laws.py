@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.plugins.priority_sort import PrioritySort
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import State
@@ -27,19 +27,19 @@ class Hinted(AlikeUnlessGated):
         super().__init__()
         self.alike = alike
 
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
         return KINDS[0] if reason is Reason.TAINT else ANY
 
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
         return event.after is None or event.after == placed.pod.labels["app"]
 
     def worth_any(self, event: ClusterEvent, kind: object) -> bool:
         return event.kind != KINDS[1] or kind != frozenset((Reason.QUOTA,))
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         return self.alike
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         return self.alike
 
 

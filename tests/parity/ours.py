@@ -16,7 +16,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
+from dispatcher.scheduling.framework import Bools, DomainPlugin, PodInfo, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.records.decision import Decision
@@ -56,7 +56,7 @@ class OurSide:
         found = _pod({**pod, "spec": {**pod["spec"], "nodeName": node}})
         if found is not None and not found.terminal:
             self._ids[key_of(pod)] = (CLUSTER, found.uid)
-            self._schedulers[DEFAULT].restore((CLUSTER, found.uid), Placed(found, CLUSTER), CLUSTER, node)
+            self._schedulers[DEFAULT].restore((CLUSTER, found.uid), PodInfo(found, CLUSTER), CLUSTER, node)
 
     def _keep(self, objects: Iterable[Object]) -> None:
         for obj in objects:
@@ -74,7 +74,7 @@ class OurSide:
         """What our core says of a pending pod; nothing is booked."""
         found = _pod(pod)
         assert found is not None, f"pod {key_of(pod)} is not read as ours"
-        placed, pod_id = Placed(found, CLUSTER), (CLUSTER, found.uid)
+        placed, pod_id = PodInfo(found, CLUSTER), (CLUSTER, found.uid)
         scheduler = self._schedulers[found.scheduler_name]
         if found.nominated_node:
             scheduler.nominations.put(Nominee(pod_id, placed, CLUSTER, found.nominated_node))
@@ -110,7 +110,7 @@ class OurSide:
         assert abs(decision.score - best) < 1e-6, f"{verdict.pod}: placed at {decision.score}, the best is {best}"
         assert abs(verdict.totals[decision.node] - best) < 1e-6
 
-    def _tables(self, plan: Plan, placed: Placed, name: str) -> Verdict:
+    def _tables(self, plan: Plan, placed: PodInfo, name: str) -> Verdict:
         fleet, view = self.fleet, view_of(self.fleet)
         states: dict[str, object] = {}
         for plugin in plan.class_plugins:

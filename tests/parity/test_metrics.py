@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dispatcher.scheduling.events import Answered
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
 from docs.generate.metrics import families, labels_of
 from localfleet.controlplane import binaries
 from localfleet.controlplane.binaries import selected_minor

@@ -7,7 +7,7 @@ import numpy as np
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, Placed, Refuse
+from dispatcher.scheduling.framework import SKIP, DomainPlugin, PodInfo, Refuse
 from shared.model.reasons import Why
 from tests.builders import PodBuilder
 
@@ -17,26 +17,26 @@ def make(name: str, **args: Any) -> Any:
     return REGISTRY[name].make(args, PluginContext())
 
 
-def as_placed(pod: PodBuilder | Placed) -> Placed:
+def as_placed(pod: PodBuilder | PodInfo) -> PodInfo:
     return pod.placed() if isinstance(pod, PodBuilder) else pod
 
 
-def state_of(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> Any:
+def state_of(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> Any:
     return plugin.pre_filter(as_placed(pod), view_of(fleet))
 
 
-def codes_of(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> Any:
+def codes_of(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> Any:
     """[n] the reason codes of its filter."""
     return plugin.filter(state_of(plugin, pod, fleet), view_of(fleet), slice(0, fleet.n))
 
 
-def refused(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> str:
+def refused(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> str:
     """The text of a refusal in PreFilter, empty for none."""
     state = state_of(plugin, pod, fleet)
     return state.why.text if isinstance(state, Refuse) else ""
 
 
-def whys(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, tuple[Why, ...]]:
+def whys(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> dict[str, tuple[Why, ...]]:
     """node -> why not, for the nodes that the filter refuses; asked for all rows and row by row, with one answer."""
     state = state_of(plugin, pod, fleet)
     assert not isinstance(state, Refuse)
@@ -51,12 +51,12 @@ def whys(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, 
     }
 
 
-def reasons(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, str]:
+def reasons(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> dict[str, str]:
     """The same in words, as the pod is told."""
     return {node: ", ".join(why.text for why in refused) for node, refused in whys(plugin, pod, fleet).items()}
 
 
-def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, float]:
+def raw_scores(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> dict[str, float]:
     """node -> raw score; asked for all rows and row by row, with one answer."""
     state = state_of(plugin, pod, fleet)
     if state is SKIP:
@@ -70,7 +70,7 @@ def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict
     return {_node(fleet, row): float(value) for row, value in enumerate(raw) if fleet.live[row]}
 
 
-def scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, float]:
+def scores(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> dict[str, float]:
     """node -> score 0..100, rounded to a thousandth."""
     raw = raw_scores(plugin, pod, fleet)
     values = np.asarray(list(raw.values()))

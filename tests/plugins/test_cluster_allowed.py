@@ -136,9 +136,9 @@ def test_pods_that_tolerate_a_taint_of_a_proxy_node_are_no_class_with_those_that
 
 def test_cluster_allowed_tells_classes_apart_by_what_is_cordoned_at_home() -> None:
     state, plugin = fleet(a=["n"], b=["n"], c=["n"]), make("ClusterAllowed")
-    assert plugin.standing_key(pod().placed("a"), state) is None
+    assert plugin.fleet_key(pod().placed("a"), state) is None
     state.set_closed("a", "b", closed=True)
-    assert plugin.standing_key(pod().placed("a"), state) != plugin.standing_key(pod().placed("c"), state)
+    assert plugin.fleet_key(pod().placed("a"), state) != plugin.fleet_key(pod().placed("c"), state)
 
 
 def test_a_cordoned_cluster_is_named_once_in_the_details_of_a_refusal() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.refusal import ALL_OTHERS, Refusal
 from tests.builders import fleet, pod
 from tests.plugins.asking import make, reasons
@@ -12,8 +12,8 @@ def refusal(cluster: str, words: str = "no", at: float = 0.0) -> Refusal:
     return Refusal(cluster, words, at, at + 30)
 
 
-def refused_by(*clusters: str) -> Placed:
-    return Placed(pod().build(), "a", tuple(refusal(one) for one in clusters))
+def refused_by(*clusters: str) -> PodInfo:
+    return PodInfo(pod().build(), "a", tuple(refusal(one) for one in clusters))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_pod_passes_over_the_clusters_that_refused_it(clusters: tuple[str, ...
 
 def test_pods_refused_by_the_same_clusters_are_one_class_whatever_was_said_and_when() -> None:
     plugin, one = make("ClusterRefused"), pod().build()
-    first = Placed(one, "a", (refusal("b", "quota", at=1),))
-    assert plugin.class_key(first) == plugin.class_key(Placed(one, "a", (refusal("b", "webhook", at=9),)))
-    assert plugin.class_key(first) != plugin.class_key(Placed(one, "a", (refusal("c"),)))
-    assert plugin.class_key(Placed(one, "a")) == plugin.class_key(Placed(one, "b"))
+    first = PodInfo(one, "a", (refusal("b", "quota", at=1),))
+    assert plugin.class_key(first) == plugin.class_key(PodInfo(one, "a", (refusal("b", "webhook", at=9),)))
+    assert plugin.class_key(first) != plugin.class_key(PodInfo(one, "a", (refusal("c"),)))
+    assert plugin.class_key(PodInfo(one, "a")) == plugin.class_key(PodInfo(one, "b"))

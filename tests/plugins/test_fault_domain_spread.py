@@ -406,10 +406,10 @@ def test_system_defaults_count_what_services_and_the_owner_mean(
         for at in range(2):
             put(state, pod(f"{name}{at}").labels(app="web", tier=tier), "a", name)
     asking = pod("new").labels(app="web", tier="x").set(owner=owner)
-    keys = {plugin.standing_key(asking.placed(), view_of(state))}
+    keys = {plugin.fleet_key(asking.placed(), view_of(state))}
     for one in objects:
         state.kept.put("a", one)
-    keys.add(plugin.standing_key(asking.placed(), view_of(state)))
+    keys.add(plugin.fleet_key(asking.placed(), view_of(state)))
     found = scores(plugin, asking, state)
     if not counted:
         assert (found, keys) == ({}, {None})
@@ -422,7 +422,7 @@ def test_a_pod_with_constraints_has_no_system_defaults() -> None:
     state = zones(a=1, b=0)
     state.kept.put("in-a", Service("default", "s", {"app": "web"}))
     plugin = make("FaultDomainSpread", defaulting="System")
-    assert plugin.standing_key(web().spread("zone").placed(), state) is None
+    assert plugin.fleet_key(web().spread("zone").placed(), state) is None
 
 
 def app_fleet() -> FleetState:

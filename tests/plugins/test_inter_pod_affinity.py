@@ -398,10 +398,10 @@ def test_pods_without_terms_are_one_class_until_a_placed_pod_tells_them_apart() 
     state, plugin = two_clusters(), make("InterPodAffinity")
     web, scan = one(app="web").placed(), one(**SCAN).placed()
     assert plugin.class_key(web) == plugin.class_key(scan) is None
-    assert plugin.standing_key(web, view_of(state)) == plugin.standing_key(scan, view_of(state)) is None
+    assert plugin.fleet_key(web, view_of(state)) == plugin.fleet_key(scan, view_of(state)) is None
     put(state, one().away("zone", SCANS).uid("u"), "b", "n2")
-    assert plugin.standing_key(web, view_of(state)) is None
-    assert plugin.standing_key(scan, view_of(state)) is not None
+    assert plugin.fleet_key(web, view_of(state)) is None
+    assert plugin.fleet_key(scan, view_of(state)) is not None
 
 
 EVERYWHERE: Any = {"namespace_selector": selector()}
@@ -415,7 +415,7 @@ def test_a_namespace_has_so_many_distinct_terms_about_others_and_its_next_pod_is
         put(state, holder, "a", f"n{at + 1}")
     text = "pods of its namespace would have more than 2 distinct (anti-)affinity terms about pods of other namespaces"
     assert refused(plugin, wide[2], state).startswith(text)
-    assert plugin.standing_key(wide[2].placed(), view_of(state)) is True, "a class of its own until it may go"
+    assert plugin.fleet_key(wide[2].placed(), view_of(state)) is True, "a class of its own until it may go"
     free = [wide[0].uid("again"), wide[2].namespace("another"), one().away("host", selector(app="z")), one()]
     assert [refused(plugin, each, state) for each in free] == [""] * 4
     state.remove(("a", "x"))

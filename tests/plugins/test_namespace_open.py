@@ -193,4 +193,4 @@ def test_a_service_that_comes_wakes_pods_of_its_namespace() -> None:
 def test_pods_of_several_homes_share_an_answer_only_where_it_matters_to_nobody_where_they_are_from(
     state: FleetState, asking: PodBuilder, shared: bool
 ) -> None:
-    assert (make("NamespaceOpen").away_key(asking.placed(), view_of(state)) is not None) == shared
+    assert (make("NamespaceOpen").key_without_home(asking.placed(), view_of(state)) is not None) == shared

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView, view_of
-from dispatcher.scheduling.framework import ClusterFilter, Codes, FleetView, Placed
+from dispatcher.scheduling.framework import ClusterFilter, Codes, FleetView, PodInfo
 from shared.model.crossing import Opening
 from shared.model.names import ACCEPT, CLUSTERS, NONE, SERVICES
 from shared.model.node import Taint
@@ -82,7 +82,7 @@ CLOSING: dict[str, Change] = {
 }
 
 
-def entered(plugin: Any, placed: Placed, state: FleetState) -> list[bool]:
+def entered(plugin: Any, placed: PodInfo, state: FleetState) -> list[bool]:
     """The clusters that the plugin takes the pod to enter."""
     found = plugin._open_clusters(placed, view_of(state), True)
     return [True] * len(state.clusters) if found is None else found.tolist()
@@ -107,7 +107,7 @@ def test_a_cluster_that_comes_is_open_though_the_others_are_remembered() -> None
     assert entered(plugin, placed, state) == [True, False, True, True]
 
 
-ASKING: dict[str, Placed] = {
+ASKING: dict[str, PodInfo] = {
     "which clusters it allows": web().set(annotations={CLUSTERS: "in-a"}).placed("in-a"),
     "its home": web().placed("in-b"),
     "its namespace": web().set(namespace="shop").placed("in-a"),
@@ -140,10 +140,10 @@ class Fuller(ClusterFilter):
     def __init__(self, read: Callable[[FleetView], bool]) -> None:
         self.read = read
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes:
         return np.full(len(fleet.clusters), self.read(fleet), dtype=np.uint16)
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from dispatcher.scheduling.rules import budgets as budgets_module
 from dispatcher.scheduling.rules import selector_index
 from shared.model.labels import NOT_EXISTS, NOT_IN, LabelSelector, Requirement
@@ -113,7 +113,7 @@ class Lenient(Filter):
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def class_key(self, placed: Placed) -> None:
+    def class_key(self, placed: PodInfo) -> None:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:

@@ -56,7 +56,7 @@ def test_where_only_room_is_missing_no_pod_is_moved_to_find_the_victims(monkeypa
 
     state = full(n1=[Low("a", 9, cpu=2), Low("b", 5), Low("c", 3)])
     one = by_room(state)
-    monkeypatch.setattr(FleetTrial, "without", moved)
+    monkeypatch.setattr(FleetTrial, "suppose_gone", moved)
     assert names(refused(one, urgent().cpu(1)).victims) == ["c"]
     bulky = by_room(full(n1=[Low("bulky", 9, cpu=3), Low("slim", 5)]))
     assert names(refused(bulky, urgent().cpu(2)).victims) == ["bulky"]

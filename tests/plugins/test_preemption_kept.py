@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason
 from shared.model.refusal import Refusal
@@ -22,10 +22,10 @@ class OfNamespace(Filter[bool]):
     def __init__(self) -> None:
         self.asked = 0
 
-    def class_key(self, placed: Placed) -> None:
+    def class_key(self, placed: PodInfo) -> None:
         return None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> bool:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> bool:
         self.asked += 1
         return bool(fleet.objects.of("a", Namespace)["default"].labels)
 

@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, Placed, Plugin, PluginUse, Profile
+from dispatcher.scheduling.framework import SKIP, Plugin, PluginUse, PodInfo, Profile
 from dispatcher.scheduling.framework.plugin_args import Args, table_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.names import CLUSTERS, DATA, NEAR, ZONE
@@ -93,7 +93,7 @@ def test_build_takes_plugins_of_others() -> None:
     class Mine(Plugin):
         name = "Mine"
 
-        def class_key(self, placed: Placed) -> None:
+        def class_key(self, placed: PodInfo) -> None:
             return None
 
     plugins = build(Profile("p", (PluginUse("Mine"),)), PluginContext(), {"Mine": PluginSpec(Mine)})

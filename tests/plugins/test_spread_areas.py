@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.rules.spread import KnownAreas
+from dispatcher.scheduling.rules.spread import KnownDomains
 from dispatcher.scheduling.rules.spread_domains import Domains
 from shared.model.pod import SpreadConstraint
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
@@ -71,7 +71,7 @@ def test_levels_share_the_rows_whose_pods_count_only_where_these_are_the_same() 
 
 def test_levels_whose_pods_count_on_as_many_rows_but_others_do_not_share_them() -> None:
     nodes = node("a").labels(zone="z"), node("b").labels(rack="r"), node("c").labels(zone="z", rack="r")
-    view, known, selects = view_of(fleet(n=nodes)), KnownAreas(), ("the first two", lambda: np.arange(2))
+    view, known, selects = view_of(fleet(n=nodes)), KnownDomains(), ("the first two", lambda: np.arange(2))
     found = [known.area_of(SpreadConstraint(one), pod("p").build(), view, (), selects) for one in ("zone", "rack")]
     assert [one.domains.counting.tolist() for one in found if one.domains.counting is not None] == [
         [1, 0, 0],
@@ -80,7 +80,7 @@ def test_levels_whose_pods_count_on_as_many_rows_but_others_do_not_share_them() 
 
 
 def test_domains_that_share_rows_hold_on_to_none_that_were_forgotten_long_ago() -> None:
-    view, known = view_of(fleet(n=[node("a").labels(zone="z"), node("b").labels(zone="z")])), KnownAreas()
+    view, known = view_of(fleet(n=[node("a").labels(zone="z"), node("b").labels(zone="z")])), KnownDomains()
     levels, found = (SpreadConstraint("host"), SpreadConstraint("zone")), list[Domains]()
     for at in range(4 * 33):  # of 33 one more than is kept, so that one level is forgotten while the other is not
         selects = at % 33 // 2, lambda: np.array([0])

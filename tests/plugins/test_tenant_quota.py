@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, Placed, Refuse
+from dispatcher.scheduling.framework import CycleState, PodInfo, Refuse
 from dispatcher.scheduling.framework.domain_counts import told_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.value_columns import Table
@@ -173,7 +173,7 @@ def test_quota_lets_pass_books_and_tells_of_many_what_it_does_of_one_after_the_o
     alone, together, fleet = quota(*teams), quota(*teams), view_of(FLEET)
     for plugin in (alone, together) if 0 <= known < len(pods) else ():
         plugin.restore(pods[known], 0, fleet)
-    passed, told = list[Placed](), list[Mapping[str, Any]]()
+    passed, told = list[PodInfo](), list[Mapping[str, Any]]()
     for at, one in enumerate(pods):
         if at == known or alone.reserve(CycleState(), one, 0, fleet) is not None:
             break

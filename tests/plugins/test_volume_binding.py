@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, CycleState, Placed, Refuse
+from dispatcher.scheduling.framework import SKIP, CycleState, PodInfo, Refuse
 from dispatcher.scheduling.framework.lifecycle import Order
 from shared.messages import BindVolume, PodRef, SelectNode
 from shared.model.labels import LabelSelector
@@ -519,12 +519,12 @@ def test_pods_with_claims_of_their_own_are_apart_and_others_are_not() -> None:
     plugin = make("VolumeBinding")
     own, other = using("a").placed(), using("b", name="p2").placed()
     plan = plugin.pre_filter(own, view_of(state))
-    disk = Placed(pod("p3").set(volumes=(Volume(CLAIM, "b"), Volume(GCE_DISK, "d"))).build(), "a")
-    assert plugin.apart(plan, [own, other])
-    assert not plugin.apart(plan, [own, own])
-    assert not plugin.apart(plan, [using("a", "shared").placed(), using("b", "shared", name="p2").placed()])
-    assert not plugin.apart(plan, [own, disk])
-    assert not plugin.apart(plugin.pre_filter(using("s").placed(), view_of(state)), [using("s").placed()])
+    disk = PodInfo(pod("p3").set(volumes=(Volume(CLAIM, "b"), Volume(GCE_DISK, "d"))).build(), "a")
+    assert plugin.are_independent(plan, [own, other])
+    assert not plugin.are_independent(plan, [own, own])
+    assert not plugin.are_independent(plan, [using("a", "shared").placed(), using("b", "shared", name="p2").placed()])
+    assert not plugin.are_independent(plan, [own, disk])
+    assert not plugin.are_independent(plugin.pre_filter(using("s").placed(), view_of(state)), [using("s").placed()])
 
 
 def test_claims_of_many_pods_are_held_as_one_by_one_or_none_of_them() -> None:

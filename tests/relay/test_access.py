@@ -146,7 +146,7 @@ async def test_no_delegate_no_log(fleet: World, what: str) -> None:
 async def test_the_gateway_passes_nothing_between_clusters_without_such_a_pod(fleet: World) -> None:
     fleet.gateway.objection = lambda home, target, pod: "no such pod is known"
     status, text = await told(fleet, fleet.trust())
-    assert (status, text.endswith("cannot be asked: no such pod is known")) == (500, True)
+    assert (status, "cannot be asked: no such pod is known; ask that cluster" in text) == (500, True)
 
 
 async def test_a_cluster_cannot_ask_for_the_pod_of_another(fleet: World) -> None:
@@ -189,6 +189,7 @@ async def test_a_target_that_is_not_connected_is_said(fleet: World) -> None:
         status, text = await told(fleet, fleet.trust())
     assert status == 500
     assert 'runs in cluster "west", which cannot be asked' in text
+    assert text.endswith(f"ask that cluster itself about its pod default/{DELEGATE}")
 
 
 async def test_a_gateway_or_agent_that_knows_no_relayed_streams_is_sent_none(

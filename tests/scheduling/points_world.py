@@ -10,9 +10,9 @@ from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
-    Placed,
     Plugin,
     PluginUse,
+    PodInfo,
     Profile,
 )
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -98,5 +98,5 @@ def of(kind: type, intents: Sequence[Any]) -> list[Any]:
 
 
 class Keyed(Plugin):
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.labels.get("only")

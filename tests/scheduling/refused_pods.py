@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Hashable, Mapping
 
 from dispatcher.plugins.priority_sort import PrioritySort
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import NoPlugins
 from shared.model.pod import PodId
@@ -14,12 +14,12 @@ from tests.builders import pod
 FULL = frozenset((Reason.INSUFFICIENT,))
 
 
-def own_class(placed: Placed) -> Hashable:
+def own_class(placed: PodInfo) -> Hashable:
     return placed.pod.name
 
 
 def refused(
-    pods: Mapping[PodId, str], classify: Callable[[Placed], Hashable] = own_class, gates: NoPlugins | None = None
+    pods: Mapping[PodId, str], classify: Callable[[PodInfo], Hashable] = own_class, gates: NoPlugins | None = None
 ) -> SchedulingQueue:
     """Pods of these ids and names, each of a class of its own by default, that were refused at second 0."""
     queue = SchedulingQueue(PrioritySort(), classify, gates=gates)

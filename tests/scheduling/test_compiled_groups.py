@@ -15,7 +15,7 @@ from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilt
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import kernels
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
-from dispatcher.scheduling.rules.spread import Area, _least
+from dispatcher.scheduling.rules.spread import ConstraintDomains, _least
 from dispatcher.scheduling.rules.spread_domains import Domains
 from shared.model.topology import HOST_LEVEL
 from tests.builders import fleet, node
@@ -103,7 +103,7 @@ def test_the_first_of_several_filters_that_refuses_a_row_is_told_compiled_or_not
         use()
         filters = StaticFilters(cast(list[StaticColumn], columns))
         filters.refresh(state)
-        told.append(filters.first[:12].tolist())
+        told.append(filters.refusal_codes[:12].tolist())
     assert told == [[one or other for one, other in zip(first, second, strict=True)]] * 2
 
 
@@ -113,7 +113,9 @@ def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -
     if compiled:
         pytest.importorskip("numba")
         assert kernels.compile_all()
-    area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool), domains=SimpleNamespace(span=(0, 3))))
+    area = cast(
+        ConstraintDomains, SimpleNamespace(present=np.ones(3, dtype=bool), domains=SimpleNamespace(span=(0, 3)))
+    )
     assert _least(area, np.array([1, 0, 3]), [1]) == 1
     with pytest.raises(IndexError):
         _least(area, np.arange(count), [])
@@ -136,7 +138,7 @@ def test_the_least_count_is_that_of_eligible_domains_that_are_not_left_out(
     hosts = Domains(HOST_LEVEL, np.arange(len(by_row), dtype=np.int32), present, counted)
     out = data.draw(st.lists(st.sampled_from(eligible.tolist()), unique=True)) if len(eligible) else []
     left = [counts[at] for at in eligible.tolist() if at not in out]
-    least = _least(cast(Area, SimpleNamespace(present=present, domains=hosts)), counts, out)
+    least = _least(cast(ConstraintDomains, SimpleNamespace(present=present, domains=hosts)), counts, out)
     assert least == min(left, default=np.iinfo(np.int64).max)
 
 
@@ -146,7 +148,7 @@ def test_compiled_counts_of_rows_that_fit_are_those_of_numpy(axis: list[int], re
     pytest.importorskip("numba")
     partition = partition_of([np.asarray(axis, dtype=np.int32)])
     assert isinstance(partition, Partition)
-    filters = cast(StaticFilters, SimpleNamespace(first=np.asarray(refused, dtype=np.uint16), columns=()))
+    filters = cast(StaticFilters, SimpleNamespace(refusal_codes=np.asarray(refused, dtype=np.uint16), columns=()))
     told = []
     for compiled in (False, True):
         kernels.use_numpy()

@@ -10,7 +10,7 @@ import pytest
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
-from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, Placed, PluginUse, kernels
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
 from dispatcher.scheduling.framework.domain_counts import CountRules, RuleCount, Scale, ScoreTerm
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -35,7 +35,7 @@ class Ruled(DomainPlugin[object]):
     def __init__(self, **changed: Any) -> None:
         self._changed = changed
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
     def _counts(self, fleet: FleetView) -> list[RuleCount]:
@@ -50,13 +50,13 @@ class Ruled(DomainPlugin[object]):
         of_hosts = -1.0 * (np.arange(fleet.n) % 3)
         return [Part(zones, np.append(of_zones, 5.0)), Part(hosts, np.append(of_hosts, 0.0))]
 
-    def count_rules(self, state: object, placed: Placed, fleet: FleetView) -> CountRules:
+    def count_rules(self, state: object, placed: PodInfo, fleet: FleetView) -> CountRules:
         zones, hosts = self._counts(fleet)
         factor = self._changed.get("factor", -2.0)
         return CountRules(score_terms=[ScoreTerm(zones, factor, 9.0, 5.0), ScoreTerm(hosts, -1.0)], scale=Scale.AS_IS)
 
 
-def records(plugin: Ruled | None, pods: Sequence[Placed], large: int) -> tuple[list[Any], dict[str, int]]:
+def records(plugin: Ruled | None, pods: Sequence[PodInfo], large: int) -> tuple[list[Any], dict[str, int]]:
     """Of pods one by one, on nodes of which some have no zone; and the faults."""
     plugins, profile = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), DEFAULT_PROFILE
     if plugin is not None:
@@ -70,7 +70,7 @@ def records(plugin: Ruled | None, pods: Sequence[Placed], large: int) -> tuple[l
     return [one.record() for one in results], dict(scheduler.faults)
 
 
-def odd(count: int, one: PodBuilder | None = None) -> list[Placed]:
+def odd(count: int, one: PodBuilder | None = None) -> list[PodInfo]:
     """Pods of as many classes."""
     return [(one or pod("p").labels(app="x")).cpu(f"{100 + at}m").placed("a") for at in range(count)]
 

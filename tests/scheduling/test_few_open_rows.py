@@ -10,7 +10,7 @@ from dispatcher.scheduling.equivalence import rows, static_answers
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, node, pod, put
@@ -18,7 +18,7 @@ from tests.builders import fleet, node, pod, put
 SIDE_BY_SIDE, APART, NONE = range(8, 12), (3, 20, 39), ()
 
 
-def a_class(state: FleetState, placed: Placed) -> EquivalenceClass:
+def a_class(state: FleetState, placed: PodInfo) -> EquivalenceClass:
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     made = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
     made.refresh(placed)
@@ -81,13 +81,13 @@ def test_refusals_of_few_open_rows_are_those_of_rows_that_are_all_kept(
     few = a_class(state, placed)
     all_kept()
     kept = a_class(state, placed)
-    assert not asks_first or few.rows.first[: state.n].tolist() == kept.rows.first[: state.n].tolist()
+    assert not asks_first or few.rows.refusal_codes[: state.n].tolist() == kept.rows.refusal_codes[: state.n].tolist()
     state.put_node("a", node("n5").labels(disk="ssd").build())
     state.put_node("a", node(f"n{chosen[-1]}").build())
     put(state, pod("more").cpu(4), "a", f"n{chosen[0]}")
     for one in (few, kept):
         one.refresh(placed)
-    assert few.rows.first[: state.n].tolist() == kept.rows.first[: state.n].tolist()
+    assert few.rows.refusal_codes[: state.n].tolist() == kept.rows.refusal_codes[: state.n].tolist()
     assert few.rows.total[: state.n].tolist() == kept.rows.total[: state.n].tolist()
     assert few.rows.feasible_rows().tolist() == kept.rows.feasible_rows().tolist()
     assert (few.rows.feasible, few.rows.rejected) == (kept.rows.feasible, kept.rows.rejected)
@@ -98,7 +98,7 @@ def test_a_row_that_comes_to_be_open_beside_few_ones_is_told_of() -> None:
     placed = pod("one").cpu(1).node_selector({"disk": "ssd"}).placed("a")
     few = a_class(state, placed)
     assert few.rows.table is not None
-    before = few.rows.table.flips
+    before = few.rows.table.feasibility_version
     state.put_node("a", node("n5").labels(disk="ssd").build())
     few.refresh(placed)
-    assert few.rows.table.flips > before
+    assert few.rows.table.feasibility_version > before

@@ -10,7 +10,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.static_columns import distinct_values
-from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework import PodInfo, kernels
 from dispatcher.scheduling.framework.domains import add_answers
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
@@ -27,10 +27,10 @@ def test_only_the_class_that_was_asked_last_keeps_answers_of_all_rows() -> None:
     state = fleet(a=[node(f"n{at}").cpu("4").labels(zone="xyz"[at % 3]) for at in range(100)])
     plan = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state).plan
     classes = EquivalenceCache(plan, state, 2**26)
-    apps: list[Placed] = [pod("p").labels(app=app).spread("host", 1, hard=False).placed("a") for app in "uv"]
+    apps: list[PodInfo] = [pod("p").labels(app=app).spread("host", 1, hard=False).placed("a") for app in "uv"]
     first, other = (classes.get(plan.class_key(one)) for one in apps)
 
-    def place(of: EquivalenceClass, one: Placed) -> tuple[str, float]:
+    def place(of: EquivalenceClass, one: PodInfo) -> tuple[str, float]:
         found = of.select(("a", "p"), one)
         assert isinstance(found, Decision)
         return found.node, found.score

@@ -10,7 +10,7 @@ import pytest
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.cycle import Unschedulable as Refused
-from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, Placed, PluginUse, kernels
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
 from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -28,7 +28,7 @@ class Odd(DomainPlugin[object]):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
     def score_parts(self, state: object, fleet: FleetView) -> Sequence[Part]:

@@ -11,7 +11,7 @@ from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Placed, PluginUse, Profile
+from dispatcher.scheduling.framework import FleetView, PluginUse, PodInfo, Profile
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import roles_of
 from shared.model.pod import Affinity
@@ -47,7 +47,7 @@ def _told(state: FleetState, cache: StaticAnswersCache, plan: Plan, places: Sequ
         filters, few = part.static_filters, part.static_filters.few_open
         found.append(
             {
-                "first": filters.first[: state.n].tolist(),
+                "first": filters.refusal_codes[: state.n].tolist(),
                 "rejected": list(filters.rejected.items()),
                 "refused": filters.refused,
                 "evaluated": filters.evaluated,
@@ -145,21 +145,21 @@ def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
     one, state = pod("p").node_selector({"place": "p1"}).placed("a"), _fleet()
     part = StaticAnswersCache(roles_of(plan), state, 1 << 30).part(plan.class_key(one))
     assert part.refresh(one) is None
-    assert part.static_filters.first[: state.n].all()
+    assert part.static_filters.refusal_codes[: state.n].all()
 
 
 class _NamesNoKey(ClusterAllowed):
     """Its pods reach one cluster alone, and what it says of them there cannot be hashed."""
 
-    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str]:
+    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str]:
         return frozenset(("b",))
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Any:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Any:
         return [placed.home]
 
 
-def test_an_away_key_that_cannot_be_hashed_is_told_with_the_name_of_its_plugin() -> None:
+def test_a_key_without_home_that_cannot_be_hashed_is_told_with_the_name_of_its_plugin() -> None:
     plan = Plan.of(Profile("p", (PluginUse("ClusterAllowed"),)), [_NamesNoKey()])
     asking = pod("p").placed("a")
     with pytest.raises(PluginError, match=r"ClusterAllowed.*unhashable"):
-        plan.present_key(plan.class_key(asking), asking, view_of(_fleet()))
+        plan.key_without_home(plan.class_key(asking), asking, view_of(_fleet()))

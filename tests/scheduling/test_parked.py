@@ -5,9 +5,9 @@ from collections.abc import Hashable
 
 import pytest
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
-from dispatcher.scheduling.queued import AT_A_TIME, Line, NoPlugins, QueuedPod
+from dispatcher.scheduling.queued import AT_A_TIME, NoPlugins, QueuedPod, RefusedTogether
 from shared.model.reasons import Reason, Why
 from tests.builders import pod
 from tests.scheduling.tiny_plugins import ByPriority
@@ -18,7 +18,7 @@ ROOM = WakeEvent.POD_REMOVED | WakeEvent.NODE_ADDED
 CLASSES = {app: (app,) for app in "uvw"}  # the very same object for all pods of a class
 
 
-def by_app(placed: Placed) -> Hashable:
+def by_app(placed: PodInfo) -> Hashable:
     return CLASSES[placed.pod.labels["app"]]
 
 
@@ -29,13 +29,13 @@ class Alike(NoPlugins):
         self.held: set[str] = set()
         self.by_class = True
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         return Why(Reason.GATED, "held") if placed.pod.name in self.held else None
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         return self.by_class
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         return self.by_class
 
 
@@ -278,13 +278,13 @@ def test_all_are_tried_under_other_policies() -> None:
 
 
 def test_events_while_all_lines_are_tried_look_at_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked, is_tried = list[Line](), Line.is_tried
+    looked, is_tried = list[RefusedTogether](), RefusedTogether.is_tried
 
-    def look(line: Line) -> bool:
+    def look(line: RefusedTogether) -> bool:
         looked.append(line)
         return is_tried(line)
 
-    monkeypatch.setattr(Line, "is_tried", look)
+    monkeypatch.setattr(RefusedTogether, "is_tried", look)
     queue = SchedulingQueue(ByPriority(), by_app, gates=Alike())
     for app, number in itertools.product("uvw", range(3)):
         queue.add(("a", f"{app}{number}"), pod(f"{app}{number}").labels(app=app).placed(), 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
@@ -15,7 +15,7 @@ from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 
 
-def by_app(placed: Placed) -> Hashable:
+def by_app(placed: PodInfo) -> Hashable:
     return placed.pod.labels.get("app")
 
 
@@ -155,7 +155,7 @@ def test_an_unchanged_pod_keeps_its_place_and_a_changed_one_is_tried_again() -> 
 
 def test_a_sort_plugin_that_raises_puts_its_pod_last_and_stops_nobody() -> None:
     class Broken(ByPriority):
-        def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+        def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
             if placed.pod.name == "bad":
                 raise ZeroDivisionError
             return super().sort_key(placed, queued_at)
@@ -191,10 +191,10 @@ class OnlyOfCluster(NoPlugins):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         return Why(Reason.GATED, "x") if placed.pod.labels.get("gate") else None
 
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
         self.asked.append(placed.pod.name)
         return placed.pod.labels["app"] == event.cluster
 

@@ -32,7 +32,7 @@ class World:
         self.partitions = Partitions(self.fleet)
         self.filters: Any = StaticFilters(())
         self.filters.refresh(self.fleet)
-        self.filters.first[list(refused)] = 7
+        self.filters.refusal_codes[list(refused)] = 7
         self.filters.refused = len(refused)
         self.counts = [untouched(ROWS, np.int64) for _ in range(3)]
         self.rows = RowsByNumber(FittingRows(self.fleet, self.partitions))
@@ -60,7 +60,7 @@ class World:
 
     def says(self, found: SplitRows, group: Any, size: int, counts: Ints) -> bool:
         """Whether it is what a look at all rows says."""
-        fits = np.flatnonzero(self.filters.first[:ROWS] == 0)
+        fits = np.flatnonzero(self.filters.refusal_codes[:ROWS] == 0)
         wanted = group + size * counts
         names = np.bincount(wanted[fits], minlength=len(found.members))
         return bool((found.group[fits] == wanted[fits]).all() and (found.members == names).all())

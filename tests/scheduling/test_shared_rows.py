@@ -12,8 +12,8 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Floats,
-    Placed,
     PluginUse,
+    PodInfo,
     Profile,
     Score,
 )
@@ -28,7 +28,7 @@ class Everywhere(Filter[None]):
 
     name, depends = "Everywhere", Depends.STATIC
 
-    def class_key(self, placed: Placed) -> None:
+    def class_key(self, placed: PodInfo) -> None:
         return None
 
     def filter(self, state: None, fleet: FleetView, rows: RowList | slice) -> Codes:
@@ -40,7 +40,7 @@ class ByLabel(Score[None]):
 
     name, depends, by_cluster = "ByLabel", Depends.STATIC, True
 
-    def class_key(self, placed: Placed) -> str:
+    def class_key(self, placed: PodInfo) -> str:
         return placed.pod.labels.get("who", "")
 
     def score(self, state: None, fleet: FleetView, rows: RowList | slice) -> Floats:
@@ -52,7 +52,7 @@ class FarFromWeb(Score[None]):
 
     name, depends = "FarFromWeb", Depends.NODE
 
-    def class_key(self, placed: Placed) -> None:
+    def class_key(self, placed: PodInfo) -> None:
         return None
 
     def score(self, state: None, fleet: FleetView, rows: RowList | slice) -> Floats:

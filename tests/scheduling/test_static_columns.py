@@ -8,7 +8,7 @@ import pytest
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, PluginUse, Profile, Rows, Score
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, PluginUse, PodInfo, Profile, Rows, Score
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from tests.builders import fleet, node, pod
@@ -19,7 +19,7 @@ class WholeAtFirst(Score[None]):
 
     name, depends, normalizes = "WholeAtFirst", Depends.STATIC, True
 
-    def class_key(self, placed: Placed) -> None:
+    def class_key(self, placed: PodInfo) -> None:
         return None
 
     def score(self, state: None, fleet: FleetView, rows: Rows) -> Floats:

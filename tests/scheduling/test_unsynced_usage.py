@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import ClusterInfo, CycleState, Placed
+from dispatcher.scheduling.framework import ClusterInfo, CycleState, PodInfo
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 from shared.model.pod import Pod
@@ -115,10 +115,10 @@ class Life:
             if reserve(placed):
                 self.pods[uid] = (home, cpu)
 
-    def _reserve(self, placed: Placed) -> bool:
+    def _reserve(self, placed: PodInfo) -> bool:
         return self.plugin.reserve(CycleState(), placed, 0, view_of(self.fleet)) is None
 
-    def _reserve_in_batch(self, placed: Placed) -> bool:
+    def _reserve_in_batch(self, placed: PodInfo) -> bool:
         fits: bool = self.plugin.fits([placed], view_of(self.fleet)) == 1
         if fits:
             self.plugin.reserve_all([placed], view_of(self.fleet))
@@ -129,8 +129,8 @@ class Life:
         self.plugin.unreserve(_placed(uid, home, cpu), 0, view_of(self.fleet))
 
 
-def _placed(uid: str, home: str, cpu: int) -> Placed:
-    return Placed(Pod(uid, "shop", uid, requests={"cpu": cpu}), home)
+def _placed(uid: str, home: str, cpu: int) -> PodInfo:
+    return PodInfo(Pod(uid, "shop", uid, requests={"cpu": cpu}), home)
 
 
 submissions = st.lists(st.tuples(st.sampled_from(HOMES), st.integers(1, LIMIT), st.booleans()), max_size=3)

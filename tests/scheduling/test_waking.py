@@ -7,7 +7,7 @@ import pytest
 from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.scheduling import events, retried, waking
 from dispatcher.scheduling import queue as queue_module
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
@@ -33,7 +33,7 @@ class Hints(NoPlugins):
     def __init__(self) -> None:
         self.asked = 0
 
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
         self.asked += 1
         return event.after is None or event.after == placed.pod.name
 

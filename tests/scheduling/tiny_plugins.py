@@ -15,8 +15,8 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Part,
-    Placed,
     PluginUse,
+    PodInfo,
     Profile,
     Refuse,
     Reserve,
@@ -37,7 +37,7 @@ class Ready(Filter):
     name = "Ready"
     depends = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
@@ -55,10 +55,10 @@ class Selector(Filter, Score):
     depends = Depends.STATIC
     normalizes = True
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return tuple(sorted(placed.pod.node_selector.items()))
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         return placed.pod.node_selector or SKIP
 
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
@@ -84,10 +84,10 @@ class Fit(Filter, Score):
     name = "Fit"
     depends = Depends.NODE
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return tuple(sorted(placed.pod.requests.items()))
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         return {**placed.pod.requests, "pods": 1}
 
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
@@ -115,7 +115,7 @@ class Live(Score):
     name = "Live"
     depends = Depends.NODE
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -134,13 +134,13 @@ class Spread(Filter, Score):
     depends = Depends.DOMAIN
     normalizes = True
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         pod = placed.pod
         if not pod.spread:
             return None
         return pod.namespace, tuple(sorted(pod.app_labels.items())), pod.spread[0].key, pod.spread[0].max_skew
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         if not placed.pod.spread:
             return SKIP
         constraint = placed.pod.spread[0]
@@ -167,7 +167,7 @@ class Spread(Filter, Score):
         low, high = raw.min(initial=0.0), raw.max(initial=-(2.0**40))
         return np.full(len(raw), 100.0) if high <= low else 100.0 * (raw - low) / (high - low)
 
-    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         return {"min": state[2]}
 
 
@@ -179,11 +179,11 @@ class Rooms(DomainPlugin):
     def __init__(self, normalizes: bool = True) -> None:
         self.normalizes = normalizes  # type: ignore[misc]
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         asked = placed.pod.annotations.get("rooms")
         return None if asked is None else (placed.pod.namespace, tuple(sorted(placed.pod.app_labels.items())), asked)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         asked = placed.pod.annotations.get("rooms")
         if asked is None:
             return SKIP
@@ -213,10 +213,10 @@ class Crowd(Score):
     name = "Crowd"
     depends = Depends.FLEET
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.annotations.get("crowd")
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         return None if placed.pod.annotations.get("crowd") else SKIP
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -238,27 +238,27 @@ class Quota(Reserve):
         self.limit = limit
         self.used: dict[str, int] = {}
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.namespace, placed.pod.requests.get("cpu", 0)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         used = self.used.get(placed.pod.namespace, 0)
         if used + placed.pod.requests.get("cpu", 0) > self.limit:
             return refuse(Reason.QUOTA, f"{placed.pod.namespace} used {used}m, limit {self.limit}m")
         return None
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         state = self.pre_filter(placed, fleet)
         if isinstance(state, Refuse):
             return state
         self.restore(placed, row, fleet)
         return None
 
-    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         namespace = placed.pod.namespace
         self.used[namespace] = self.used.get(namespace, 0) + placed.pod.requests.get("cpu", 0)
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         namespace = placed.pod.namespace
         self.used[namespace] -= placed.pod.requests.get("cpu", 0)
         if not self.used[namespace]:
@@ -268,7 +268,7 @@ class Quota(Reserve):
 class ByPriority:
     """High priority first, then the oldest."""
 
-    def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
         return (-placed.pod.priority, queued_at)
 
 

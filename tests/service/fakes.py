@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.scheduling.views import Pieces, Row, whole
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentTimeout, Arrived, LinkError, at_once
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.service import Service
 from dispatcher.service.timing import ServiceTiming
 from shared.messages import (
@@ -158,7 +158,7 @@ class FakeProfiles:
 
     class_counts: ClassVar = {"global-dispatcher": ClassCounts(kept=3, dropped=2, searches=5)}
 
-    def name_of(self, placed: Placed) -> str:
+    def name_of(self, placed: PodInfo) -> str:
         return "global-dispatcher"
 
 

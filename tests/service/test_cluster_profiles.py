@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dispatcher.service.cluster_profiles import PREFIX, ClusterProfiles, properties_of
-from dispatcher.service.load_metrics import LoadCollector
+from dispatcher.service.metrics.load import LoadCollector
 from shared.kube.http import Request, Response
 from tests.builders import fleet, node, put, reading
 from tests.builders import pod as a_pod

@@ -36,7 +36,7 @@ from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.leader_client import access_of
 from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, NOBODY, Deposed, Term

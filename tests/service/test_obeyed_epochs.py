@@ -9,7 +9,7 @@ from dispatcher.scheduling.events import ClusterSilent, SendIntents, Unanswered
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentLink, LocalLink
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.obeyed_epochs import MOST_AHEAD, MOST_TOGETHER, QUARANTINE_S, ObeyedEpochs
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term

@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.events import Answered, ClusterChanged, Unanswered
 from dispatcher.service.errors import CommandError
-from dispatcher.service.traces import ways as module
+from dispatcher.service.traces import pod_traces as module
 from dispatcher.service.traces.otel import exporter, teller
-from dispatcher.service.traces.ways import Span, Trace, Ways
+from dispatcher.service.traces.pod_traces import PodTraces, Span, Trace
 from shared.messages import BOUND, Changes, Outcome
 from tests.builders import fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, profile
@@ -26,11 +26,11 @@ from tests.service.fakes import bind
 
 
 class Told:
-    """Ways, what they have told, and a fleet that decides pods at once."""
+    """PodTraces, what they have told, and a fleet that decides pods at once."""
 
     def __init__(self, share: float = 1.0) -> None:
         self.traces: list[Trace] = []
-        self.ways = Ways(share, self.traces.append)
+        self.ways = PodTraces(share, self.traces.append)
 
     def decided(self, name: str = "p", *, created: float = 90.0, at: float = 100.0, now: float = 100.5) -> str:
         plugins = [Fit()]
@@ -127,7 +127,7 @@ def test_a_pod_of_an_unknown_age_has_no_wait_before_its_decision() -> None:
 
 
 def test_ways_that_nothing_comes_of_are_told_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAYS", 2)
+    monkeypatch.setattr(module, "MOST_TRACES", 2)
     told = Told()
     for name in ("p1", "p2", "p3"):
         told.decided(name)

@@ -11,9 +11,9 @@ import msgspec
 
 from agents.executor.relay import FORBIDDEN, Refusal
 from agents.runtime.relay.settings import RelaySettings
-from shared.kube.answer import error_text
 from shared.kube.client import KubeClient
 from shared.kube.http import Request
+from shared.kube.verdicts import error_text
 
 UNAUTHORIZED = 401
 _CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"

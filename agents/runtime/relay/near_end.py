@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from agents.executor import relay
+from agents.executor.delegate import delegate_name
 from agents.executor.local import Local
 from agents.executor.relay import Refusal, Wanted
 from agents.runtime.relay.callers import Caller, caller_of
@@ -25,7 +26,7 @@ from shared.streams.relayed import Stream, StreamReset
 LOG_LINE = structlog.get_logger("relay")
 ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to be found
 ANSWER_S = 45.0  # for its answer; a log that is followed may be silent for ever
-_NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
+_NO_WAY = "this agent is connected to no dispatcher's gateway that relays (by Ray there is none)"
 
 ServeMetrics = Callable[[h11.Request, Wire], Awaitable[bool]]  # whether it was a request for metrics. Refusal
 OpenStreams = Callable[[bytes], Iterator[Stream]]  # over one gateway after the other
@@ -160,7 +161,9 @@ class NearEnd:
             except TimeoutError:
                 problem = f"no answer within {ASKED_S:g} s"
         else:
-            raise Refusal(relay.FAILED, f'the pod runs in cluster "{cluster}", which cannot be asked: {problem}')
+            there = f"{pod.namespace}/{delegate_name(relay.source_of(pod, self._local))}"
+            why = f"which cannot be asked: {problem}; ask that cluster itself about its pod {there}"
+            raise Refusal(relay.FAILED, f'the pod runs in cluster "{cluster}", {why}')
         ask = relay.signed_ask(wanted, pod, cluster, challenge, self._local)
         if len(ask) > CHUNK:
             raise Refusal(relay.BAD, f"the request is longer than {CHUNK} bytes")

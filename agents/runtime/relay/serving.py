@@ -27,9 +27,9 @@ from cryptography.x509.oid import NameOID
 
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.relay.signing_request import LABELS, REQUESTS, USAGES, SigningRequest
-from shared.kube.answer import error_text
 from shared.kube.client import KubeClient
 from shared.kube.http import Request
+from shared.kube.verdicts import error_text
 
 LOG = structlog.get_logger("relay")
 AGAIN_S = 24 * 3600.0  # kube-controller-manager removes pending requests after a day, denied ones after an hour

@@ -9,9 +9,9 @@ import msgspec
 from agents.executor.relay import FAILED, Refusal
 from agents.runtime.relay.callers import UNAUTHORIZED, Caller
 from agents.runtime.relay.fresh import Fresh
-from shared.kube.answer import error_text
 from shared.kube.client import KubeClient
 from shared.kube.http import Request
+from shared.kube.verdicts import error_text
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _GOOD_S = 10.0  # for so long an answer counts

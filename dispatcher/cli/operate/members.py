@@ -9,10 +9,10 @@ import msgspec
 from dispatcher.config import DispatcherConfig, agent_settings
 from dispatcher.config.access import AccessError, server_of
 from dispatcher.config.sections import ClusterSection
-from shared.kube.answer import error_text
 from shared.kube.client import KubeClient, Patience
 from shared.kube.http import JSON, Request
 from shared.kube.session import Access
+from shared.kube.verdicts import error_text
 
 Object = dict[str, Any]
 _PAGE = "500"

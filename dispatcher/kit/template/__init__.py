@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from string import Template
 
-from dispatcher.kit.form import NAME
+from dispatcher.kit.interface_law import NAME
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework import PluginUse
 from dispatcher.scheduling.profile import DEFAULT_PROFILE

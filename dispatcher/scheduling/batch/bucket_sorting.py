@@ -183,7 +183,7 @@ def _by_leaders(
     partition = leaders.partition
     is_held = np.zeros(eq_class.fleet.n, dtype=np.bool_)
     is_held[held] = True
-    held = held[eq_class.rows.first[held] == 0]
+    held = held[eq_class.rows.refusal_codes[held] == 0]
     alone = leaders.members - np.bincount(partition.group[held], minlength=partition.size)
     groups = np.flatnonzero(alone)
     numbers = np.concatenate([digits.alone(groups), digits.combined(held)])

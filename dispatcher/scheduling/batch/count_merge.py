@@ -16,7 +16,7 @@ from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
-from dispatcher.scheduling.batch.merge_record import MergeHistory
+from dispatcher.scheduling.batch.merge_explanation import MergeExplanation
 from dispatcher.scheduling.batch.merge_tables import (
     AT,
     BUCKET_UNKNOWN,
@@ -29,11 +29,11 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.framework import Ints, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
+from dispatcher.scheduling.place_finder import BatchPlaceFinder
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.selector import BatchSelector
 from shared.model.pod import PodId
 
 _FEW = 16  # buckets whose next ones are found before the merge begins
@@ -44,14 +44,14 @@ _LEAST_TRACED = 256
 _MOST_TRACED = 1 << 23
 
 
-def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int) -> "CountMerge | None":
+def count_merge_of(eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int) -> "CountMerge | None":
     """The places of `count` pods of a refreshed class, in order; None where they cannot be known in advance.
 
-    `kinds`: the first pod and one of each kind among the others (see `kinds`).
+    `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     """
-    if MERGE.fast is None or not eq_class.cross_row or not _are_alike(eq_class, kinds):
+    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, variants):
         return None
-    first = kinds[0]
+    first = variants[0]
     try:
         plugin_rules = _rules_of(eq_class, first)
         layout = layout_of(eq_class, plugin_rules, count) if plugin_rules else None
@@ -66,12 +66,12 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: i
         return None  # decided alone, the pod meets the error again and says so
 
 
-def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
+    if any(one.versions and one not in eq_class.beyond_row for one in eq_class.evaluators):
         return False  # it rests on counts that the merge does not update for it
-    first = kinds[0].pod
+    first = variants[0].pod
     return not first.terminating and all(
         placed.pod is first
         or (
@@ -80,14 +80,14 @@ def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
             and not placed.pod.terminating
             and has_only_claims(placed.pod)
         )
-        for placed in kinds
+        for placed in variants
     )
 
 
-def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
+def _rules_of(eq_class: EquivalenceClass, placed: PodInfo) -> PluginRules:
     """What each policy by domains makes of counts; nothing if one of them does not say."""
     plugin_rules = []
-    for evaluator in eq_class.cross_row:
+    for evaluator in eq_class.beyond_row:
         rules = evaluator.count_rules(placed) if evaluator.role.scope is AnswerScope.DOMAIN else None
         if rules is None:
             return ()
@@ -95,13 +95,13 @@ def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
     return plugin_rules
 
 
-class CountMerge(BatchSelector):
+class CountMerge(BatchPlaceFinder):
     """The decisions of a batch, all taken when it is made."""
 
     def __init__(
         self,
         eq_class: EquivalenceClass,
-        placed: Placed,
+        placed: PodInfo,
         count: int,
         plugin_rules: PluginRules,
         layout: BucketLayout,
@@ -120,7 +120,7 @@ class CountMerge(BatchSelector):
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace)
+        self._record = MergeExplanation(eq_class, plugin_rules, layout, self._candidates, self._trace)
         self._decided = self._run()
         self._record.seal(self._decided, eq_class, placed, plugin_rules, layout)
 
@@ -228,7 +228,7 @@ class CountMerge(BatchSelector):
         raw = eq_class.raw_of(rows[fits])
         points = np.zeros(int(np.count_nonzero(fits)))
         for at, one in enumerate(eq_class.scored):
-            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
+            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.NODE_OBJECT):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         candidates.next_code[due] = codes
         candidates.next_points[due[fits]] = points
@@ -248,7 +248,7 @@ class CountMerge(BatchSelector):
         """Always: all is decided."""
         return True
 
-    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
         in the fleet, and the merge is spent.
         """
@@ -256,7 +256,7 @@ class CountMerge(BatchSelector):
         self._at = self._decided
         return found
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision:
         """The place for the next pod and why."""
         return self._record.decision(self._at, pod_id, placed)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
-from dispatcher.scheduling.batch.lookahead_record import GroupScoreColumns, LookaheadContext, LookaheadRecord
+from dispatcher.scheduling.batch.lookahead_explanation import GroupScoreColumns, LookaheadContext, LookaheadExplanation
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
@@ -27,12 +27,12 @@ from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.framework import Floats, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
+from dispatcher.scheduling.place_finder import BatchPlaceFinder, NoPlace
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, merged
-from dispatcher.scheduling.selector import BatchSelector, NoPlace
 from shared.model.pod import PodId
 
 _MOST_GROUPS = 256
@@ -41,16 +41,16 @@ _DEEPEST = 64  # pods on one row
 
 
 def lookahead_of(
-    eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int, *, deferred: bool = False
+    eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int, *, deferred: bool = False
 ) -> "Lookahead | None":
     """For the next `count` pods of a refreshed class; None where looking ahead is not exact.
 
-    `kinds`: the first pod and one of each kind among the others (see `kinds`).
+    `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     `deferred`: what is booked is not in the fleet yet, but will be before anybody else looks.
     """
     groups = eq_class.groups
-    placed = kinds[0]
-    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, kinds):
+    placed = variants[0]
+    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, variants):
         return None
     best = _best_per_group(eq_class, groups.group_scores, count)
     rows = np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
@@ -59,15 +59,15 @@ def lookahead_of(
     return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
 
 
-def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     """Whether all pods take the same, and nothing that cannot be supposed."""
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    first = kinds[0].pod
+    first = variants[0].pod
     return all(
         placed.pod is first
         or (placed.pod.requests == first.requests and not placed.pod.ports and has_only_claims(placed.pod))
-        for placed in kinds
+        for placed in variants
     )
 
 
@@ -92,14 +92,14 @@ def _best_per_group(eq_class: EquivalenceClass, group_scores: GroupScores, count
     return found
 
 
-class Lookahead(BatchSelector):
+class Lookahead(BatchPlaceFinder):
     """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the fleet."""
 
     def __init__(
         self,
         eq_class: EquivalenceClass,
         groups: GroupTable,
-        placed: Placed,
+        placed: PodInfo,
         count: int,
         best: _Best,
         *,
@@ -168,7 +168,7 @@ class Lookahead(BatchSelector):
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def spent(self) -> bool:
-        """See `BatchSelector`."""
+        """See `BatchPlaceFinder`."""
         return self._spent
 
     def answer_of(self, plugin: str) -> object:
@@ -183,7 +183,7 @@ class Lookahead(BatchSelector):
         """Whether nothing but the pods themselves changes the rows: they are one group, and no counts are watched."""
         return self._deferred and not self._spent and len(self._queues) == 1 and not self._watched
 
-    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
         in the fleet, and the lookahead is spent.
         """
@@ -199,7 +199,7 @@ class Lookahead(BatchSelector):
                 break
             row = first[2]
             pods = taken.get(row, 0)
-            why = LookaheadRecord(self._batch or self._circumstances(), first, second, pods)
+            why = LookaheadExplanation(self._batch or self._circumstances(), first, second, pods)
             cluster, node = places.get(row) or self._place(row)
             if second[2] not in places:
                 self._place(second[2])
@@ -217,7 +217,7 @@ class Lookahead(BatchSelector):
         self._spent = True
         return found
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
         """The place for the next pod and why, or that nothing fits any more."""
         offers = self._best()
         if offers is None:
@@ -225,7 +225,7 @@ class Lookahead(BatchSelector):
         (first, group), (second, other) = self._offers = offers
         row = first[2]
         pods = self.sheet.taken.get(row, 0)
-        why = LookaheadRecord(self._batch or self._circumstances(), first, second, pods, group, other)
+        why = LookaheadExplanation(self._batch or self._circumstances(), first, second, pods, group, other)
         cluster, node = self._places.get(row) or self._place(row)
         if second[2] not in self._places:
             self._place(second[2])
@@ -338,7 +338,7 @@ class Lookahead(BatchSelector):
         for evaluator in stale:
             evaluator.record_dependencies()
             evaluator.known = not self._spent
-        self._eq_class.collect_cross_row_explainers()
+        self._eq_class.collect_beyond_row_explainers()
         self._finalise()
         self._batch = None
         if not np.array_equal(before, self._group_scores.codes):
@@ -390,7 +390,7 @@ class Lookahead(BatchSelector):
         raw = self._eq_class.raw_of(fits)
         points = np.zeros(len(fits))
         for at, one in enumerate(self._eq_class.scored):
-            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
+            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.NODE_OBJECT):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         full = codes != 0
         for row, candidate in zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True):

@@ -12,7 +12,7 @@ from typing import cast
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Refuse
+from dispatcher.scheduling.framework import CycleState, Plugin, PodInfo, Refuse
 from dispatcher.scheduling.framework.lifecycle import Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
@@ -87,7 +87,7 @@ class BindingCycle:
 
     # --- WaitingRoom -------------------------------------------------------------------------------------------------
 
-    def waiting(self) -> list[tuple[PodId, Placed]]:
+    def waiting(self) -> list[tuple[PodId, PodInfo]]:
         """All pods that wait for a Permit plugin, longest first."""
         return [(pod_id, one.decision.placed) for pod_id, one in self._held.items() if one.waits]
 

@@ -151,7 +151,7 @@ class SchedulerCore:
         """Clusters of which a part of a report, or of what follows from it, is still to be taken in: a `FoldOn` goes on
         with it.
         """
-        return {*self._reports.folding, *self._state.touched}
+        return {*self._reports.folding, *self._state.backlog_clusters}
 
     @property
     def waking(self) -> bool:
@@ -179,12 +179,12 @@ class SchedulerCore:
         state = self._state
         state.fleet.links.expire(now)
         state.update_hot(now)
-        state.due |= state.waiting
+        state.dirty |= state.recheck_each_tick
         state.take_alarms(now)
-        state.take_late()
-        late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
-        state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
-        for tracked, in_flight in state.outbox.doubted(state.tracked.unsettled, now):
+        state.admit_backlog()
+        late = map(state.tracked.active.get, state.outbox.overdue(now, state.timing.settle_s))
+        state.dirty.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
+        for tracked, in_flight in state.outbox.doubted(state.tracked.active, now):
             state.report_waiting(tracked, in_flight.doubt)
             self._outcomes.doubted(tracked, in_flight, now)
         state.outbox.resend(state.clusters, now)
@@ -203,7 +203,7 @@ class SchedulerCore:
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
-            state.tracked.rest_all()
+            state.tracked.compact_all()
             abroad = (state.tracked[pod_id] for pod_id in state.abroad)
             warnings = [one.text for one in unconfigured.of(abroad, state.clusters)]
             warnings += [one.text for one in shared_keys.of(state.clusters)]

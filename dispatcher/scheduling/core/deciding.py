@@ -85,7 +85,7 @@ class Deciding:
                 awake.append(item)
                 continue
             self._state.queue.retry(item, now)
-            tracked = self._state.tracked.unsettled[item.pod_id]
+            tracked = self._state.tracked.active[item.pod_id]
             self._state.report(tracked, Why(Reason.TOO_SLOW).text, now, nodes_help=False)
         return awake
 
@@ -117,7 +117,7 @@ class Deciding:
         """Retry those of these popped pods that are neither queued again nor on their way, after something failed."""
         state = self._state
         for item in items:
-            tracked = state.tracked.unsettled[item.pod_id]
+            tracked = state.tracked.active[item.pod_id]
             if item.state is not State.POPPED or tracked.in_flight is not None or self.binding.holds(item.pod_id):
                 continue
             if any(one.holds(item.pod_id) for one in state.profiles):  # decided before it failed for another
@@ -194,7 +194,7 @@ class Deciding:
     def _bind_all(self, items: Sequence[QueuedPod], decisions: Sequence[Decision], now: float) -> None:
         """`_decided` each, where `_only_bound` holds."""
         state = self._state
-        pods = [state.tracked.unsettled[one.pod_id] for one in decisions]
+        pods = [state.tracked.active[one.pod_id] for one in decisions]
         for tracked, item in zip(pods, items, strict=True):
             tracked.item = item
             tracked.queued = False
@@ -208,7 +208,7 @@ class Deciding:
 
     def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
         state = self._state
-        tracked = state.tracked.unsettled[decision.pod_id]
+        tracked = state.tracked.active[decision.pod_id]
         tracked.item = item
         tracked.queued = False
         tracked.reported = ""
@@ -220,7 +220,7 @@ class Deciding:
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
         """The default Bind: our own intent to the agents."""
         state = self._state
-        tracked = state.tracked.unsettled[decision.pod_id]
+        tracked = state.tracked.active[decision.pod_id]
         source = decision.placed.pod
         home = decision.pod_id[0]
         epoch = state.outbox.next_epoch()
@@ -256,7 +256,7 @@ class Deciding:
             state.queue.unschedulable_all(items, first.reasons, now, alone=alone)
             for item, result in some:
                 state.log.add(result)
-                self._report(state.tracked.unsettled[item.pod_id], result, now)
+                self._report(state.tracked.active[item.pod_id], result, now)
                 if singly:
                     self._preempt(item, result, now)
 

@@ -16,7 +16,7 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
 from shared.model.pod import Pod, PodId, SourceRef
 from shared.model.reasons import Reason, Why
@@ -81,7 +81,7 @@ class Evictions:
 
         state.counters["preemption_victims", victim.cluster] += 1
         name = f"{source.key} of cluster {preemptor[0]}"
-        priority = state.fleet.priorities.of(Placed(source, preemptor[0]), victim.cluster)
+        priority = state.fleet.priorities.of(PodInfo(source, preemptor[0]), victim.cluster)
         intent = Evict("", pod, 0, victim.node, priority, name)
         if manifest:
             home = state.clusters[preemptor[0]]

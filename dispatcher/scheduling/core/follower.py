@@ -83,7 +83,7 @@ class Follower:
                 state.forget(pod_id)
             else:
                 state.seen(tracked)
-        state.waiting.clear()
+        state.recheck_each_tick.clear()
         state.orphans = Orphans(state.tracked, state.fences)
 
 

@@ -33,7 +33,7 @@ class HomeOnly:
                     f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster {home}: create it '
                     f'where they may run, or say that they stay with annotation {names.STAY}: "true"'
                 )
-                self._state.report_waiting(self._state.tracked.unsettled[one.pod_id], text, HOME_ONLY)
+                self._state.report_waiting(self._state.tracked.active[one.pod_id], text, HOME_ONLY)
 
     def _is_alone(self, home: str, namespace: str) -> bool:
         """Whether none of the clusters that show their namespaces has it, and some do."""

@@ -10,7 +10,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 
 # Enum attributes are slow to look up
@@ -42,7 +42,7 @@ class Outcomes:
         for outcome in event.outcomes:
             tracked = self.answered(outcome, now)
             if tracked is not None and not self._only_waits(tracked, now):
-                self._state.due.add(tracked.pod_id)
+                self._state.dirty.add(tracked.pod_id)
 
     def _only_waits(self, tracked: Tracked, now: float) -> bool:
         """Whether a look would find nothing to do before the watch shows something, or an answer comes."""
@@ -96,7 +96,7 @@ class Outcomes:
         self._deciding.retries.note_refused(tracked, in_flight, unsaid, now)
         self._state.outbox.drop(tracked)
         tracked.decided = 0
-        self._state.due.add(tracked.pod_id)
+        self._state.dirty.add(tracked.pod_id)
 
     def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         why = self._state.why(tracked)
@@ -112,7 +112,7 @@ class Outcomes:
         self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
         self._state.free(tracked.pod_id, now)
-        self._state.due.add(tracked.pod_id)  # it may show in a place already
+        self._state.dirty.add(tracked.pod_id)  # it may show in a place already
         self._hold_if_claimed(tracked, now)
 
     def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
@@ -161,7 +161,7 @@ class Outcomes:
         if outcome.verdict != BOUND or source is None:
             return
         self._state.refusals.note_size(tracked.pod_id, source, in_flight.cluster, outcome.requests, now)
-        placed = Placed(source, tracked.home, self._deciding.retries.known(tracked, source, now))
+        placed = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
         self._state.profiles.restore(tracked.pod_id, placed, in_flight.cluster, in_flight.node)
 
     def _at_most(self, tracked: Tracked, claimed: InFlightIntent) -> dict[str, int]:

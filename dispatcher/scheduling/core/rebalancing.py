@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.side_intents import RetryPolicy
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rebalancing.movable import stays
 from dispatcher.scheduling.rebalancing.moves import Move
@@ -101,7 +101,7 @@ class Rebalancing:
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
-        placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))  # as its replacement will be
+        placed = state.fleet.with_use(PodInfo(tracked.source, tracked.home, refused))  # as its replacement will be
         return state.profiles.of(placed).would_go(occupant.pod_id, placed)
 
     def _would_move(self, occupant: Occupant) -> Decision | str | None:
@@ -121,7 +121,7 @@ class Rebalancing:
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.seen(occupant.pod_id, tracked.source, state.fleet.now)
-        placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))
+        placed = state.fleet.with_use(PodInfo(tracked.source, tracked.home, refused))
         with state.fleet.as_if_closed(tracked.home, clusters):
             return state.profiles.of(placed).would_go(occupant.pod_id, placed)
 
@@ -187,13 +187,13 @@ class Rebalancing:
         stays = [{**_row(one.victim), "result": "stays", "why": one.why, "age_s": age_s} for one in self.last.stays]
         return [*moves, *stays]
 
-    def of(self, pod_id: PodId, placed: Placed) -> Row | None:
+    def of(self, pod_id: PodId, placed: PodInfo) -> Row | None:
         """The latest move of this pod, or of one of its controller that it may replace; None if none is known."""
         found = [one for one in self._moves if _means(one.move, pod_id, placed)]
         return _move_row(found[-1]) if found else None
 
 
-def _means(move: Move, pod_id: PodId, placed: Placed) -> bool:
+def _means(move: Move, pod_id: PodId, placed: PodInfo) -> bool:
     moved = move.victim.placed
     pod = placed.pod
     alike = (moved.home, moved.pod.namespace, moved.pod.owner) == (placed.home, pod.namespace, pod.owner)

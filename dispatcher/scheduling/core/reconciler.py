@@ -25,14 +25,14 @@ from dispatcher.scheduling.delegation.protocol import (
 )
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
 from dispatcher.scheduling.delegation.tracking import (
-    Reach,
+    ClusterReachability,
     Tracked,
     forget_vanished,
     observed_state,
     place_of,
 )
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import QueuedPod, State
 from shared.model.pod import Pod, PodId
@@ -59,16 +59,16 @@ class Reconciler:
         self._retries = deciding.retries
         self._binding = deciding.binding
         self._evictions = deciding.evictions
-        self._reach: Reach | None = None  # while nothing but pods changes
+        self._reachability: ClusterReachability | None = None  # while nothing but pods changes
         self._newcomers = Newcomers(state.queue)
 
     def reconcile_due(self, now: float) -> None:
         """Reconcile every pod that is due, until none is: what one needs may make another due."""
         state = self._state
-        self._reach = None
-        while state.due:
-            due = _in_order(state.due)
-            state.due = set()
+        self._reachability = None
+        while state.dirty:
+            due = _in_order(state.dirty)
+            state.dirty = set()
             for handler, run in groupby(state.tracked.get_all(due), partial(self._handler_of, now)):
                 handler(self, list(run), now)
         self._newcomers.wake_waiting(now)
@@ -100,10 +100,10 @@ class Reconciler:
     def occupy_due(self, now: float) -> None:
         """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
         state = self._state
-        due = _in_order(state.due | state.late.keys())
-        state.due = set()
-        state.late.clear()
-        state.touched.clear()
+        due = _in_order(state.dirty | state.dirty_backlog.keys())
+        state.dirty = set()
+        state.dirty_backlog.clear()
+        state.backlog_clusters.clear()
         for pod_id in due:
             tracked = self._state.tracked.get(pod_id)
             if tracked is None:
@@ -115,7 +115,7 @@ class Reconciler:
             if tracked.forgotten:
                 self._state.forget(pod_id)
             else:
-                self._state.tracked.rest(tracked)
+                self._state.tracked.compact(tracked)
 
     def _report_fault(self, about: str, error: Exception) -> None:
         self._state.counters["faults", type(error).__name__] += 1
@@ -124,7 +124,7 @@ class Reconciler:
     def _retry_later(self, tracked: Tracked, error: Exception, now: float) -> None:
         self._report_fault(f"pod {tracked.pod_id}", error)
         tracked.hold_until = now + self._state.timing.retry.most_s
-        self._state.look_at(tracked, tracked.hold_until)
+        self._state.schedule_recheck(tracked, tracked.hold_until)
 
     def _reconcile(self, tracked: Tracked, now: float) -> None:
         """Do what is due for one pod."""
@@ -141,12 +141,12 @@ class Reconciler:
         if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
-            state.look_at(tracked, tracked.hold_until)
+            state.schedule_recheck(tracked, tracked.hold_until)
             return
         due = self._next_step(tracked, now)
         if due is None:
             tracked.hold_until = now + _PAUSE_S
-            state.look_at(tracked, tracked.hold_until)
+            state.schedule_recheck(tracked, tracked.hold_until)
             return
         step, cluster = due
         if due is QUEUE:
@@ -206,16 +206,16 @@ class Reconciler:
         state = self._state
         try:
             state.outbox.drop_all(run)
-            state.profiles.confirm_all([(one.pod_id, Placed(one.source, one.pod_id[0])) for one in run if one.source])
+            state.profiles.confirm_all([(one.pod_id, PodInfo(one.source, one.pod_id[0])) for one in run if one.source])
             state.queue.remove_all([one.pod_id for one in run])
-            watched = len(state.profiles.nominations) > 0 or len(state.waiting) > 0
+            watched = len(state.profiles.nominations) > 0 or len(state.recheck_each_tick) > 0
             for tracked in run:
                 tracked.queued = False
                 tracked.item = None
                 if watched or tracked.missing_since:
                     self._rest(tracked, now)
                 else:
-                    state.tracked.rest(tracked)
+                    state.tracked.compact(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._report_fault("pods that show bound together", error)
             self._each(self._reconcile, state.tracked.get_all([one.pod_id for one in run]), now)
@@ -242,14 +242,16 @@ class Reconciler:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
-        if self._reach is None:  # once for all that are due: nothing that is done for a pod makes a cluster come or go
-            self._reach = Reach.of(self._state.clusters)
+        if (
+            self._reachability is None
+        ):  # once for all that are due: nothing that is done for a pod makes a cluster come or go
+            self._reachability = ClusterReachability.of(self._state.clusters)
         return observed_state(
             tracked,
             self._state.clusters,
             now,
             self._state.timing,
-            reach=self._reach,
+            reach=self._reachability,
             orphans_may_go=may_go,
             fenced=fenced,
         )
@@ -276,11 +278,11 @@ class Reconciler:
         if forgotten:
             state.forget(pod_id)
         if not forgotten and tracked.waits_for_time:
-            state.waiting.add(pod_id)
-        elif state.waiting:
-            state.waiting.discard(pod_id)
+            state.recheck_each_tick.add(pod_id)
+        elif state.recheck_each_tick:
+            state.recheck_each_tick.discard(pod_id)
         if not forgotten:
-            state.tracked.rest(tracked)
+            state.tracked.compact(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
@@ -305,15 +307,15 @@ class Reconciler:
         ):
             state.profiles.restore(pod_id, placed, cluster, node)
 
-    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
+    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
         home = tracked.pod_id[0]
         if cluster == home or pod is not (tracked.source or tracked.vanished):
-            return Placed(pod, home)
+            return PodInfo(pod, home)
         known = self._state.fleet.occupant(tracked.pod_id)
         if known is not None and (known.cluster, known.node) == (cluster, node):
-            return Placed(pod, home, known.placed.refused)
-        return Placed(pod, home, self._retries.known(tracked, pod, now))
+            return PodInfo(pod, home, known.placed.refused)
+        return PodInfo(pod, home, self._retries.known(tracked, pod, now))
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -346,7 +348,7 @@ class Reconciler:
         """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""
         if tracked.nominated_node is None:
             tracked.nominated_node = pod.nominated_node
-            nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
+            nominee = Nominee(tracked.pod_id, PodInfo(pod, tracked.home), tracked.home, pod.nominated_node)
             self._state.profiles.nominations.put(nominee)
 
 

@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent, placed_pod_changed
 from shared.messages import Changes
 from shared.model.names import CLAIM, is_ours
@@ -151,7 +151,7 @@ class Reports:
         if event.cluster in self._folds:
             self._continue_fold(event.cluster, self._folds[event.cluster].at_once, now)
         else:
-            self._state.take_late()
+            self._state.admit_backlog()
 
     def finish_all(self) -> None:
         """Fold what is left of every report: whoever follows from here on begins with whole ones."""
@@ -340,7 +340,7 @@ class Reports:
             self._state.fleet.set_proxy_taints(home, before or after, has)
             self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
         if self._state.fences.note(home, change):
-            self._state.due.update(pod_id for pod_id in self._state.tracked if pod_id[0] == home)
+            self._state.dirty.update(pod_id for pod_id in self._state.tracked if pod_id[0] == home)
 
     def _object_changed(self, cluster: str, change: views.Change[AnyObject], now: float) -> None:
         kind = type(change.after or change.before).__name__
@@ -387,8 +387,8 @@ class Reports:
             pod = without_claim(pod)
         tracked = state.tracked.get(pod_id)
         if tracked is None and not pod.node and pod.claim is None:  # at home, that is
-            state.tracked.unsettled[pod_id] = Tracked(pod_id, pod)
-            state.due.add(pod_id)
+            state.tracked.active[pod_id] = Tracked(pod_id, pod)
+            state.dirty.add(pod_id)
             return
         tracked = tracked or state.track(pod_id)
         tracked.see_source(pod)
@@ -438,7 +438,7 @@ class Reports:
         pod_id = (cluster, uid)
         pod = change.after
         if pod is not None and pod.node and not pod.terminal:
-            placed = Placed(pod, cluster)
+            placed = PodInfo(pod, cluster)
             if pod.phase != RUNNING:
                 placed = self._state.fleet.with_use(placed)
             self._state.fleet.place(pod_id, placed, cluster, pod.node, assumed=False)

@@ -7,7 +7,7 @@ import msgspec
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.tracking import Tracked
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import QueuedPod
 from shared.messages import REFUSED, Outcome
@@ -30,25 +30,25 @@ class Retries:
             placed_by = tracked.item.placed.refused if tracked.item is not None else ()
             self._state.refusals.note(tracked.pod_id, tracked.source, in_flight, outcome, now, placed_by)
 
-    def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
+    def placed(self, tracked: Tracked, pod: Pod, now: float) -> PodInfo:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
         pod_id = tracked.pod_id
         state = self._state
         if not (state.refusals or state.fleet.uses):  # nothing is known beside the pod
-            return Placed(pod, pod_id[0])
-        return state.fleet.with_use(Placed(pod, pod_id[0], state.refusals.about(pod_id, pod, now)))
+            return PodInfo(pod, pod_id[0])
+        return state.fleet.with_use(PodInfo(pod, pod_id[0], state.refusals.about(pod_id, pod, now)))
 
-    def placed_all(self, pods: Iterable[tuple[Tracked, Pod]], now: float) -> list[Placed]:
+    def placed_all(self, pods: Iterable[tuple[Tracked, Pod]], now: float) -> list[PodInfo]:
         """The same of each."""
         if not (self._state.refusals or self._state.fleet.uses):
-            return [Placed(pod, tracked.pod_id[0]) for tracked, pod in pods]
+            return [PodInfo(pod, tracked.pod_id[0]) for tracked, pod in pods]
         return [self.placed(tracked, pod, now) for tracked, pod in pods]
 
     def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """Refusals that hold for a pod that is not queued."""
         return tuple(self._state.refusals.known(tracked.pod_id, pod, now))
 
-    def again(self, tracked: Tracked, placed: Placed, now: float) -> bool:
+    def again(self, tracked: Tracked, placed: PodInfo, now: float) -> bool:
         """Queue a pod anew whose place came to nothing; False if none did.
 
         At once where a cluster is passed over from now on: another one is decided. Else after a back-off, also under a

@@ -79,10 +79,10 @@ class CoreState:
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
         self.abroad: set[PodId] = set()  # tracked pods that may have to do with another cluster than their own
-        self.due: set[PodId] = set()  # something about them changed: looked at before the answer
-        self.late: dict[PodId, None] = {}  # a cluster changed, and they are many: looked at by parts (`take_late`)
-        self.touched: set[str] = set()  # clusters of which there are some in `late`
-        self.waiting: set[PodId] = set()  # something is missing, and time will tell: looked at each Tick
+        self.dirty: set[PodId] = set()  # something about them changed: looked at before the answer
+        self.dirty_backlog: dict[PodId, None] = {}  # of a cluster that changed, and many: see `admit_backlog`
+        self.backlog_clusters: set[str] = set()  # clusters of which there are some in `dirty_backlog`
+        self.recheck_each_tick: set[PodId] = set()  # something is missing, and time will tell: looked at each Tick
         self._alarms: list[tuple[float, PodId]] = []  # when a pod is due, soonest first; some are over
         self.fences = Fences(timing.fenced_per_s)
         self.orphans = Orphans(self.tracked, self.fences)
@@ -98,27 +98,27 @@ class CoreState:
         """All pods that have to do with the cluster are due: its own, and of the others those that go abroad; but for
         those at rest, nearly all of its own. Where these are many, they are due by parts, as if some reports were late.
         """
-        own = (self.tracked.unsettled.get((cluster, uid)) for uid in self.clusters[cluster].pods)
-        found = [one.pod_id for one in own if one is not None and not one.is_at_rest]
+        own = (self.tracked.active.get((cluster, uid)) for uid in self.clusters[cluster].pods)
+        found = [one.pod_id for one in own if one is not None and not one.is_settled]
         abroad = [pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster)]
-        if len(self.late) + len(found) + len(abroad) <= self.timing.look_at_once:
-            self.due.update(found, abroad)
+        if len(self.dirty_backlog) + len(found) + len(abroad) <= self.timing.look_at_once:
+            self.dirty.update(found, abroad)
             return
-        self.late.update(dict.fromkeys([*sorted(abroad, reverse=True), *reversed(found)]))
-        self.touched.add(cluster)
+        self.dirty_backlog.update(dict.fromkeys([*sorted(abroad, reverse=True), *reversed(found)]))
+        self.backlog_clusters.add(cluster)
 
-    def take_late(self) -> None:
+    def admit_backlog(self) -> None:
         """A part of the pods that are late is due."""
-        for _ in range(min(len(self.late), self.timing.look_at_once)):
-            self.due.add(self.late.popitem()[0])
-        if not self.late:
-            self.touched.clear()
+        for _ in range(min(len(self.dirty_backlog), self.timing.look_at_once)):
+            self.dirty.add(self.dirty_backlog.popitem()[0])
+        if not self.dirty_backlog:
+            self.backlog_clusters.clear()
 
     def track(self, pod_id: PodId) -> Tracked:
         """What is tracked of a pod of ours, from now on."""
         found = self.tracked.get(pod_id)
         if found is None:
-            found = self.tracked.unsettled[pod_id] = Tracked(pod_id)
+            found = self.tracked.active[pod_id] = Tracked(pod_id)
         return found
 
     def free(self, pod_id: PodId, now: float) -> None:
@@ -136,9 +136,9 @@ class CoreState:
             self.abroad.add(pod_id)
         elif self.abroad:
             self.abroad.discard(pod_id)
-        self.due.add(pod_id)
+        self.dirty.add(pod_id)
 
-    def look_at(self, tracked: Tracked, at: float) -> None:
+    def schedule_recheck(self, tracked: Tracked, at: float) -> None:
         """It is due then, whatever happens until then."""
         if tracked.alarm_at != at:
             tracked.alarm_at = at
@@ -155,7 +155,7 @@ class CoreState:
             pod_id = heapq.heappop(self._alarms)[1]
             tracked = self.tracked.get(pod_id)
             if tracked is not None and not self.only_waits(tracked, now):
-                self.due.add(pod_id)
+                self.dirty.add(pod_id)
 
     def only_waits(self, tracked: Tracked, now: float) -> bool:
         """Whether a look at a pod would find nothing to do, if nothing was heard since the last one of where it is."""
@@ -172,7 +172,7 @@ class CoreState:
         """It is due when its status may be wanting, or may be written, again, or its end be asked for."""
         ahead = [at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at]
         if ahead:
-            self.look_at(tracked, min(ahead))
+            self.schedule_recheck(tracked, min(ahead))
 
     def is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         """Whether the intent of a pod has come to its end, or nobody needs its answer any more."""
@@ -196,12 +196,12 @@ class CoreState:
         settle_s = self.timing.settle_s
         ready_since = view.ready_since if view is not None else 0.0
         if in_flight.sent_at < ready_since <= now:
-            self.look_at(tracked, ready_since + settle_s + 1.0)
+            self.schedule_recheck(tracked, ready_since + settle_s + 1.0)
         return now - max(in_flight.sent_at, ready_since) > settle_s
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""
-        known = self.tracked.unsettled.get(pod_id)
+        known = self.tracked.active.get(pod_id)
         if known is not None and known.report:
             self.side_intents.drop(known.report)
         self.tracked.drop(pod_id)
@@ -248,7 +248,7 @@ class CoreState:
     def tell_held(self, now: float) -> None:
         """Report what changed too soon after a report, of pods that still wait."""
         for pod_id, held in self.held_reports.due(now):
-            tracked = self.tracked.unsettled.get(pod_id)
+            tracked = self.tracked.active.get(pod_id)
             if tracked is not None and tracked.reported and _waits(tracked):
                 self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
 

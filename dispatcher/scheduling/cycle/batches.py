@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.scheduling.batch.count_merge import count_merge_of
-from dispatcher.scheduling.batch.kinds import Kinds, kinds_of
 from dispatcher.scheduling.batch.lookahead import lookahead_of
-from dispatcher.scheduling.cycle.booking import Booking
+from dispatcher.scheduling.batch.pod_variants import PodVariants, variants_of
+from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
-from dispatcher.scheduling.framework import Depends, Placed, Skip
+from dispatcher.scheduling.framework import Depends, PodInfo, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
+from dispatcher.scheduling.place_finder import BatchPlaceFinder, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
-from dispatcher.scheduling.selector import BatchSelector, Selector
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
 
 Result = Decision | Unschedulable
-Item = tuple[PodId, Placed]
+Item = tuple[PodId, PodInfo]
 Enough = Callable[[], bool]
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
@@ -33,8 +33,8 @@ class _SelectAndBook(Protocol):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: Placed,
-        selectors: Iterable[Selector],
+        placed: PodInfo,
+        finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
         """See `Scheduler._select_and_book`."""
@@ -44,7 +44,7 @@ class _SelectAndBook(Protocol):
 class Batches:
     """The batches of one scheduler. `select_and_book` decides a single pod, with all plugins of all points."""
 
-    def __init__(self, books: Booking, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
+    def __init__(self, books: AssumedPods, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
         self._books = books
         self._plan = books.plan
         self._fleet = books.fleet
@@ -59,108 +59,117 @@ class Batches:
         """
         # later: the key as the fleet is now
         first = items[0][1]
-        standing = key
+        fleet_key = key
         try:
             items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
                 return []
-            standing = self._plan.standing_key(key, first, self._books.view)
-            eq_class = self._classes.get(standing)
+            fleet_key = self._plan.fleet_key(key, first, self._books.view)
+            eq_class = self._classes.get(fleet_key)
             eq_class.refresh(first)
         except PluginError:
-            self._classes.drop(standing)  # decided alone, the pod meets the error again and says so
+            self._classes.drop(fleet_key)  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None:
             return []
-        items, kinds = self._equal_prefix(items, kinds_of(items, alike=alike))
+        items, variants = self._equal_prefix(items, variants_of(items, alike=alike))
         if len(items) < _WORTH_IT:
             return []
         if skipped := self._skipped_until_first(eq_class, first):
-            return self._first_and_rest(eq_class, standing, items, kinds, skipped)
-        return self._with_active_plugins(eq_class, key, standing, items, kinds)
+            return self._first_and_rest(eq_class, fleet_key, items, variants, skipped)
+        return self._with_active_plugins(eq_class, key, fleet_key, items, variants)
 
     def _with_active_plugins(
-        self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[Item], kinds: Kinds
+        self,
+        eq_class: EquivalenceClass,
+        key: ClassKey,
+        fleet_key: ClassKey,
+        items: Sequence[Item],
+        variants: PodVariants,
     ) -> list[Result]:
-        """Decide pods whose keys are `key` and, with what the fleet holds, `standing`, by the plugins active now."""
-        deferred, selector = self._selector(eq_class, items, kinds)
-        if selector is None:
+        """Decide pods whose keys are `key` and, with what the fleet holds, `fleet_key`, by the plugins active now."""
+        deferred, finder = self._finder(eq_class, items, variants)
+        if finder is None:
             return []
         if deferred:
-            return self._decide_together(eq_class, standing, items, kinds, selector)
+            return self._decide_together(eq_class, fleet_key, items, variants, finder)
         results: list[Result] = []
         for pod_id, placed in items:
-            if selector.spent() or (results and not self._keeps_standing_key(key, standing, placed)):
+            if finder.spent() or (results and not self._keeps_fleet_key(key, fleet_key, placed)):
                 break
-            result = self._select_and_book(standing, pod_id, placed, (selector,))
+            result = self._select_and_book(fleet_key, pod_id, placed, (finder,))
             if result is None:
                 break
             results.append(result)
         return results
 
-    def _selector(
-        self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds
-    ) -> tuple[bool, BatchSelector | None]:
-        """Whether the pods may be written to the fleet at the end, and the selector that finds their places."""
-        merge = count_merge_of(eq_class, kinds.pods, len(items))
-        deferred = self._may_defer(eq_class, items, kinds, counted=merge is not None)
-        selector = merge or lookahead_of(eq_class, kinds.pods, len(items), deferred=deferred)
-        if deferred and selector is not None and not selector.selects_all() and self._row_bookers(eq_class):
-            return False, lookahead_of(eq_class, kinds.pods, len(items), deferred=False)
-        return deferred, selector
+    def _finder(
+        self, eq_class: EquivalenceClass, items: Sequence[Item], variants: PodVariants
+    ) -> tuple[bool, BatchPlaceFinder | None]:
+        """Whether the pods may be written to the fleet at the end, and the finder that finds their places."""
+        merge = count_merge_of(eq_class, variants.pods, len(items))
+        deferred = self._may_defer(eq_class, items, variants, counted=merge is not None)
+        finder = merge or lookahead_of(eq_class, variants.pods, len(items), deferred=deferred)
+        if deferred and finder is not None and not finder.selects_all() and self._row_bookers(eq_class):
+            return False, lookahead_of(eq_class, variants.pods, len(items), deferred=False)
+        return deferred, finder
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
-    def _keeps_standing_key(self, key: ClassKey, standing: ClassKey, placed: Placed) -> bool:
-        """Whether a pod of class `key` still has this standing key, after what was placed since it was found."""
+    def _keeps_fleet_key(self, key: ClassKey, fleet_key: ClassKey, placed: PodInfo) -> bool:
+        """Whether a pod of class `key` still has this fleet key, after what was placed since it was found."""
         try:
-            return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == standing
+            return not self._plan.fleet_keyed or self._plan.fleet_key(key, placed, self._books.view) == fleet_key
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _equal_prefix(self, items: Sequence[Item], kinds: Kinds) -> tuple[Sequence[Item], Kinds]:
-        """The first of these pods, as many as have equal standing keys, and their kinds.
+    def _equal_prefix(self, items: Sequence[Item], variants: PodVariants) -> tuple[Sequence[Item], PodVariants]:
+        """The first of these pods, as many as have equal fleet keys, and their variants.
 
-        A plugin whose standing key rests on the template alone is asked for each kind, all others for each pod.
+        A plugin whose fleet key rests on the template alone is asked for each kind, all others for each pod.
         """
         fleet = self._books.view
         try:
-            for plugin, by_template in self._plan.standing_alike:
-                key_of, first = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
-                pods = zip(kinds.ats, kinds.pods, strict=True) if by_template else enumerate(one for _, one in items)
+            for plugin, by_template in self._plan.fleet_keys_alike:
+                key_of, first = plugin.fleet_key, plugin.fleet_key(items[0][1], fleet)
+                pods = (
+                    zip(variants.ats, variants.pods, strict=True) if by_template else enumerate(one for _, one in items)
+                )
                 other = next((at for at, placed in pods if key_of(placed, fleet) != first), len(items))
                 if other < len(items):
-                    items, kinds = items[:other], kinds.first(other)
+                    items, variants = items[:other], variants.first(other)
         except Exception:  # decided alone, the pod meets the error again
-            return items[:1], kinds.first(1)
-        return items, kinds
+            return items[:1], variants.first(1)
+        return items, variants
 
-    def _skipped_until_first(self, eq_class: EquivalenceClass, placed: Placed) -> list[PluginEvaluator]:
+    def _skipped_until_first(self, eq_class: EquivalenceClass, placed: PodInfo) -> list[PluginEvaluator]:
         """Plugins that skip the class now by counts which placing the pod changes: they may not skip the next pod."""
         skipped = [one for one in eq_class.evaluators if one.versions and one.skipped]
         return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
 
-    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds, *, counted: bool) -> bool:
+    def _may_defer(
+        self, eq_class: EquivalenceClass, items: Sequence[Item], variants: PodVariants, *, counted: bool
+    ) -> bool:
         """Whether no plugin reads the fleet before all of `items` are decided, so that it may be written once.
 
         `counted`: plugins that read counts of pods know what these pods add to them.
         """
         if not counted and (
             eq_class.fleet_explainers
-            or eq_class.cross_row
+            or eq_class.beyond_row
             or any(evaluator.versions for evaluator in eq_class.evaluators)
         ):
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
         bookers = self._row_bookers(eq_class)
-        if any(one.pod.volumes for one in kinds.pods) and not bookers:
+        if any(one.pod.volumes for one in variants.pods) and not bookers:
             return False
         names = {one.name for one in bookers}
         others = (one for one in (*self._books.late, *looking) if one.name not in names)
         if not all(self._books.skips(one, eq_class.answer_of) for one in others):
             return False
-        if bookers and not self._in_bulk(eq_class, kinds):
+        if bookers and not self._in_bulk(eq_class, variants):
             return False
         if bookers and not self._independent(eq_class, bookers, [one for _, one in items]):
             return False
@@ -174,21 +183,23 @@ class Batches:
         """
         return [one for one in self._books.bulk_by_row if not self._books.skips(one, eq_class.answer_of)]
 
-    def _independent(self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[Placed]) -> bool:
+    def _independent(
+        self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[PodInfo]
+    ) -> bool:
         """Whether what these book for one of the pods changes no answer about another."""
         try:
-            return all(guarded(one, one.apart, eq_class.answer_of(one.name), pods) for one in bookers)
+            return all(guarded(one, one.are_independent, eq_class.answer_of(one.name), pods) for one in bookers)
         except PluginError:
             return False  # decided pod by pod, they meet it again
 
-    def _in_bulk(self, eq_class: EquivalenceClass, kinds: Kinds) -> bool:
+    def _in_bulk(self, eq_class: EquivalenceClass, variants: PodVariants) -> bool:
         """Whether nothing is wrong with any of these pods, and no pod plugin checks or books them one by one.
 
         It is asked of the first pod alone: SKIP holds for a whole class.
         """
-        if any(unfit(placed, self._books) is not None for placed in kinds.pods):
+        if any(unfit(placed, self._books) is not None for placed in variants.pods):
             return False
-        first = kinds.pods[0]
+        first = variants.pods[0]
         fleet = self._books.view
         try:
             alone = (one for one in self._plan.pod_plugins if one not in self._books.bulk)
@@ -207,7 +218,7 @@ class Batches:
         eq_class: EquivalenceClass,
         key: ClassKey,
         items: Sequence[Item],
-        kinds: Kinds,
+        variants: PodVariants,
         skipped: Sequence[PluginEvaluator],
     ) -> list[Result]:
         """Decide the first pod by the class as it is, and the others with the plugins that are `skipped` until it is
@@ -224,9 +235,13 @@ class Batches:
         try:
             first = None if eq_class.fleet_explainers else eq_class.select(*items[0])
             if isinstance(first, Decision) and eq_class.assume_first_placed(skipped, items[0][1]):
-                merge = count_merge_of(eq_class, kinds.pods, len(items))
-                if merge and self._may_defer(eq_class, items, kinds, counted=True) and self._in_bulk(eq_class, kinds):
-                    found = self._book_at_once(items, kinds, merge, first)
+                merge = count_merge_of(eq_class, variants.pods, len(items))
+                if (
+                    merge
+                    and self._may_defer(eq_class, items, variants, counted=True)
+                    and self._in_bulk(eq_class, variants)
+                ):
+                    found = self._book_at_once(items, variants, merge, first)
         except PluginError:
             self._classes.drop(key)  # decided alone, the pod meets the error again and says so
         if not found:
@@ -234,37 +249,42 @@ class Batches:
         return found
 
     def _decide_together(
-        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[Item], kinds: Kinds, selector: BatchSelector
+        self,
+        eq_class: EquivalenceClass,
+        key: ClassKey,
+        items: Sequence[Item],
+        variants: PodVariants,
+        finder: BatchPlaceFinder,
     ) -> list[Result]:
         """Decide pods that may be written to the fleet at the end."""
-        at_once = selector.selects_all() and self._in_bulk(eq_class, kinds)
-        found = self._book_at_once(items, kinds, selector) if at_once else []
-        return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, selector)
+        at_once = finder.selects_all() and self._in_bulk(eq_class, variants)
+        found = self._book_at_once(items, variants, finder) if at_once else []
+        return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, finder)
 
     def _book_at_once(
-        self, items: Sequence[Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
+        self, items: Sequence[Item], variants: PodVariants, finder: BatchPlaceFinder, first: Decision | None = None
     ) -> list[Result]:
-        """Book what `selector` decides for all. `first`: the first pod's decision, if that is known already; [] if
-        `selector` puts it on another row.
+        """Book what `finder` decides for all. `first`: the first pod's decision, if that is known already; [] if
+        `finder` puts it on another row.
         """
-        decisions = selector.select_all(items)
+        decisions = finder.select_all(items)
         if first is not None and decisions:
             decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []
         try:
             if decisions:
-                self._books.book_all(decisions, selector.answer_of, alike=len(kinds.ats) == 1)
+                self._books.book_all(decisions, finder.answer_of, alike=len(variants.ats) == 1)
         except PluginError:
             return []  # decided alone, the pods meet the error again
         return list(decisions)
 
-    def _decide_deferred(self, key: ClassKey, items: Sequence[Item], selector: BatchSelector) -> list[Result]:
+    def _decide_deferred(self, key: ClassKey, items: Sequence[Item], finder: BatchPlaceFinder) -> list[Result]:
         """Decide pod by pod; all are written to the fleet at the end."""
         results: list[Result] = []
         rows: list[int] = []
         for item in items:
-            if selector.spent():
+            if finder.spent():
                 break
-            result = self._select_and_book(key, *item, (selector,), rows)
+            result = self._select_and_book(key, *item, (finder,), rows)
             if result is None:
                 break
             results.append(result)
@@ -274,7 +294,7 @@ class Batches:
         return results
 
 
-def unfit(placed: Placed, books: Booking) -> Why | None:
+def unfit(placed: PodInfo, books: AssumedPods) -> Why | None:
     """What is wrong with the pod itself, or with those that it counts, before any node is looked at."""
     pod = placed.pod
     if pod.problems:
@@ -290,7 +310,7 @@ def never() -> bool:
     return False
 
 
-def decide_each(decide: Callable[[PodId, Placed], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
+def decide_each(decide: Callable[[PodId, PodInfo], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
     """Decide the first pod, and others until it is enough."""
     results = list[Result]()
     for item in items:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from dispatcher.scheduling.cycle.batches import Enough, Item, Result
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.records.decision import Decision
 
 _PARTS = 10_000  # a hundredth of a percent
@@ -50,7 +50,7 @@ class Canaries:
             self._of[base] = canary, round(canary.canary.percent * _PARTS / 100)
             self._base[name] = by_name[base]
 
-    def instead_of(self, base: Scheduler, placed: Placed) -> Scheduler:
+    def instead_of(self, base: Scheduler, placed: PodInfo) -> Scheduler:
         """Who decides a pod that names the profile of `base`: its canary for a share of pods, else `base`."""
         found = self._of.get(base.plan.profile)
         if found is None:

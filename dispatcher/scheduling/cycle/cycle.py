@@ -13,14 +13,14 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, decide_each, never, unfit
-from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
+from dispatcher.scheduling.framework import CycleState, Plugin, PodInfo, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import LazyExplanation
@@ -33,11 +33,11 @@ from dispatcher.scheduling.framework.points import (
     PluginError,
     guarded,
 )
+from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
-from dispatcher.scheduling.selector import NoPlace, Selector
 from shared.model.pod import PENDING, PodId, template_of
 from shared.model.reasons import Reason, Why
 from shared.model.refusal import Refusal
@@ -48,13 +48,13 @@ _MOST_ALONE = 64  # pods
 _MOST_NO_PLACE = 512  # classes whose last refusal is kept with its message
 
 
-def _ranks(placed: Placed) -> Hashable:
+def _ranks(placed: PodInfo) -> Hashable:
     """What makes a pod of a class more important than another one, in any cluster."""
     pod = placed.pod
     return pod.priority, pod.preempts, pod.needs, placed.home
 
 
-class Scheduler(Booking):
+class Scheduler(AssumedPods):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
     `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From `large` nodes on, pods
@@ -92,22 +92,22 @@ class Scheduler(Booking):
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def classify(self, placed: Placed) -> Hashable:
+    def classify(self, placed: PodInfo) -> Hashable:
         """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
         try:
             return self._class_of(placed)
         except PluginError as error:
             return ("fault", error.plugin, placed.home, placed.pod.uid)
 
-    def _class_of(self, placed: Placed) -> ClassKey:
-        return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
+    def _class_of(self, placed: PodInfo) -> ClassKey:
+        return self.plan.key_without_home(self.plan.class_key(placed), placed, self.view)
 
-    def _batch_key_of(self, placed: Placed) -> ClassKey:
+    def _batch_key_of(self, placed: PodInfo) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell apart share it."""
         key = self._class_of(placed)
         return key if key.batch is None else key.batch
 
-    def schedule(self, placed: Placed, pod_id: PodId) -> Result:
+    def schedule(self, placed: PodInfo, pod_id: PodId) -> Result:
         """Decide one pod and assume it on its node, or say why there is none."""
         return self.schedule_class([(pod_id, placed)])[0]
 
@@ -132,7 +132,7 @@ class Scheduler(Booking):
                 break
         return results
 
-    def _key_or_error(self, placed: Placed) -> ClassKey | PluginError:
+    def _key_or_error(self, placed: PodInfo) -> ClassKey | PluginError:
         try:
             return self._batch_key_of(placed)
         except PluginError as error:
@@ -159,7 +159,7 @@ class Scheduler(Booking):
         return results
 
     def _refuse_alike(
-        self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, Placed]]
+        self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, PodInfo]]
     ) -> list[Result]:
         """Refusals of the first pods that find no place for the reasons of an `earlier` pod of their class.
 
@@ -171,7 +171,7 @@ class Scheduler(Booking):
         if earlier.victims or len(self.nominations):
             return found
         try:
-            standing = self.plan.standing_key(key, first, self.view)
+            standing = self.plan.fleet_key(key, first, self.view)
             template = template_of(first.pod) if self.plan.stands_by_template and not first.pod.volumes else None
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, placed) in enumerate(items):
@@ -185,21 +185,21 @@ class Scheduler(Booking):
                 if at >= let_pass and self._pre_filter(placed, {}) is not None:
                     break
                 alike = template is not None and template_of(pod) == template
-                if not alike and self.plan.standing_key(key, placed, self.view) != standing:
+                if not alike and self.plan.fleet_key(key, placed, self.view) != standing:
                     break
                 found.append(earlier.again(pod_id, placed, self.fleet.now))
         except PluginError:
             pass  # decided alone, the pod meets the error again
         return found
 
-    def _nominations_matter(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
+    def _nominations_matter(self, items: Sequence[tuple[PodId, PodInfo]]) -> bool:
         """Whether nominated pods step aside for any of these, or affinity may count them: each is decided alone."""
         nominations = self.nominations
         return len(nominations) > 0 and any(
             nominations.matter_to(id_, one) or leans_on_pods(one.pod) for id_, one in items
         )
 
-    def _decide_sized(self, pod_id: PodId, placed: Placed) -> Result:
+    def _decide_sized(self, pod_id: PodId, placed: PodInfo) -> Result:
         """A pod that some clusters make larger: where its size there cannot be booked it is not tried, nor preempts."""
         try:
             found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
@@ -213,18 +213,18 @@ class Scheduler(Booking):
             return msgspec.structs.replace(result, reasons=result.reasons | {Reason.QUOTA})
         return result
 
-    def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
+    def _decide(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Result:
         with self.nominations.aside_for(pod_id, placed):
             try:  # the pod's own nomination is no part of its key
-                key = self.plan.standing_key(key, placed, self.view)
+                key = self.plan.fleet_key(key, placed, self.view)
             except PluginError as error:
                 return self._fault(pod_id, placed, error)
-            result = self._select_and_book(key, pod_id, placed, self._selectors(key, pod_id, placed))
+            result = self._select_and_book(key, pod_id, placed, self._finders(key, pod_id, placed))
         if result is None:
             raise LookupError("a class left a pod undecided")
         return result
 
-    def _selectors(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Iterator[Selector]:
+    def _finders(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Iterator[PlaceFinder]:
         """Ways to find a place for one pod, the cheapest first; the last one always has an answer."""
         nominated = len(self.nominations) > 0
         if not (nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)):
@@ -238,11 +238,11 @@ class Scheduler(Booking):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: Placed,
-        selectors: Iterable[Selector],
+        placed: PodInfo,
+        finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod by the first selector that has an answer, and book it, or note its row in `deferred`."""
+        """Decide one pod by the first finder that has an answer, and book it, or note its row in `deferred`."""
         refused = unfit(placed, self)
         if refused is not None:
             return self._refuse_and_clear_nomination(pod_id, placed, refused)
@@ -251,8 +251,8 @@ class Scheduler(Booking):
             refused = self._pre_filter(placed, states)
             if refused is not None:
                 return self._refuse_and_clear_nomination(pod_id, placed, refused)
-            for selector in selectors:
-                result = self._try_selector(key, pod_id, placed, selector, states, deferred)
+            for finder in finders:
+                result = self._try_finder(key, pod_id, placed, finder, states, deferred)
                 if result is not None:
                     return result
         except PluginError as error:
@@ -261,24 +261,24 @@ class Scheduler(Booking):
             return self._fault(pod_id, placed, error)
         return None
 
-    def _try_selector(
+    def _try_finder(
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: Placed,
-        selector: Selector,
+        placed: PodInfo,
+        finder: PlaceFinder,
         states: dict[str, object],
         deferred: list[int] | None,
     ) -> Result | None:
-        why = selector.prepare(placed)
-        cycle = CycleState(states, selector.answer_of)
+        why = finder.prepare(placed)
+        cycle = CycleState(states, finder.answer_of)
         if why is not None:
             return self._refused_class(cycle, key, pod_id, placed, why)
-        found = selector.select(pod_id, placed)
+        found = finder.select(pod_id, placed)
         if isinstance(found, Decision):
-            result = self._explain_and_book(cycle, found, selector.explainers(), deferred)
+            result = self._explain_and_book(cycle, found, finder.explainers(), deferred)
             if result is found:
-                selector.booked(found.row)
+                finder.booked(found.row)
             return result
         return None if found is None else self._no_place(cycle, key, pod_id, placed, found)
 
@@ -294,14 +294,14 @@ class Scheduler(Booking):
         return decision
 
     def _refused_class(
-        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, why: Why
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, why: Why
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         if is_ours(why):
             return self._refuse_and_clear_nomination(pod_id, placed, why)
         return self.post_filters.hopeless(cycle, self._refused(pod_id, placed, why), key, why)
 
-    def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
+    def _pre_filter(self, placed: PodInfo, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.pod_plugins:
             states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.view)
             if isinstance(state, Refuse):
@@ -327,7 +327,7 @@ class Scheduler(Booking):
             return LazyExplanation(explained, partial(self._faults.of, plugin.name))
         return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
 
-    def would_go(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def would_go(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """Where a pod of a node would go if it was gone and its controller made it anew; None if nowhere.
 
         Books nothing. Quota is not asked: what the pod uses of it is free for the new one.
@@ -347,7 +347,7 @@ class Scheduler(Booking):
         finally:
             self.fleet.add_pod(occupant, row)
 
-    def would_choose(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def would_choose(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota is not asked."""
         try:
             return self._dry_run(pod_id, placed)
@@ -355,13 +355,13 @@ class Scheduler(Booking):
             self._faults.note(error)
             return None
 
-    def _dry_run(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        key = self.plan.standing_key(self._batch_key_of(placed), placed, self.view)
+    def _dry_run(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
+        key = self.plan.fleet_key(self._batch_key_of(placed), placed, self.view)
         try:
-            for selector in self._selectors(key, pod_id, placed):
-                found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None
+            for finder in self._finders(key, pod_id, placed):
+                found = finder.select(pod_id, placed) if finder.prepare(placed) is None else None
                 if isinstance(found, Decision):
-                    selector.booked(found.row)  # it is not, but what is kept until then need be kept no longer
+                    finder.booked(found.row)  # it is not, but what is kept until then need be kept no longer
                 if found is not None:
                     return found if isinstance(found, Decision) else None
         except PluginError:
@@ -371,12 +371,12 @@ class Scheduler(Booking):
 
     # --- refusing ----------------------------------------------------------------------------------------------------
 
-    def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+    def _refused(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
         context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
         return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context)
 
-    def _refuse_and_clear_nomination(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+    def _refuse_and_clear_nomination(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
         """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its room is for others.
 
         kube-scheduler's clearNominatedNode.
@@ -388,12 +388,12 @@ class Scheduler(Booking):
         """What plugins failed with since the last call, each text once: for the operator's log."""
         return self._faults.take()
 
-    def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
+    def _fault(self, pod_id: PodId, placed: PodInfo, error: PluginError) -> Unschedulable:
         self._faults.note(error)
         return self._refuse_and_clear_nomination(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(
-        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, found: NoPlace
     ) -> Unschedulable | None:
         """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
         if found.codes is None and self.plan.post_filters:
@@ -416,7 +416,7 @@ class Scheduler(Booking):
         self._last_no_place = refused
         return refused
 
-    def _hints(self, cycle: CycleState, placed: Placed) -> tuple[str, ...]:
+    def _hints(self, cycle: CycleState, placed: PodInfo) -> tuple[str, ...]:
         hints: list[str] = []
         for plugin in self.plan.filters:
             if not isinstance(plugin, ExplainsRefusals) or isinstance(state := cycle.read(plugin.name), Skip):

@@ -11,7 +11,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, Promised, standing_of
+from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, PostFilterCache, Promised, standing_of
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.class_keys import ClassKey
@@ -42,7 +42,7 @@ class PostFilters:
         self._view = view_of(fleet)
         self._least = LeastPods(fleet)
         self._no_help: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
-        self._known: OrderedDict[Hashable, Known] = OrderedDict()
+        self._known: OrderedDict[Hashable, PostFilterCache] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
     def help(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, codes: Codes) -> Unschedulable:
@@ -107,8 +107,8 @@ class PostFilters:
         known.note()
         return answers
 
-    def _known_of(self, kind: Hashable) -> Known:
-        known = self._known.pop(kind, None) or Known(self._fleet)
+    def _known_of(self, kind: Hashable) -> PostFilterCache:
+        known = self._known.pop(kind, None) or PostFilterCache(self._fleet)
         self._known[kind] = known
         if len(self._known) > _KINDS:
             self._known.popitem(last=False)

@@ -9,7 +9,7 @@ from dispatcher.scheduling.cycle.batches import Enough, Item, never
 from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.equivalence.cache import ClassCounts
-from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.framework import Plugin, PodInfo
 from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
@@ -55,18 +55,18 @@ class Profiles:
         """Why no profile is the pod's; None if one is."""
         return None if pod.scheduler_name in self._by_name else Why(Reason.NO_PROFILE, ", ".join(self._by_name))
 
-    def of(self, placed: Placed) -> Scheduler:
+    def of(self, placed: PodInfo) -> Scheduler:
         """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first one's."""
         named = self._by_name.get(placed.pod.scheduler_name)
         if named is None:
             return self._first
         return self.canaries.instead_of(named, placed) if self._canaried else named  # asked several times a pod
 
-    def name_of(self, placed: Placed) -> str:
+    def name_of(self, placed: PodInfo) -> str:
         """The schedulerName of the profile that decides a pod."""
         return self.of(placed).plan.profile
 
-    def classify(self, placed: Placed) -> Hashable:
+    def classify(self, placed: PodInfo) -> Hashable:
         """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
         return self.of(placed).classify(placed)
 
@@ -81,7 +81,7 @@ class Profiles:
 
     # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin says, or an
         annotation that the profile does not follow.
         """
@@ -100,7 +100,7 @@ class Profiles:
                 return refused.why
         return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
 
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
         """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""
         plan = self.of(placed).plan
         found = self._helped_by.get((plan.profile, reason))
@@ -109,7 +109,7 @@ class Profiles:
             found = self._helped_by[plan.profile, reason] = reduce(or_, said) if said else HELPED_BY[reason]
         return found
 
-    def kind_of(self, placed: Placed, reasons: frozenset[Reason]) -> Hashable:
+    def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """The profile, the reasons, and the `hint_key` of each plugin that looks closer at events."""
         plan = self.of(placed).plan
         asked = self._hints(plan, reasons, ~NEVER)
@@ -123,7 +123,7 @@ class Profiles:
         asked = self._hints(plan, reasons, event.kind)
         return not reasons or any(one is None or _hints_any(one, event, known[id(one)]) for one in asked)
 
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""
         asked = self._hints(self.of(placed).plan, reasons, event.kind)
         return not reasons or any(plugin is None or _hinted(plugin, event, placed) for plugin in asked)
@@ -134,12 +134,12 @@ class Profiles:
             asked = self._hinting[plan.profile, reasons, kind] = _hinting(plan, reasons, kind)
         return asked
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         """Whether all that its profile asks of a pod is the same for pods with the very same class key."""
         pod_alone = placed.pod.volumes or placed.sizes
         return not pod_alone and self.of(placed).plan.refuses_alike
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota of its own."""
         return self.of(placed).plan.pod_plugins_in_bulk
 
@@ -158,11 +158,11 @@ class Profiles:
         (self._holding(pod_id) or self._first).forget(pod_id)
         self.nominations.left(pod_id)
 
-    def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
+    def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it, with the profile that booked it or its own: Scheduler.restore."""
         (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
 
-    def confirm_all(self, pods: Iterable[tuple[PodId, Placed]]) -> None:
+    def confirm_all(self, pods: Iterable[tuple[PodId, PodInfo]]) -> None:
         """`restore` pods where their own cluster shows them."""
         for pod_id, placed in pods:
             (self._holding(pod_id) or self.of(placed)).confirm(pod_id, placed)
@@ -199,7 +199,7 @@ def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[P
     return tuple({id(one): one for one in found}.values())  # plugins need not be hashable
 
 
-def _hint_key(plugin: Plugin, placed: Placed) -> Hashable:
+def _hint_key(plugin: Plugin, placed: PodInfo) -> Hashable:
     try:
         key = plugin.hint_key(placed)
         hash(key)
@@ -215,7 +215,7 @@ def _hints_any(plugin: Plugin, event: ClusterEvent, key: Hashable) -> bool:
         return True
 
 
-def _hinted(plugin: Plugin, event: ClusterEvent, placed: Placed) -> bool:
+def _hinted(plugin: Plugin, event: ClusterEvent, placed: PodInfo) -> bool:
     try:
         return plugin.hint(event, placed)
     except Exception:  # a hint that fails must not keep a pod waiting

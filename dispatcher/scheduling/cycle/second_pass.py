@@ -7,10 +7,10 @@ nominee, and spread that a nominee evens out. Source: kube-scheduler's RunFilter
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.nodes import rank_of
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import Explainers
-from dispatcher.scheduling.selector import NoPlace, Selector
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Why
 
@@ -21,7 +21,7 @@ def leans_on_pods(pod: Pod) -> bool:
     return near or any(rule.hard for rule in pod.spread)
 
 
-class SecondPass(Selector):
+class SecondPass(PlaceFinder):
     """The class of a pod, while rooms are held for nominated pods: a nominee goes where it was nominated, and no place
     is taken that rests on pods which may never come.
     """
@@ -30,7 +30,7 @@ class SecondPass(Selector):
         self._class = eq_class
         self._nominations = nominations
 
-    def prepare(self, placed: Placed) -> Why | None:
+    def prepare(self, placed: PodInfo) -> Why | None:
         """As the class."""
         return self._class.prepare(placed)
 
@@ -46,7 +46,7 @@ class SecondPass(Selector):
         """As the class."""
         self._class.booked(row)
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
         """The place that was promised, if the pod fits there now; else the best one that holds without nominees."""
         found = self._nominated(pod_id, placed) or self._class.select(pod_id, placed)
         if isinstance(found, NoPlace):
@@ -54,22 +54,22 @@ class SecondPass(Selector):
         alone = holds_alone(found, pod_id, placed, self._class, self._nominations)
         return self._no_place(placed) if alone is None else alone
 
-    def _nominated(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def _nominated(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         nominee = self._nominations.of(pod_id)
         row = self._class.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         return None if row is None else self._class.select_on(row, pod_id, placed)
 
-    def _no_place(self, placed: Placed) -> NoPlace:
+    def _no_place(self, placed: PodInfo) -> NoPlace:
         """Why there is no place without nominees."""
         with self._nominations.without_all():
             self._class.refresh(placed)
             context = self._class.context()
         self._class.refresh(placed)
-        return NoPlace(context, self._class.rows.first[: self._class.fleet.n])
+        return NoPlace(context, self._class.rows.refusal_codes[: self._class.fleet.n])
 
 
 def holds_alone(
-    decision: Decision, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass, nominations: Nominations
+    decision: Decision, pod_id: PodId, placed: PodInfo, eq_class: EquivalenceClass, nominations: Nominations
 ) -> Decision | None:
     """The decision, if its place holds without nominees; else the best that does, None for none.
 

@@ -58,7 +58,7 @@ class Orphans:
         self._suspected = {pod_id for pod_id in self._suspected if self._is_orphan(pod_id)}
         confirmed = {home for home, until in self._confirmed_until.items() if now < until}
         meant = {pod_id for pod_id in self._suspected if pod_id[0] not in confirmed and not self._fenced(pod_id)}
-        remote = Counter(tracked.home for tracked in self._tracked.unsettled.values() if tracked.delegates)
+        remote = Counter(tracked.home for tracked in self._tracked.active.values() if tracked.delegates)
         orphans = Counter(home for home, _ in meant - self._held)
         many = {home for home, count in orphans.items() if count > max(1, SHARE * remote[home])}
         self._held = {pod_id for pod_id in meant if pod_id in self._held or pod_id[0] in many}

@@ -264,7 +264,7 @@ def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, .
 def _namespaces_abroad(tracked: TrackedPods) -> dict[str, set[str]]:
     """By cluster of submission, the namespaces of pods that run elsewhere: budgets of others keep nothing there."""
     found: dict[str, set[str]] = {}
-    for one in tracked.unsettled.values():
+    for one in tracked.active.values():
         if one.delegates and one.source is not None:
             found.setdefault(one.home, set()).add(one.source.namespace)
     return found

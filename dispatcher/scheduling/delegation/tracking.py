@@ -118,7 +118,7 @@ class Tracked(msgspec.Struct, gc=False):
         return bool(source.node or source.claim) and bool(target_of(self.pod_id[0], source))
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether it stands on a node of its own cluster, and nothing is asked for it, missing, or marked as ours: a
         look would find nothing to do, whether its cluster is Ready or not.
         """
@@ -211,7 +211,7 @@ def _without(known: Mapping[str, T], cluster: str) -> Mapping[str, T]:
     return {one: value for one, value in known.items() if one != cluster} if cluster in known else known
 
 
-class Reach(NamedTuple):
+class ClusterReachability(NamedTuple):
     """Which clusters answer now, and which went back in time: the same for every pod, found out once for many.
 
     `executor_only`: clusters whose executors take orders, but whose observers are away; `observer_only`: the reverse.
@@ -223,7 +223,7 @@ class Reach(NamedTuple):
     observer_only: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
+    def of(cls, clusters: Mapping[str, ClusterView]) -> "ClusterReachability":
         """By what is known of them now."""
         ready = list[str]()
         restored = list[str]()
@@ -248,7 +248,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     now: float,
     timing: CoreTiming,
     *,
-    reach: Reach,
+    reach: ClusterReachability,
     orphans_may_go: bool,
     fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:

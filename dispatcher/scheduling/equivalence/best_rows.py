@@ -1,7 +1,7 @@
 """Which rows are best: by total score, then by lowest `fleet.rank` (a stable hash of cluster and node), then by row.
 
-One rule for every selector. `BlockMaxima` finds the best of many rows again after a few changed, without looking at all
-the others.
+One rule for every place finder. `BlockMaxima` finds the best of many rows again after a few changed, without looking at
+all the others.
 """
 
 from collections.abc import Iterable

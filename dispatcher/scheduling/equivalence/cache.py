@@ -49,7 +49,7 @@ class EquivalenceCache:
         return key in self._classes
 
     def get(self, key: ClassKey) -> EquivalenceClass:
-        """The class of a key: `Plan.class_key`, extended by `Plan.standing_key`."""
+        """The class of a key: `Plan.class_key`, extended by `Plan.fleet_key`."""
         found = self._classes.get(key)
         if found is not None:
             self._classes.move_to_end(key)

@@ -23,7 +23,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, SmallInts
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 
 _NEVER = -1
 
@@ -45,7 +45,7 @@ def _add_points(total: Floats, by_cluster: Floats, cluster: SmallInts, found: Fl
 class RowTables:
     """The tables that classes use, and the plugins that they ask; what no class uses is forgotten."""
 
-    def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
+    def __init__(self, roles: Sequence[PluginRole], fleet: FleetState) -> None:
         self._roles = [role for role in roles if role.scope is AnswerScope.ROW]
         self._fleet = fleet
         self._plugins: WeakValueDictionary[tuple[Hashable, ...], RowPlugins] = WeakValueDictionary()
@@ -145,11 +145,11 @@ class ClassRows:
         """
         table = self._known
         table.refresh()
-        rows = table.asked.since(self._asked_at) if table.version == self._version else None
-        flipped = table.flips != self._flips
+        rows = table.reevaluated_rows.since(self._asked_at) if table.version == self._version else None
+        flipped = table.feasibility_version != self._flips
         self._version = table.version
-        self._flips = table.flips
-        self._asked_at = table.asked.position
+        self._flips = table.feasibility_version
+        self._asked_at = table.reevaluated_rows.position
         self._plugins_at = self.plugins.version
         return rows, flipped
 
@@ -161,9 +161,9 @@ class ClassRows:
         return self._tables.blank if self.table is None else self.table
 
     @property
-    def first(self) -> Codes:
+    def refusal_codes(self) -> Codes:
         """[n] the code of the first filter that refuses the row."""
-        return self._known.first
+        return self._known.refusal_codes
 
     @property
     def total(self) -> Floats:
@@ -174,14 +174,14 @@ class ClassRows:
         if by_cluster is None:
             return table.total
         version, asked_at = self._total_of
-        rows = table.asked.since(asked_at) if version == table.version else None
+        rows = table.reevaluated_rows.since(asked_at) if version == table.version else None
         if rows is None:
             self._total = grown(self._total, n, 0.0)
             _add_points(table.total[:n], by_cluster, self._fleet.cluster[:n], self._total[:n])
         elif len(rows):
             self._total = grown(self._total, n, 0.0)
             self._total[rows] = self.totals_of(rows)
-        self._total_of = table.version, table.asked.position
+        self._total_of = table.version, table.reevaluated_rows.position
         return self._total
 
     def totals_of(self, rows: RowList) -> Floats:

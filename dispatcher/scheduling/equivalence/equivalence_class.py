@@ -1,12 +1,12 @@
 """An equivalence class: what every plugin answers for every row, refreshed where something changed.
 
-All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by `Plan.standing_key`
+All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by `Plan.fleet_key`
 (what placed pods and objects add right now), share one class. Without it each pod would cost one call of every plugin
 for all rows. Its answers come in layers, so that one placement touches one row and a few domains: columns shared with
 other classes (`static_answers`), the score of each row (`rows`), and what domains add to it (`groups`) or the whole
 fleet does (`fleet_scoped`).
 
-Whatever changes in the fleet is written in two journals: `fleet.changes`, of rows whose node changed, and
+Whatever changes in the fleet is written in two logs of rows: `fleet.changes`, of rows whose node changed, and
 `fleet.loads`, of rows whose pods or readings changed. A class that is used again re-evaluates the rows in them, and
 those plugins whose `depends` says that more is stale:
 
@@ -31,19 +31,19 @@ from dispatcher.scheduling.equivalence.fleet_scoped import FleetScopedTable, Las
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
-from dispatcher.scheduling.equivalence.row_record import RowRecord
+from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
+from dispatcher.scheduling.framework import SKIP, Depends, Floats, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
-from dispatcher.scheduling.selector import NoPlace, Selector
 from shared.model.pod import Needs, PodId
 from shared.model.reasons import Why
 
@@ -52,13 +52,13 @@ ScoresByPlace = dict[int, list[float]]  # score_at -> the score of each row aske
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
-class EquivalenceClass(Selector):
+class EquivalenceClass(PlaceFinder):
     """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
 
     def __init__(
         self,
         plan: Plan,
-        roles: Sequence[Role],
+        roles: Sequence[PluginRole],
         fleet: FleetState,
         shared: StaticAnswersCache,
         key: ClassKey,
@@ -71,13 +71,13 @@ class EquivalenceClass(Selector):
         self.refusal: Why | None = None
         self._static = shared.part(key)
         by_row = {one.role: one for one in rows.plugins.evaluators}
-        mine = [role for role in roles if role.scope is not AnswerScope.SHARED]
+        mine = [role for role in roles if role.scope is not AnswerScope.NODE_OBJECT]
         self.evaluators = [by_row.get(role) or PluginEvaluator(role, fleet) for role in mine]
         self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
         self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
         self._names: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
-        self._cross_row: list[PluginEvaluator] = []
+        self._beyond_row: list[PluginEvaluator] = []
         self.group_scores: GroupScores | None = None
         self.groups: GroupTable | None = None
         self._fleet_scoped: FleetScopedTable | None = None
@@ -90,7 +90,7 @@ class EquivalenceClass(Selector):
 
     # --- catching up -------------------------------------------------------------------------------------------------
 
-    def refresh(self, placed: Placed) -> None:
+    def refresh(self, placed: PodInfo) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
         self._needs = placed.pod.needs
         fleet = self.fleet
@@ -111,11 +111,11 @@ class EquivalenceClass(Selector):
         self.rows.plugins.version += any(by_row)
         anew = self._select_active() or changed is None
         rows, flipped = self.rows.refresh()
-        cross_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
-        self._answer(placed, None if anew else rows, flipped=flipped, cross_row=cross_row)
+        beyond_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
+        self._answer(placed, None if anew else rows, flipped=flipped, beyond_row=beyond_row)
         for one in self.evaluators:
             one.record_dependencies()
-        if cross_row:
+        if beyond_row:
             self._collect_explainers()
         self._changes_at = fleet.changes.position
         self._loads_at = fleet.loads.position
@@ -127,14 +127,14 @@ class EquivalenceClass(Selector):
         touched = self.fleet.loads.since(self._loads_at)
         return (None, None) if changed is None or touched is None else (changed, touched)
 
-    def _pre_filter(self, placed: Placed, due: Sequence[PluginEvaluator]) -> Why | None:
+    def _pre_filter(self, placed: PodInfo, due: Sequence[PluginEvaluator]) -> Why | None:
         refused = None if self._static.current else self._static.refresh(placed)
         for evaluator in due:
             if refused is None:
                 refused = evaluator.pre_filter(placed)
         return refused
 
-    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: Placed) -> bool:
+    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: PodInfo) -> bool:
         """Activate plugins that skip the class until one of its pods is placed, with the state that they will have
         then; False if one of them cannot tell it.
 
@@ -162,9 +162,9 @@ class EquivalenceClass(Selector):
             return False
         others = self._active[:1] + self._active[2:] != (part.version, row_scoped)
         self._active = active
-        self._cross_row = []
+        self._beyond_row = []
         if len(row_scoped) < len(evaluators):
-            self._cross_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
+            self._beyond_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
         scored = [one for one in everybody if one.role.score_at is not None]
         self.scored = sorted(scored, key=_score_at)
@@ -181,19 +181,19 @@ class EquivalenceClass(Selector):
         filters = [
             one for one in everybody if one.role.filter_at is not None and one not in part.static_filters.columns
         ]
-        filters = sorted([one for one in filters if one not in self._cross_row], key=_filter_at)
+        filters = sorted([one for one in filters if one not in self._beyond_row], key=_filter_at)
         points = [one for one in part.active if one.role.score_at is not None and not one.role.normalizes]
         self.rows.use(
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
 
-    def _answer(self, placed: Placed, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
-        if cross_row:
+    def _answer(self, placed: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool) -> None:
+        if beyond_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
             if self.group_scores is None:
                 self.groups = None
-                inputs = self._static.normalizing, self._cross_row, self.last_asked
+                inputs = self._static.normalizing, self._beyond_row, self.last_asked
                 self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, *inputs)
             elif (
                 self.groups is None
@@ -206,7 +206,7 @@ class EquivalenceClass(Selector):
         if self.groups is None:
             if self._fleet_scoped is not None:
                 self._fleet_scoped.due(placed)
-                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
+                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._beyond_row):
                     self._fleet_scoped.ask()  # now: what PreScore answers is asked for beside the scores (`answer_of`)
         elif rows is None:
             self.groups.rebuild()
@@ -215,14 +215,14 @@ class EquivalenceClass(Selector):
 
     def _group_scores(self) -> GroupScores | None:
         """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
-        if not self._cross_row:
+        if not self._beyond_row:
             return self._static.group_scores
-        if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._cross_row):
+        if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._beyond_row):
             return None
         if self._ungrouped_at == self.fleet.changes.position:
             return None
         group_scores = self.group_scores or GroupScores(
-            self._static.normalizing, self._cross_row, self._shared.partitions
+            self._static.normalizing, self._beyond_row, self._shared.partitions
         )
         grouped = group_scores.ask(self.fleet)
         self._ungrouped_at = -1 if grouped else self.fleet.changes.position
@@ -237,12 +237,12 @@ class EquivalenceClass(Selector):
         self.row_explainers = tuple(
             [(plugin, state) for plugin, depends, state in extras if plugin and depends in _ROW_ALONE]
         )
-        self.collect_cross_row_explainers()
+        self.collect_beyond_row_explainers()
 
-    def collect_cross_row_explainers(self) -> None:
+    def collect_beyond_row_explainers(self) -> None:
         """Plugins whose answers rest on more than a row and that can explain a decision, with their present state."""
         explainers = [
-            (one.role.explainer, one.state, one.role.plugin.depends) for one in self._cross_row if one.role.explainer
+            (one.role.explainer, one.state, one.role.plugin.depends) for one in self._beyond_row if one.role.explainer
         ]
         self.fleet_explainers = tuple(
             [(plugin, state) for plugin, state, depends in explainers if plugin and depends not in _ROW_ALONE]
@@ -254,9 +254,9 @@ class EquivalenceClass(Selector):
         return not self._static.current or any(one.objects_moved() for one in self.evaluators)
 
     @property
-    def cross_row(self) -> Sequence[PluginEvaluator]:
+    def beyond_row(self) -> Sequence[PluginEvaluator]:
         """Those with something to say that look further than one row."""
-        return self._cross_row
+        return self._beyond_row
 
     @property
     def normalizing(self) -> Sequence[StaticColumn]:
@@ -275,20 +275,20 @@ class EquivalenceClass(Selector):
         """What knows the best rows; None until the first refresh."""
         return self.groups or self._fleet_scoped
 
-    def prepare(self, placed: Placed) -> Why | None:
+    def prepare(self, placed: PodInfo) -> Why | None:
         """Bring every answer up to date; the reason if a plugin refuses the pods of the class as a whole."""
         self.refresh(placed)
         return self.refusal
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
         """The place for a pod of the class and why, or that no node is feasible."""
         table = self._table
         found = table.best() if table else None
         if found is None:
-            return NoPlace(self.context(), self.rows.first[: self.fleet.n])
+            return NoPlace(self.context(), self.rows.refusal_codes[: self.fleet.n])
         return self._decision(pod_id, placed, *found)
 
-    def select_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
+    def select_on(self, row: int, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """Decide for `row`, with scores normalised over all feasible rows; None if `row` is not feasible."""
         table = self._table
         row_score = table.at(row) if table else None
@@ -301,13 +301,13 @@ class EquivalenceClass(Selector):
                 return evaluator.prepared if evaluator.role.pre_scores else evaluator.state
         return SKIP
 
-    def _decision(self, pod_id: PodId, placed: Placed, first: RowScore, second: RowScore | None) -> Decision:
+    def _decision(self, pod_id: PodId, placed: PodInfo, first: RowScore, second: RowScore | None) -> Decision:
         table = self._table
         if table is None:
             raise LookupError("the class has not been refreshed")
         fleet = self.fleet
         rows = [first.row] if second is None else [first.row, second.row]
-        why = RowRecord(
+        why = RowExplanation(
             self.context(),
             fleet.now,
             fleet,
@@ -351,7 +351,7 @@ class EquivalenceClass(Selector):
         raw = np.zeros((len(self.scored), len(rows)))
         known = self.rows.last_scores if refreshed else {}
         for at, one in enumerate(self.scored):
-            if len(rows) and one.role.scope in (AnswerScope.SHARED, AnswerScope.ROW):
+            if len(rows) and one.role.scope in (AnswerScope.NODE_OBJECT, AnswerScope.ROW):
                 of_all = known.get(one.role.score_at)
                 raw[at] = self._ask(one, rows) if of_all is None else of_all[rows]
         return raw
@@ -377,7 +377,7 @@ class EquivalenceClass(Selector):
         return DecisionContext(profile, reasons, names, rejected, feasible, self.rows.evaluated, self._needs)
 
     def explainers(self) -> Explainers:
-        """See `Selector`."""
+        """See `PlaceFinder`."""
         return self.fleet_explainers
 
 

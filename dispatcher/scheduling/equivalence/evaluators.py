@@ -18,8 +18,8 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     Part,
-    Placed,
     Plugin,
+    PodInfo,
     Refuse,
     Rows,
     Skip,
@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.domains import pre_scores_groups, tells_after_first, tells_rules
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.reasons import Why
 
 GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
@@ -38,7 +38,7 @@ GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in
 class PluginEvaluator:
     """A Filter or Score plugin asked for one kind of pod, with a view of its own: `observed` is what it read there."""
 
-    role: Role
+    role: PluginRole
     fleet: FleetState
     observed: Observed = field(default_factory=Observed)
     view: ObservedView = field(init=False)
@@ -47,7 +47,7 @@ class PluginEvaluator:
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
     object_versions: dict[str, int] = field(default_factory=dict)  # object kind -> version seen
     asked_at: float = float("nan")
-    nodes_at: int = -1  # position of the journal of nodes when PreFilter answered
+    nodes_at: int = -1  # position of the log of nodes when PreFilter answered
     prepared: object = None  # what PreScore answered
     known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
 
@@ -91,7 +91,7 @@ class PluginEvaluator:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed) -> Why | None:
+    def pre_filter(self, placed: PodInfo) -> Why | None:
         """Run PreFilter if a node, or an object or the clock that it looked at, changed; else only `refresh` of what
         pods change. The reason if it refuses.
         """
@@ -110,7 +110,7 @@ class PluginEvaluator:
         self.score_state = self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
-    def assume_first_placed(self, placed: Placed) -> bool:
+    def assume_first_placed(self, placed: PodInfo) -> bool:
         """Take the state that PreFilter, which skips the class now, will answer once one of its pods is placed
         (`state_after_first`); False if the plugin cannot tell it.
         """
@@ -169,7 +169,7 @@ class PluginEvaluator:
         plugin = self.role.plugin
         return _as_long(plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows)
 
-    def prepared_scores(self, placed: Placed, feasible: RowList, rows: Rows) -> Floats:
+    def prepared_scores(self, placed: PodInfo, feasible: RowList, rows: Rows) -> Floats:
         """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros for SKIP."""
         plugin = self.role.plugin
         self.prepared = state = guarded(plugin, plugin.pre_score, self.state, placed, self.view, feasible)
@@ -188,7 +188,7 @@ class PluginEvaluator:
         values: Floats = guarded(plugin, plugin.normalize, raw)
         return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
 
-    def count_rules(self, placed: Placed) -> CountRules | None:
+    def count_rules(self, placed: PodInfo) -> CountRules | None:
         """Its parts as rules that go on to hold as pods of the class come; None if it cannot tell."""
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):

@@ -14,7 +14,7 @@ from dispatcher.scheduling.equivalence.static_answers import count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, Skip
+from dispatcher.scheduling.framework import Codes, Floats, PodInfo, Rows, Skip
 
 
 class LastAsked:
@@ -40,8 +40,8 @@ class FleetScopedTable:
         self._last = last
         self._columns = tuple(column for column in columns if column.role.score_at is not None)
         self._evaluators = tuple(evaluators)
-        self._due: Placed | None = None
-        self._asked: Placed | None = None  # what the answers are of
+        self._due: PodInfo | None = None
+        self._asked: PodInfo | None = None  # what the answers are of
         self._blank()
 
     def _blank(self) -> None:
@@ -52,7 +52,7 @@ class FleetScopedTable:
         self._raw: dict[int, Floats] = {}
         self._normal: dict[int, Floats] = {}
 
-    def _take_turn(self, placed: Placed) -> None:
+    def _take_turn(self, placed: PodInfo) -> None:
         before = self._last.table
         self._last.table = self
         self._asked = placed
@@ -60,7 +60,7 @@ class FleetScopedTable:
             before._due = before._due or before._asked
             before._blank()
 
-    def due(self, placed: Placed) -> None:
+    def due(self, placed: PodInfo) -> None:
         """Everybody has to be asked anew before the next answer; `placed` is any pod of the class."""
         self._due = placed
 
@@ -91,7 +91,7 @@ class FleetScopedTable:
     def _where(self, rows: RowList) -> Rows:
         return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy
 
-    def _score(self, placed: Placed, rows: Rows) -> None:
+    def _score(self, placed: PodInfo, rows: Rows) -> None:
         for column in self._columns:
             raw = column.raw[rows]
             if len(column.values) == 1:
@@ -105,7 +105,7 @@ class FleetScopedTable:
                 normalizes = evaluator.role.normalizes and not isinstance(evaluator.prepared, Skip)
                 self._keep(evaluator, raw, evaluator.normalize(raw) if normalizes else raw)
 
-    def _raw_of(self, evaluator: PluginEvaluator, placed: Placed, rows: Rows) -> Floats:
+    def _raw_of(self, evaluator: PluginEvaluator, placed: PodInfo, rows: Rows) -> Floats:
         if evaluator.role.pre_scores:
             return evaluator.prepared_scores(placed, self._rows, rows)
         if evaluator.role.pre_scores_domains:

@@ -14,7 +14,7 @@ from dispatcher.scheduling.equivalence.partitions import Partition, Partitions
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Part, SmallInts
 from dispatcher.scheduling.framework.points import PluginError
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework.roles import PluginRole
 
 _MOST_FINALISED = 64
 _ONE = np.zeros(1, dtype=np.int64)
@@ -23,7 +23,7 @@ _ONE = np.zeros(1, dtype=np.int64)
 class NormalizedColumn(Protocol):
     """Raw scores of few distinct values, one a row: `values[value[row]]` (see `StaticColumn`)."""
 
-    role: Role
+    role: PluginRole
     evaluator: PluginEvaluator
     value: SmallInts
     values: list[float]

@@ -118,7 +118,7 @@ class GroupTable:
         """A row with its score, None if it is not feasible."""
         group = self.group(row)
         # best() also brings the points of the groups up to date.
-        if self._rows.first[row] != 0 or self.group_scores.codes[group] or self.best() is None:
+        if self._rows.refusal_codes[row] != 0 or self.group_scores.codes[group] or self.best() is None:
             return None
         return RowScore(row, float(self._rows.total[row] + self.group_scores.points[group]))
 

@@ -107,14 +107,14 @@ class GroupLeaders:
     def refresh(self) -> None:
         """Follow the table, which is up to date."""
         table = self.table
-        rows = table.asked.since(self._asked_at) if self._version == table.version else None
+        rows = table.reevaluated_rows.since(self._asked_at) if self._version == table.version else None
         self._version = -1  # if somebody fails, all is due
         if rows is None:
             self._look_at_all()
         elif len(rows):
             self._follow_rows(rows[self._fleet.live[rows]])
         self._version = table.version
-        self._asked_at = table.asked.position
+        self._asked_at = table.reevaluated_rows.position
 
     def _follow_rows(self, touched: RowList) -> None:
         size = self.partition.size
@@ -123,7 +123,7 @@ class GroupLeaders:
         if _follow_all.fast is not None:
             held = np.full(size, -1, dtype=np.int64)
             whole = np.zeros(size, dtype=np.bool_)
-            known = table.total, self._fleet.rank, table.first, self._fits, self.best.reshape(-1), self.members
+            known = table.total, self._fleet.rank, table.refusal_codes, self._fits, self.best.reshape(-1), self.members
             _follow_all.fast(touched, groups, *known, held, whole)
             short = np.flatnonzero(held == _SHORT).tolist()
             if _ANEW * len(short) >= size:
@@ -137,7 +137,7 @@ class GroupLeaders:
             own = groups[touched]
             for group in set(own.tolist()):
                 self._follow(group, touched[own == group])
-            self._fits[touched] = table.first[touched] == 0
+            self._fits[touched] = table.refusal_codes[touched] == 0
 
     def _follow(self, group: int, touched: RowList) -> None:
         """Put the touched rows of a group where they belong among its best.
@@ -154,23 +154,23 @@ class GroupLeaders:
         if not complete and len(kept) < WIDTH // 2:
             self._look_at(group)
             return
-        fits = touched[self.table.first[touched] == 0]
+        fits = touched[self.table.refusal_codes[touched] == 0]
         rows = np.concatenate([kept, fits])
         rows = rows[np.lexsort((rows, ranks[rows], -total[rows]))][:WIDTH]
         if not complete:
             rows = rows[: int(np.flatnonzero(np.isin(rows, kept))[-1]) + 1]
-        self.members[group] = np.count_nonzero(self.table.first[self.partition.rows(group)] == 0)
+        self.members[group] = np.count_nonzero(self.table.refusal_codes[self.partition.rows(group)] == 0)
         self.best[group, : len(rows)], self.best[group, len(rows) :] = rows, -1
 
     def _look_at(self, group: int) -> None:
         rows = self.partition.rows(group)
-        self.members[group] = np.count_nonzero(self.table.first[rows] == 0)
+        self.members[group] = np.count_nonzero(self.table.refusal_codes[rows] == 0)
         found = best_rows(rows, self.table.total, self._fleet.rank, WIDTH)
         self.best[group, : len(found)] = found
         self.best[group, len(found) :] = -1
 
     def _look_at_all(self) -> None:
-        self._fits = self.table.first[: self._fleet.n] == 0
+        self._fits = self.table.refusal_codes[: self._fleet.n] == 0
         fill = fill_best_kernel.fast
         size = self.partition.size
         if fill is None:

@@ -13,9 +13,9 @@ from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.static_answers import FEW_OPEN, NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
@@ -63,7 +63,7 @@ def is_plain(raw: Floats) -> bool:
 
 
 def close_totals(first: Codes, total: Floats) -> bool:
-    """Totals as points, -inf where `first` refuses; False if one of the others is no finite number."""
+    """Totals as points, -inf where `refusal_codes` refuses; False if one of the others is no finite number."""
     if _close.fast is not None:
         return not _close.fast(first, GRID, total)
     total /= GRID
@@ -75,7 +75,7 @@ def close_totals(first: Codes, total: Floats) -> bool:
 class RowPlugins:
     """The plugins that look at one row each, asked for pods that look alike to all of them.
 
-    `version` moves when they have to be asked about all rows anew, whatever the journals of rows say.
+    `version` moves when they have to be asked about all rows anew, whatever the logs of rows say.
     """
 
     def __init__(self, evaluators: Sequence[PluginEvaluator]) -> None:
@@ -84,12 +84,12 @@ class RowPlugins:
 
 
 class RowTable:
-    """`first` [n]: code of the first filter that refuses the row, NO_NODE without a node. `total` [n]: the sum of the
-    weighted scores, -inf where refused.
+    """What the plugins say of each row, and what it comes to.
 
-    `rejected`: (reason code, cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows.
-    `version` moves when all rows were asked; rows that were asked since stand in `asked`. `flips` moves when rows
-    became feasible, or are no longer.
+    `refusal_codes` [n]: of the first filter that refuses the row, 0 if none does, NO_NODE without a node. `total` [n]:
+    the sum of the weighted scores, -inf where refused. `rejected`: (reason code, cluster index) -> rows; `feasible` +
+    rejected rows = `evaluated`, all live rows. `version` moves when all rows were asked; rows that were asked since
+    stand in `reevaluated_rows`. `feasibility_version` moves when rows became feasible, or are no longer.
     """
 
     def __init__(
@@ -102,25 +102,25 @@ class RowTable:
         self._static_filters, self._filters, self._points, self._evaluators = name
         self._loads_at = self._changes_at = _NEVER
         self._seen: tuple[int, ...] = ()
-        self.version = self.flips = 0
-        self.asked = Journal(_MOST_ASKED)
+        self.version = self.feasibility_version = 0
+        self.reevaluated_rows = ChangedRows(_MOST_ASKED)
         # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
         # fits in one BLOCK (else scores of a full scan come in pieces and are not kept), and until a pod is booked
         self.last_scores: dict[int | None, Floats] = {}
         self._first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old._first
         self._total: Floats = np.zeros(0) if old is None else old._total
-        # Where few rows are open: their part of `first` and of `total`, each until somebody asks for all.
-        self._few: tuple[RowList, Codes] | None = None
-        self._part: tuple[Rows, Floats] | None = None
+        # Where few rows are open: their part of `refusal_codes` and of `total`, each until somebody asks for all.
+        self._open_codes: tuple[RowList, Codes] | None = None
+        self._open_totals: tuple[Rows, Floats] | None = None
         self.rejected: Counter[tuple[int, int]] = Counter()
         self.feasible = self.evaluated = 0
 
     @property
-    def first(self) -> Codes:
-        """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
-        if self._few is not None:
-            (few, codes), self._few = self._few, None
-            closed = self._static_filters.first[: self._fleet.n]
+    def refusal_codes(self) -> Codes:
+        """By row (see above). Of few open rows made when somebody asks: fresh memory costs more than their answers."""
+        if self._open_codes is not None:
+            (few, codes), self._open_codes = self._open_codes, None
+            closed = self._static_filters.refusal_codes[: self._fleet.n]
             self._first = grown(self._first, len(closed), NO_NODE)
             self._first[: len(closed)] = closed
             self._first[few] = codes
@@ -128,9 +128,9 @@ class RowTable:
 
     @property
     def total(self) -> Floats:
-        """See above. The same of these."""
-        if self._part is not None:
-            known, (where, part), self._part = len(self._total), self._part, None
+        """By row (see above). Of few open rows it is made when somebody asks, too."""
+        if self._open_totals is not None:
+            known, (where, part), self._open_totals = len(self._total), self._open_totals, None
             self._total = grown(self._total, self._fleet.n, INFEASIBLE)
             self._total[:known] = INFEASIBLE
             self._total[where] = part
@@ -138,7 +138,7 @@ class RowTable:
 
     def totals_of(self, rows: RowList) -> Floats:
         """[rows] the same of some rows."""
-        where, part = self._part or (rows, self._total)
+        where, part = self._open_totals or (rows, self._total)
         if isinstance(where, slice) and len(rows) and where.start <= rows.min() and rows.max() < where.stop:
             found: Floats = part[rows - where.start]
         else:
@@ -169,9 +169,9 @@ class RowTable:
         return self._plugins.version, self._static_filters.version, *columns
 
     def _ask_all(self) -> None:
-        self.last_scores, self.asked = {}, Journal(_MOST_ASKED)
+        self.last_scores, self.reevaluated_rows = {}, ChangedRows(_MOST_ASKED)
         self.version += 1
-        self.flips += 1
+        self.feasibility_version += 1
         self.fill_all()
         self._count_all()
 
@@ -181,10 +181,10 @@ class RowTable:
             self._ask_all()
             return
         self.last_scores = {}
-        self._first, self._total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
+        self._first, self._total = grown(self.refusal_codes, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         before = self._first[rows]
         self._total[rows] = self._fill(rows)
-        self.asked.extend(rows)
+        self.reevaluated_rows.extend(rows)
         after = self._first[rows]
         # A row that got another node may be of another cluster now: then counts cannot be kept by difference.
         if nodes_changed or len(rows) > _FEW:
@@ -195,26 +195,26 @@ class RowTable:
                 self._shift(old, cluster, -1)
                 self._shift(new, cluster, 1)
         # Of few open rows, what was of the others before a node changed is not known any more.
-        self.flips += nodes_changed or bool(((before == 0) != (after == 0)).any())
+        self.feasibility_version += nodes_changed or bool(((before == 0) != (after == 0)).any())
 
     def fill_all(self) -> None:
         """Ask about all rows, without counting."""
         n = self._fleet.n
         few = self._static_filters.few_open
-        self._few = None
-        self._part = None
+        self._open_codes = None
+        self._open_totals = None
         if few is not None:
             self._fill_few(few)
             return
         self._first = grown(self._first, n, NO_NODE)
         self._total = grown(self._total, n, INFEASIBLE)
         for block in blocks(slice(0, n)):
-            is_open = self._static_filters.first[block] == 0
+            is_open = self._static_filters.refusal_codes[block] == 0
             if FEW_OPEN * np.count_nonzero(is_open) > block.stop - block.start:
                 self._total[block] = self._fill(block)
                 continue
             open_ = np.flatnonzero(is_open)
-            self._first[block], self._total[block] = self._static_filters.first[block], INFEASIBLE
+            self._first[block], self._total[block] = self._static_filters.refusal_codes[block], INFEASIBLE
             if len(open_):
                 rows = open_ + block.start
                 self._total[rows] = self._fill(rows)
@@ -224,19 +224,19 @@ class RowTable:
         codes = np.zeros(len(few), dtype=np.uint16)
         if len(few):
             self._apply_filters(where, codes)
-        self._part = where, self._add_up(where, codes) if len(few) else np.zeros(0)
-        self._few = few, codes
+        self._open_totals = where, self._add_up(where, codes) if len(few) else np.zeros(0)
+        self._open_codes = few, codes
 
     def _fill(self, where: Rows) -> Floats:
-        """Write `first` of these rows; [rows] their totals."""
-        first = self._static_filters.first[where]
+        """Write `refusal_codes` of these rows; [rows] their totals."""
+        first = self._static_filters.refusal_codes[where]
         first = first.copy() if isinstance(where, slice) else first
         self._apply_filters(where, first)
         self._first[where] = first
         return self._add_up(where, first)
 
     def _apply_filters(self, where: Rows, first: Codes) -> None:
-        """Write into `first` [rows] the codes of the filters that come after the static ones."""
+        """Write into `refusal_codes` [rows] the codes of the filters that come after the static ones."""
         for one in self._filters:
             codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(where)
             if np.count_nonzero(codes):
@@ -297,7 +297,7 @@ class RowTable:
         if few is not None:
             more = few[0][few[1] != 0]
         elif np.count_nonzero(self._first[:n]) != joint.refused:
-            more = np.flatnonzero(self._first[:n] != joint.first[:n])
+            more = np.flatnonzero(self._first[:n] != joint.refusal_codes[:n])
         if len(more):
             codes = few[1][few[1] != 0] if few is not None else self._first[more]
             self.rejected.update(count_codes(codes, self._fleet, more))
@@ -307,11 +307,11 @@ class RowTable:
         """All feasible rows, ascending."""
         few = self._codes_of_few()
         if few is None:
-            return np.flatnonzero(self.first[: self._fleet.n] == 0)
+            return np.flatnonzero(self.refusal_codes[: self._fleet.n] == 0)
         rows, codes = few
         return rows[codes == 0] if np.count_nonzero(codes) else rows
 
     def _codes_of_few(self) -> tuple[RowList, Codes] | None:
-        """The few rows that the static filters let pass, and `first` there; None if these are not few."""
+        """The few rows that the static filters let pass, and `refusal_codes` there; None if these are not few."""
         few = self._static_filters.few_open
-        return None if few is None else self._few or (few, self._first[few])
+        return None if few is None else self._open_codes or (few, self._first[few])

@@ -18,11 +18,11 @@ from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Ints, Placed, Readings, Rows
+from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Readings, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
@@ -38,14 +38,14 @@ _CODES_BYTES_PER_ROW = 2
 
 @kernel("marks out_marks")
 def _refuse(codes, first):  # type: ignore[no-untyped-def]
-    """Write the `codes` of a filter into `first` at the rows that no filter before it refuses."""
+    """Write the `codes` of a filter into `refusal_codes` at the rows that no filter before it refuses."""
     for row in range(len(first)):
         if first[row] == 0:
             first[row] = codes[row]
 
 
 class StaticFilters:
-    """The first of several shared filters that refuses each row: `first` [n], NO_NODE where there is no node.
+    """The first of several shared filters that refuses each row: `refusal_codes` [n], NO_NODE where there is no node.
 
     `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones; `evaluated`: live rows.
     """
@@ -66,7 +66,7 @@ class StaticFilters:
         self._closed: tuple[int, Codes, dict[tuple[int, int], int]] | None = None
 
     @property
-    def first(self) -> Codes:
+    def refusal_codes(self) -> Codes:
         """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
         if self._few is not None:
             (closed, rows, first), self._few = self._few, None
@@ -78,7 +78,7 @@ class StaticFilters:
     def few_open(self) -> RowList | None:
         """The rows that all of them let pass, ascending, if these are few: as for pods that select a region."""
         if self._open is None and FEW_OPEN * (self._n - self.refused) < self._n:
-            self._open = np.flatnonzero(self.first[: self._n] == 0)
+            self._open = np.flatnonzero(self.refusal_codes[: self._n] == 0)
         return self._open
 
     def refresh(self, fleet: FleetState) -> None:
@@ -102,7 +102,7 @@ class StaticFilters:
         self._versions = versions
 
     def _ask(self, fleet: FleetState, rows: Rows) -> None:
-        whole = self._first = grown(self.first, fleet.n, NO_NODE)
+        whole = self._first = grown(self.refusal_codes, fleet.n, NO_NODE)
         first = ~fleet.live[rows] * np.uint16(NO_NODE)
         for column in self.columns:
             if _refuse.fast is not None:
@@ -122,7 +122,7 @@ class StaticFilters:
         """
         before.refresh(fleet)
         (closed, rejected), where = before.closed(code, fleet), window_of(rows)
-        first = before.first[where].copy()
+        first = before.refusal_codes[where].copy()
         for column in self.columns[at + 1 :]:
             np.copyto(first, column.codes[where], where=first == 0)
         self._few = closed, rows, first
@@ -135,10 +135,10 @@ class StaticFilters:
         self.refused = fleet.n - len(self._open)
 
     def closed(self, code: int, fleet: FleetState) -> tuple[Codes, dict[tuple[int, int], int]]:
-        """`first` and `rejected` as they would be if a further filter refused all other rows with `code`."""
+        """`refusal_codes` and `rejected` as they would be if a further filter refused all other rows with `code`."""
         known = self._closed
         if known is None or known[0] != code:
-            first = self.first[: fleet.n].copy()
+            first = self.refusal_codes[: fleet.n].copy()
             first[first == 0] = code
             known = self._closed = code, first, count_codes(first, fleet)
         return known[1:]
@@ -168,7 +168,7 @@ def _numbered(first: Codes) -> tuple[Ints, Codes]:
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> dict[tuple[int, int], int]:
-    """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
+    """(reason code, cluster index) -> rows refused for it; `refusal_codes` is about `rows`, None: all."""
     clusters = max(len(fleet.clusters), 1)
     distinct = np.arange(_USUAL_CODES)
     cluster = fleet.cluster if rows is None else fleet.cluster[rows]
@@ -196,7 +196,7 @@ class StaticAnswers:
     """All that classes have in common whose pods look alike to every plugin that rests on nodes alone.
 
     `active`: the columns that are not skipped, in profile order; `static_filters`: the filters among them that stand
-    before any other filter. `version` increases when answers may have changed on rows that are not in the journal of
+    before any other filter. `version` increases when answers may have changed on rows that are not in the log of
     nodes.
     """
 
@@ -231,7 +231,7 @@ class StaticAnswers:
             for one, version in self._volatile
         )
 
-    def refresh(self, placed: Placed) -> Why | None:
+    def refresh(self, placed: PodInfo) -> Why | None:
         """Bring all columns up to date; the reason if a plugin refuses the pods as a whole."""
         self._at = _NEVER
         for column in self._columns:
@@ -264,7 +264,7 @@ class StaticAnswers:
             scoring = [one for one in self.active if one.role.score_at is not None and not one.role.normalizes]
             self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
             for rows in blocks(slice(0, fleet.n)) if changed is None else (changed,):
-                closed = self.static_filters.first[rows] != 0
+                closed = self.static_filters.refusal_codes[rows] != 0
                 top = sum([one.points_of(rows) for one in scoring], np.zeros(len(closed)))
                 top *= (1.0 + 2.0**-20) / GRID
                 top[closed] = INFEASIBLE
@@ -303,16 +303,20 @@ class StaticAnswersCache:
     take little, and each of many homes has its own.
     """
 
-    def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
+    def __init__(self, roles: Sequence[PluginRole], fleet: FleetState, limit: int) -> None:
         self.partitions = Partitions(fleet)
         self._fleet = fleet
         self._limit = limit
-        self._roles = [role for role in roles if role.scope is AnswerScope.SHARED]
+        self._roles = [role for role in roles if role.scope is AnswerScope.NODE_OBJECT]
         self._by_node = [role for role in self._roles if not role.by_cluster]
-        others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]
+        others = [
+            role.key_at for role in roles if role.scope is not AnswerScope.NODE_OBJECT and role.filter_at is not None
+        ]
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
         # Bytes a row -> role and key -> column.
-        self._columns: defaultdict[int, OrderedDict[tuple[Role, Hashable], StaticColumn]] = defaultdict(OrderedDict)
+        self._columns: defaultdict[int, OrderedDict[tuple[PluginRole, Hashable], StaticColumn]] = defaultdict(
+            OrderedDict
+        )
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
         self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
 
@@ -340,7 +344,7 @@ class StaticAnswersCache:
             self._filters.move_to_end(columns)
         return found
 
-    def _column(self, role: Role, key: Hashable) -> StaticColumn:
+    def _column(self, role: PluginRole, key: Hashable) -> StaticColumn:
         alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
         bytes_per_row = _COLUMN_BYTES_PER_ROW
         if role.by_cluster and (alike or role.score_at is None):

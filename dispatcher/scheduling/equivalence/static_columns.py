@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, SmallInts
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework import Codes, Floats, PodInfo, Rows, SmallInts
+from dispatcher.scheduling.framework.roles import PluginRole
 from shared.model.reasons import Why
 
 _NEVER = -1
@@ -19,11 +19,11 @@ class StaticColumn:
     `grid_points` [n], the weighted score in units of 1 / GRID.
 
     `open_rows`: where the filter tells them, the rows that it lets pass and the code of all others.
-    `version` increases when answers may have changed on rows that are not in the journal of nodes (`fleet.changes`).
+    `version` increases when answers may have changed on rows that are not in the log of nodes (`fleet.changes`).
     Values of a row without a node mean nothing.
     """
 
-    def __init__(self, role: Role, fleet: FleetState) -> None:
+    def __init__(self, role: PluginRole, fleet: FleetState) -> None:
         self.role = role
         self.evaluator = PluginEvaluator(role, fleet)
         self.version = 0
@@ -51,7 +51,7 @@ class StaticColumn:
         """The plugin has nothing to say about these pods."""
         return self.evaluator.skipped
 
-    def refresh(self, placed: Placed, fleet: FleetState) -> Why | None:
+    def refresh(self, placed: PodInfo, fleet: FleetState) -> Why | None:
         """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
         evaluator = self.evaluator
         changed = fleet.changes.since(self._at) if self._at != _NEVER else None
@@ -156,7 +156,7 @@ class ClusterColumn(StaticColumn):
     made for those who ask.
     """
 
-    def __init__(self, role: Role, fleet: FleetState) -> None:
+    def __init__(self, role: PluginRole, fleet: FleetState) -> None:
         super().__init__(role, fleet)
         self._fleet = fleet
         self.points: Floats = np.zeros(0)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
-from dispatcher.scheduling.framework import Ints, Placed, SmallInts
+from dispatcher.scheduling.framework import Ints, PodInfo, SmallInts
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, any_label
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
-Build = Callable[[PodSet, str], Iterable[tuple[Placed, int]]]  # (set, level) -> placed that may be in it, domain
+Build = Callable[[PodSet, str], Iterable[tuple[PodInfo, int]]]  # (set, level) -> placed that may be in it, domain
 # To list a pod while counting afresh costs a 32nd of looking at a pod that comes or goes.
 _LEAST_WORTH = 16
 _LISTED_PER_LOOK = 32
@@ -42,7 +42,7 @@ class DomainCount:
             np.add.at(self.counts, known, amount)  # not by a count of each domain: there may be many more hosts
             self.version += 1
 
-    def has(self, placed: Placed, labels_of: LabelsOf) -> bool:
+    def has(self, placed: PodInfo, labels_of: LabelsOf) -> bool:
         """Whether a placed pod counts."""
         return False
 
@@ -67,7 +67,7 @@ class MatchCount(DomainCount):
     unasked: int = 0
     worth: int | None = None
 
-    def has(self, placed: Placed, labels_of: LabelsOf) -> bool:
+    def has(self, placed: PodInfo, labels_of: LabelsOf) -> bool:
         """Whether a placed pod counts."""
         pod = placed.pod
         return (self.pods.terminating or not pod.terminating) and self.pods.matches(pod, placed.home, labels_of)
@@ -132,7 +132,7 @@ class MatchCounts:
         count.version += 1  # whoever still looks at it learns that it is stale
         self._index.drop(count, count.pods)
 
-    def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
+    def shift(self, placed: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
         known = dict[Hashable, bool]()  # by set of pods: each is asked once, however many keys it is counted by
         for count in self._worth_it(placed):
@@ -142,13 +142,13 @@ class MatchCounts:
             if has:
                 count.add(domain_of(count.key, row), amount)
 
-    def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
+    def shift_all(self, like: PodInfo, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
         """The same of many pods that are `like` this one to every set of pods, one on each of `rows`."""
         for count in self._worth_it(like):
             if count.has(like, self._labels_of):
                 count.add_all(domains_of(count.key, rows), amount)
 
-    def _worth_it(self, placed: Placed) -> list[MatchCount]:
+    def _worth_it(self, placed: PodInfo) -> list[MatchCount]:
         """The counts that a pod may be part of, without those that are dropped now."""
         near = list(self._index.near(placed.pod, placed.home, self._labels_of))
         kept = list[MatchCount]()

@@ -16,7 +16,7 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.held_term import HeldTerm
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import Label, LabelsOf, StandingTerm, TermKind
 from shared.model.pod import Pod
 
@@ -172,7 +172,7 @@ class TermCrowd:
                 self._sums.forget(total)
                 verdict.answer = None
 
-    def about(self, placed: Placed) -> tuple[StandingTerm, ...]:
+    def about(self, placed: PodInfo) -> tuple[StandingTerm, ...]:
         """The terms that mean a pod."""
         verdict = self._verdict(placed)
         if verdict.answer is None:
@@ -186,7 +186,7 @@ class TermCrowd:
             else:
                 yield from (held.term for held in total.terms.values())
 
-    def _verdict(self, placed: Placed) -> _Verdict:
+    def _verdict(self, placed: PodInfo) -> _Verdict:
         pod = placed.pod
         labels = _looked_at(pod.labels, self._labels)
         namespace = pod.namespace if pod.namespace in self._namespaces else _NOT_NAMED

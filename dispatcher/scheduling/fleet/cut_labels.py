@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet
 from shared.model.pod import Pod, PodId
 
@@ -14,13 +14,13 @@ class CutLabels:
         self._labels_of = labels_of
         self._pods: dict[str, dict[str, dict[PodId, Pod]]] = {}
 
-    def put(self, pod_id: PodId, placed: Placed) -> None:
+    def put(self, pod_id: PodId, placed: PodInfo) -> None:
         """A pod is somewhere; one whose labels are told is none of these."""
         if placed.pod.labels_cut:
             homes = self._pods.setdefault(placed.pod.namespace, {})
             homes.setdefault(placed.home, {})[pod_id] = placed.pod
 
-    def drop(self, pod_id: PodId, placed: Placed) -> None:
+    def drop(self, pod_id: PodId, placed: PodInfo) -> None:
         """The inverse of `put`; one that was not entered is none of these."""
         namespace = placed.pod.namespace
         home = placed.home
@@ -31,7 +31,7 @@ class CutLabels:
         if not homes:
             del self._pods[namespace]
 
-    def spread_by(self, placed: Placed, *, default: bool = False) -> str:
+    def spread_by(self, placed: PodInfo, *, default: bool = False) -> str:
         """Which of them the hard constraints of a pod may count, in words; '' if none. `default`: its profile has hard
         constraints for pods without any.
         """

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
 from dispatcher.scheduling.fleet.hot import MAX_RULES, updated_mask
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.framework.derived import Derived, HotRule, joined
 
@@ -16,7 +16,7 @@ class DerivedReadings(NodeTable):
     """The rows, and what is kept of their readings because a profile asks for it."""
 
     now: float
-    loads: Journal
+    loads: ChangedRows
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The fleet: every node of every cluster as one row of columns, and every pod that sits on one.
 
-The single writer is the core. Each change touches the rows it is about and says so in a journal, so that pod classes
+The single writer is the core. Each change touches the rows it is about and says so in a log, so that pod classes
 catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
 """
 
@@ -12,10 +12,10 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.cut_labels import CutLabels
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
@@ -32,7 +32,7 @@ from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse, has_only_claims
-from dispatcher.scheduling.framework import Ints, Placed, Readings, Rows
+from dispatcher.scheduling.framework import Ints, PodInfo, Readings, Rows
 from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 from shared.model.node import Node
@@ -56,7 +56,7 @@ class FleetState(ReadingTable):
     def __init__(self, *, now: float = 0.0) -> None:
         super().__init__(now)
         self.reasons = ReasonTable()
-        self.starts = Journal()  # rows with a pod of which only the time of its start, or its priority, changed
+        self.starts = ChangedRows()  # rows with a pod of which only the time of its start, or its priority, changed
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0)
         self.cut_labels = CutLabels(self._namespace_labels)
@@ -165,14 +165,14 @@ class FleetState(ReadingTable):
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
             self.loads.extend(np.flatnonzero(self.live))
 
-    def with_use(self, placed: Placed) -> Placed:
+    def with_use(self, placed: PodInfo) -> PodInfo:
         """The pod as it counts by what its owner's pods are known to use now; itself where that is no news."""
         counts_as = self.uses.counts_as(placed.pod, self._usual_shares)
         return placed if counts_as == placed.counts_as else msgspec.structs.replace(placed, counts_as=counts_as)
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
-    def place(self, pod_id: PodId, placed: Placed, cluster: str, node: str, *, assumed: bool) -> None:
+    def place(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str, *, assumed: bool) -> None:
         """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
         old = self._occupants.get(pod_id)
         stays = old is not None and old.node == node and old.cluster == cluster
@@ -198,7 +198,7 @@ class FleetState(ReadingTable):
         if row is not None:
             self._attach(new, row)
 
-    def stays(self, occupant: Occupant, placed: Placed, *, assumed: bool) -> bool:
+    def stays(self, occupant: Occupant, placed: PodInfo, *, assumed: bool) -> bool:
         """Take another version of a pod for the one where it is; False if it takes or counts something else."""
         pod = placed.pod
         was = occupant.placed.pod
@@ -245,7 +245,7 @@ class FleetState(ReadingTable):
         self._attach(occupant, row)
 
     def assume_all(
-        self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int], *, alike: bool = False
+        self, newcomers: Sequence[tuple[PodId, PodInfo]], rows: Sequence[int], *, alike: bool = False
     ) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
@@ -289,7 +289,7 @@ class FleetState(ReadingTable):
         self._count([occupant], row, 1)
         self.loads.append(row)
 
-    def _relabel(self, occupant: Occupant, placed: Placed) -> None:
+    def _relabel(self, occupant: Occupant, placed: PodInfo) -> None:
         """Count a pod by other labels, where it is."""
         row = occupant.row
         self._apps.drop(occupant)
@@ -339,8 +339,8 @@ class FleetState(ReadingTable):
                 if (column := columns.get(resource)) is not None:
                     self._store.add("requested", self._store.requested, column, row, amount)
 
-    def suppose(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
-        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
+    def suppose(self, rows: Rows, placed: PodInfo, times: "int | Ints") -> None:
+        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no log.
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
@@ -348,7 +348,7 @@ class FleetState(ReadingTable):
         if placed.pod.volumes:
             self.volumes.suppose(rows, times, self.n)
 
-    def _weigh_all(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
+    def _weigh_all(self, rows: Rows, placed: PodInfo, times: "int | Ints") -> None:
         store = self._store
         pod = placed.pod
         nonzero = nonzero_request(placed.pod)
@@ -356,7 +356,7 @@ class FleetState(ReadingTable):
         columns = [(column, amount) for column, amount in asked if column is not None]
         add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(placed)))
 
-    def can_suppose(self, rows: RowList, placed: Placed, times: int) -> bool:
+    def can_suppose(self, rows: RowList, placed: PodInfo, times: int) -> bool:
         """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near MAX_QUANTITY."""
         pod = placed.pod
         most = times * max(*pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1)
@@ -401,7 +401,7 @@ class FleetState(ReadingTable):
         namespaces_at = self.kept.versions[Namespace.__name__]
         return self._counts.find(pods, level_of(key), placed_in, namespaces_at)
 
-    def moves(self, count: DomainCount, placed: Placed) -> bool:
+    def moves(self, count: DomainCount, placed: PodInfo) -> bool:
         """Whether a pod like this one moves a count of pods, wherever it comes to a known domain."""
         return count.has(placed, self._namespace_labels)
 
@@ -413,7 +413,7 @@ class FleetState(ReadingTable):
         found = self.kept.of(cluster, Namespace).get(namespace)
         return found.labels if found else _NO_LABELS
 
-    def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
+    def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[PodInfo, int]]:
         namespaces = pods.namespaces
         found = self._apps.holding(pods)
         domain_of = int if level == HOST_LEVEL else self.domain(level).item

@@ -10,7 +10,7 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.scheduling.fleet.journal import Journal
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.framework import SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 
@@ -32,7 +32,7 @@ class Interned(CodedValues[V]):
         self._values = list(kept)
         self._codes = {value: code for code, value in enumerate(kept)}
         self._free: dict[int, None] = {}  # the lowest last
-        self._given = Journal()
+        self._given = ChangedRows()
         self._given.extend(range(len(kept)))
         self._due = LEAST
 

@@ -9,10 +9,10 @@ from itertools import chain
 
 import numpy as np
 
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
 from dispatcher.scheduling.fleet.images import ImageColumns
 from dispatcher.scheduling.fleet.interned import Interned
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns, Relabelling
 from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import ToldColumns
@@ -56,7 +56,7 @@ class NodeTable(NodeColumns):
         self._proxy_taints: dict[str, frozenset[ProxyTaints]] = {}
         self.proxy_taints: Mapping[str, frozenset[ProxyTaints]] = self._proxy_taints
         self.taint_sets = Interned[tuple[Taint, ...]](())  # none has code 0, as rows without a node have
-        self.changes = Journal()  # rows whose node or cluster changed
+        self.changes = ChangedRows()  # rows whose node or cluster changed
         self._store = RowStore(len(self.axis), len(self.signal_axis))
         self._nodes: list[Node | None] = []
         self._places: list[tuple[str, str]] = []  # (cluster, node) of each row

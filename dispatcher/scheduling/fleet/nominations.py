@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.bounds import NO_PRIORITY
 from shared.model.pod import PodId
 
@@ -22,7 +22,7 @@ class Nominee:
     """A pod and the node that it is promised; `victims` were evicted for it, and have not left their place yet."""
 
     pod_id: PodId
-    placed: Placed
+    placed: PodInfo
     cluster: str
     node: str
     victims: frozenset[PodId] = frozenset()
@@ -101,18 +101,18 @@ class Nominations:
             nominee = self._nominees[waiting]
             self._nominees[waiting] = replace(nominee, victims=nominee.victims - {pod_id})
 
-    def lower_on(self, cluster: str, node: str, placed: Placed) -> list[PodId]:
+    def lower_on(self, cluster: str, node: str, placed: PodInfo) -> list[PodId]:
         """Nominees of a node that are less important there: what they were promised goes to this pod."""
         priority = self._fleet.priorities.of(placed, cluster)
         return sorted(one for one in self._at.get((cluster, node), ()) if self._priority[one] < priority)
 
     # --- stepping aside ----------------------------------------------------------------------------------------------
 
-    def matter_to(self, pod_id: PodId, placed: Placed) -> bool:
+    def matter_to(self, pod_id: PodId, placed: PodInfo) -> bool:
         """Whether any nominee steps aside for this pod."""
         return pod_id in self._nominees or bool(self._outranked(placed))
 
-    def aside_for(self, pod_id: PodId, placed: Placed) -> AbstractContextManager[None]:
+    def aside_for(self, pod_id: PodId, placed: PodInfo) -> AbstractContextManager[None]:
         """While the pod is decided: without its own nomination, and without those that are less important there."""
         more = self._outranked(placed)
         own = self._nominees.get(pod_id)
@@ -126,7 +126,7 @@ class Nominations:
             ]
         )
 
-    def _outranked(self, placed: Placed) -> dict[str, int]:
+    def _outranked(self, placed: PodInfo) -> dict[str, int]:
         """Clusters with nominees that are less important there than the pod, and how important it is."""
         of = self._fleet.priorities.of
         found = ((cluster, of(placed, cluster), there) for cluster, there in self._priorities.items())

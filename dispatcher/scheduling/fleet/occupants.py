@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import AppName, AppNames, Label, PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request
 from shared.model.names import DOMAIN_SCOPE, is_app_label
@@ -20,11 +20,11 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
 
     `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it;
     `settles` whether the means may not hold all of its load yet, and `settling` what of its (CPU, memory) `settling` of
-    the columns counts for it, by `counts_as` as it was when the pod came (`Placed.counts_as`), else by its request.
+    the columns counts for it, by `counts_as` as it was when the pod came (`PodInfo.counts_as`), else by its request.
     """
 
     pod_id: PodId
-    placed: Placed
+    placed: PodInfo
     cluster: str
     node: str
     assumed: bool
@@ -65,7 +65,7 @@ def same_footprint(one: Pod, other: Pod) -> bool:
 _counted_by = attrgetter("namespace", "labels", "annotations", "terminating", "pod_affinity", "pod_anti_affinity")
 
 
-def runs_alike(pods: Sequence[Placed]) -> Iterator[tuple[Placed, slice]]:
+def runs_alike(pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, slice]]:
     """Runs of pods that count the same wherever pods are counted: the first of each, and which pods these are."""
     counted_by = list(zip([one.home for one in pods], map(_counted_by, [one.pod for one in pods]), strict=True))
     first = 0
@@ -77,7 +77,7 @@ def runs_alike(pods: Sequence[Placed]) -> Iterator[tuple[Placed, slice]]:
         first = end
 
 
-def is_unseen(placed: Placed) -> bool:
+def is_unseen(placed: PodInfo) -> bool:
     """Whether a pod that is met for the first time still has its load before it: not if it already runs."""
     return placed.pod.phase != RUNNING
 

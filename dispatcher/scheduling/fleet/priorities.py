@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from shared.model.crossing import priority_abroad, rows_for
 
@@ -18,7 +18,7 @@ class Priorities:
         self._info = info
         self._known: dict[Hashable, tuple[ClusterInfo, int]] = {}
 
-    def of(self, placed: Placed, cluster: str) -> int:
+    def of(self, placed: PodInfo, cluster: str) -> int:
         """The priority that counts against pods in `cluster`."""
         pod = placed.pod
         info = self._info(cluster)

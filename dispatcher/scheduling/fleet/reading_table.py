@@ -6,9 +6,9 @@ from operator import attrgetter
 import numpy as np
 
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, as_slice
 from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.readings import SourceSets, groups_alike, take_sample, take_samples
 from dispatcher.scheduling.framework import Floats
 from shared.model.node import Reading
@@ -24,7 +24,7 @@ class ReadingTable(DerivedReadings):
     def __init__(self, now: float) -> None:
         super().__init__()
         self.now = now  # seconds on the core's clock
-        self.loads = Journal()  # rows whose pods or readings changed
+        self.loads = ChangedRows()  # rows whose pods or readings changed
         self._awaited = AwaitedPods(self._store)
         self._sources = SourceSets()
 

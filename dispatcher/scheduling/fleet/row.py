@@ -10,7 +10,7 @@ from dispatcher.scheduling.fleet.columns import RowList, cells_at
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Bools, FleetView, Floats, Ints, Placed, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Floats, Ints, PodInfo, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
@@ -72,7 +72,7 @@ class RowFacts:
 class FactSheet:
     """The facts of many rows, ascending, as they were before the first of a batch of equal pods came."""
 
-    def __init__(self, fleet: FleetState, rows: RowList, placed: Placed) -> None:
+    def __init__(self, fleet: FleetState, rows: RowList, placed: PodInfo) -> None:
         self.now = fleet.now
         self.placed = placed
         self.axis = fleet.axis

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dispatcher.scheduling.fleet.objects import ClusterObjects
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.labels import IN, LabelSelector, Requirement
 from shared.model.objects import ReplicaSet, ReplicationController, Service, StatefulSet
 from shared.model.pod import Pod
@@ -25,7 +25,7 @@ class DefaultSelectors:
         # With the labels, so that their id stays theirs.
         self._known: dict[_Key, tuple[dict[str, str], LabelSelector | None]] = {}
 
-    def of(self, placed: Placed) -> LabelSelector | None:
+    def of(self, placed: PodInfo) -> LabelSelector | None:
         """All labels that Services of its cluster select the pod by, and the selector of its owner; None for neither.
 
         The owner is the ReplicaSet, StatefulSet or ReplicationController that controls it, if it is there.

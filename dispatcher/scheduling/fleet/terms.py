@@ -13,7 +13,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, SummedTerm, TermCrowd
 from dispatcher.scheduling.fleet.held_term import HeldTerm
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, Owner, Place, PodSetIndex, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
 
@@ -51,7 +51,7 @@ class TermCounts:
         self._changed = 0  # `_changed` moves when a term comes or goes
         self._asked: tuple[Mapping[str, str], object, tuple[StandingTerm, ...]] = ({}, None, ())
 
-    def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
+    def shift(self, placed: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
         rules = self._book.rules_of(placed)
         for kind, rule in rules.counted() if rules else ():
@@ -61,7 +61,7 @@ class TermCounts:
             self._sums.add(held, {domain: 1}, amount * rule.weight)
             self._hold(held, amount)
 
-    def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
+    def shift_all(self, like: PodInfo, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
         """The same of many pods with the terms of this one, one on each of `rows`."""
         rules = self._book.rules_of(like)
         for kind, rule in rules.counted() if rules else ():
@@ -122,7 +122,7 @@ class TermCounts:
                     del self._crowds[place]
         self._index.drop(held, held.pods)
 
-    def brought_by(self, placed: Placed) -> dict[int, int] | None:
+    def brought_by(self, placed: PodInfo) -> dict[int, int] | None:
         """Number of each term of a pod -> what it adds where it goes; None if one of them does not stand yet."""
         rules = self._book.rules_of(placed)
         brought = dict[int, int]()
@@ -133,7 +133,7 @@ class TermCounts:
             brought[held.term.number] = brought.get(held.term.number, 0) + rule.weight
         return brought
 
-    def owned_with(self, placed: Placed) -> int:
+    def owned_with(self, placed: PodInfo) -> int:
         """How many distinct terms about pods of other namespaces the pods of its namespace, submitted in its cluster,
         would hold if it were placed; 0 if it has none itself that nobody holds yet.
         """
@@ -145,7 +145,7 @@ class TermCounts:
         )
         return fresh and fresh + self._owned[placed.home, placed.pod.namespace]
 
-    def about(self, placed: Placed, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
+    def about(self, placed: PodInfo, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
         """The terms that match a pod, by number; `namespaces_at` is the version of namespaces' labels."""
         if not self._held:
             return ()
@@ -158,7 +158,7 @@ class TermCounts:
         self._asked = pod.labels, asked, answer
         return answer
 
-    def _find(self, placed: Placed) -> tuple[StandingTerm, ...]:
+    def _find(self, placed: PodInfo) -> tuple[StandingTerm, ...]:
         pod = placed.pod
         home = placed.home
         labels_of = self._labels_of

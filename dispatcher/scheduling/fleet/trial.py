@@ -14,9 +14,9 @@ from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Ints, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
-from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
+from dispatcher.scheduling.framework.lifecycle import RowList, Victim, VictimBounds
 from dispatcher.scheduling.framework.points import Plan, guarded
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Why
@@ -37,11 +37,11 @@ def standing_of(fleet: FleetState) -> tuple[int, int, int]:
     return fleet.loads.position, fleet.changes.position, sum(fleet.kept.versions.values())
 
 
-class Known:
+class PostFilterCache:
     """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves; and what
     PreFilter of its filters answers, as long as no node and no object that they looked at changes.
 
-    After `KEPT_S` seconds all is found out anew: who may be evicted is in no journal, and that of pods that say anew
+    After `KEPT_S` seconds all is found out anew: who may be evicted is in no log, and that of pods that say anew
     when they started (`FleetState.starts`) is not read here.
     """
 
@@ -106,12 +106,12 @@ class FleetTrial:
         self,
         plan: Plan,
         fleet: FleetState,
-        placed: Placed,
+        placed: PodInfo,
         first: Codes,
         least: LeastPods,
         may_evict: MayEvict,
         promised: Promised,
-        kept: Known,
+        kept: PostFilterCache,
     ) -> None:
         self._plan = plan
         self._fleet = fleet
@@ -180,7 +180,7 @@ class FleetTrial:
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
-    def least(self, rows: RowList) -> LeastVictims:
+    def victim_bounds(self, rows: RowList) -> VictimBounds:
         """What victims on `rows` come to at least, without a try.
 
         So many as the largest of them would have to be, to make what room is missing; and if all have the least
@@ -204,7 +204,7 @@ class FleetTrial:
                     np.maximum(count, -(-missing // largest), out=count)
                     enough &= missing <= least.total[of, ROOM.index(name), rows]
         starts = least.starts[rows, np.minimum(count, STARTS) - 1]
-        return LeastVictims(np.where(enough, least.priority[rows], _BEYOND), np.where(enough, count, _MANY), starts)
+        return VictimBounds(np.where(enough, least.priority[rows], _BEYOND), np.where(enough, count, _MANY), starts)
 
     def lower(self, row: int) -> Sequence[Victim]:
         """Pods of lower priority on the row that may be evicted."""
@@ -219,12 +219,12 @@ class FleetTrial:
         pods = self._fleet.occupants_on(*self._fleet.name_of(row))
         return [one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)]
 
-    def going(self, row: int) -> bool:
+    def terminating(self, row: int) -> bool:
         """Whether a pod of lower priority is on its way out, for this pod or another that a scheduler preferred."""
         evicted = self._nominee.victims if self._nominee else frozenset()
         return any(one.placed.pod.preempted or one.pod_id in evicted for one in self._on(row))
 
-    def without(self, victims: Sequence[Victim]) -> None:
+    def suppose_gone(self, victims: Sequence[Victim]) -> None:
         """As if these were gone."""
         for victim in victims:
             occupant = self._fleet.occupant(victim.pod_id)
@@ -232,7 +232,7 @@ class FleetTrial:
                 self._out[victim.pod_id] = (occupant, occupant.row)
                 self._fleet.remove_pod(occupant)
 
-    def back(self, victims: Sequence[Victim]) -> None:
+    def restore(self, victims: Sequence[Victim]) -> None:
         """As if these had stayed."""
         for victim in victims:
             out = self._out.pop(victim.pod_id, None)
@@ -370,12 +370,12 @@ def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] |
     return stays
 
 
-def _priorities(fleet: FleetState, placed: Placed) -> Ints:
+def _priorities(fleet: FleetState, placed: PodInfo) -> Ints:
     """[clusters] how important the pod will be in each, once it is there."""
     return np.asarray([fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64)
 
 
-def _spared(fleet: FleetState, placed: Placed) -> Bools:
+def _spared(fleet: FleetState, placed: PodInfo) -> Bools:
     """[clusters] in which nobody is evicted for the pod: it was refused there, and may be once more."""
     names = [info.name for info in fleet.clusters]
     spared = [any(one.spares(name, placed.home) for one in placed.over) for name in names]

@@ -2,7 +2,7 @@
 
 Who keeps a plugin's answers gives it a view of its own and looks into `observed` to know when they are stale
 (`equivalence.evaluators`). Facets last as long as the view, so that a call costs no more objects. Of columns nothing is
-noted, since journals tell of every change there.
+noted, since logs tell of every change there.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
 from dispatcher.scheduling.fleet.links import LINKS
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
-from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Rows, Signals, SmallInts
+from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, PodInfo, Rows, Signals, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
@@ -302,7 +302,7 @@ class ObservedAffinity(_Facet):
         """[domains of key] pods of a set."""
         return self._count_in(pods, key)
 
-    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+    def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number."""
         return self._fleet.terms.about(placed, self._fleet.kept.versions[Namespace.__name__])
 
@@ -312,11 +312,11 @@ class ObservedAffinity(_Facet):
         self._observed.count(count)
         return self._fleet.counted(count)
 
-    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+    def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
         """Number of each standing term of a pod -> what it adds to its count; None if one is not known yet."""
         return self._fleet.terms.brought_by(placed)
 
-    def owned_with(self, placed: Placed) -> int:
+    def owned_with(self, placed: PodInfo) -> int:
         """How many distinct terms about other namespaces a pod's namespace would have with it; 0: it brings none."""
         return self._fleet.terms.owned_with(placed)
 
@@ -324,7 +324,7 @@ class ObservedAffinity(_Facet):
         """A pod of any of these sets whose labels are not told, in words."""
         return self._fleet.cut_labels.among(sets)
 
-    def default_selector(self, placed: Placed) -> LabelSelector | None:
+    def default_selector(self, placed: PodInfo) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean."""
         return self._fleet.selectors.of(placed)
 

@@ -26,7 +26,6 @@ from dispatcher.scheduling.framework.fleet_view import (
     Topology,
     Volumes,
 )
-from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
     Canary,
@@ -46,6 +45,7 @@ from dispatcher.scheduling.framework.plugin import (
     closes_clusters,
     refuse,
 )
+from dispatcher.scheduling.framework.pod_info import PodInfo
 
 __all__ = [
     "MAX_SCORE",
@@ -71,10 +71,10 @@ __all__ = [
     "Objects",
     "Part",
     "Permit",
-    "Placed",
     "Plugin",
     "PluginUse",
     "PodAffinity",
+    "PodInfo",
     "Profile",
     "QueueSort",
     "Readings",

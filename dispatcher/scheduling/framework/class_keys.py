@@ -5,8 +5,8 @@ in the names of their claims.
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Plugin
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.pod import template_of
 
 _MOST_KNOWN = 8192  # templates
@@ -22,7 +22,7 @@ class ClassKey(tuple[Hashable, ...]):
 
     hash: int
     batch: "ClassKey | None" = None  # by which its pods are decided, if others share it: see `Reserve.batch_key`
-    away: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.present_key`: by what it was made last
+    without_home: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.key_without_home`: by what it was made last
 
     @classmethod
     def of(cls, parts: Iterable[Hashable]) -> "ClassKey":
@@ -50,7 +50,7 @@ class ClassKeys:
         self._known: dict[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = {}
         self._templates = 0  # in all
 
-    def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
+    def of(self, placed: PodInfo, make: Callable[[PodInfo], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one from its home, equal in all that was looked
         at: pods of two templates never have the very same key, though it may be equal.
         """

@@ -12,8 +12,8 @@ from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPod
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows, SmallInts
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
+from dispatcher.scheduling.framework.pod_info import PodInfo
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +123,13 @@ class DomainPlugin(Filter[S], Score[S]):
         """
         return None
 
-    def state_after_first(self, placed: Placed, fleet: FleetView) -> S | None:
+    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> S | None:
         """What PreFilter, which skips the pod now, will answer for pods of its class once one of them is placed, but
         with the counts of now, without that pod; None: it cannot be told. So a first pod is decided with its batch.
         """
         return None
 
-    def count_rules(self, state: S, placed: Placed, fleet: FleetView) -> CountRules | None:
+    def count_rules(self, state: S, placed: PodInfo, fleet: FleetView) -> CountRules | None:
         """The parts as rules that go on to hold as pods of the class come (see `domain_counts`); None: ask after each.
         The very same object again says that nothing moved but the numbers in its counts. A policy that tells rules and
         has `explain` is BatchExplained, too: registration refuses it otherwise.

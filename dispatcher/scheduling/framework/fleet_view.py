@@ -6,7 +6,7 @@ links between clusters.
 What belongs to no facet (the clock, tables of names) is on the view itself.
 
 A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer that rests on these is
-asked for again when they move; nobody else's is. What is not noted says so, and is for a `standing_key`. So a plugin
+asked for again when they move; nobody else's is. What is not noted says so, and is for a `fleet_key`. So a plugin
 reads through the view that it was handed for this call, and keeps neither it nor a facet. Arrays are read-only, of n
 rows, some of them `live`. Quantities are int64 in internal units (milli-CPU, bytes, counts); readings are float32
 shares 0..1, NaN unknown.
@@ -22,7 +22,7 @@ from typing_extensions import TypeVar
 
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import HotRule
-from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 from shared.model.crossing import Opening
 from shared.model.labels import LabelSelector
@@ -81,7 +81,7 @@ class Link:
 class Nodes(Protocol):
     """The nodes as columns, one row each: conditions, taints, labels, what they have and what pods took of it.
 
-    Nothing here is noted by the view: the journals of the fleet tell which rows have changed.
+    Nothing here is noted by the view: the logs of the fleet tell which rows have changed.
     """
 
     live: Bools  # [n] the row is a node that exists (dead rows are filtered by the cycle itself)
@@ -186,31 +186,31 @@ class PodAffinity(Protocol):
         """[domains of key] pods of a set (`pod_sets`), placed + assumed, each once in the whole fleet."""
         ...
 
-    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
-        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `standing_key`."""
+    def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
+        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `fleet_key`."""
         ...
 
     def count_of(self, term: StandingTerm) -> Ints:
         """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
         ...
 
-    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+    def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
         """Number of a standing term -> what a pod adds to its count; None if nobody holds one of its terms yet."""
         ...
 
-    def owned_with(self, placed: Placed) -> int:
+    def owned_with(self, placed: PodInfo) -> int:
         """How many distinct terms about pods of other namespaces those of a pod's namespace would have with it; 0 if
-        it brings none that is new. Who asks this has a `standing_key` that says so."""
+        it brings none that is new. Who asks this has a `fleet_key` that says so."""
         ...
 
     def unlabelled(self, sets: Iterable[PodSet]) -> str:
         """A pod of any of these sets whose labels are too large to be told, in words, '' if there is none. Who asks
-        this has a `standing_key` that says whether there is one.
+        this has a `fleet_key` that says whether there is one.
         """
         ...
 
-    def default_selector(self, placed: Placed) -> LabelSelector | None:
-        """Which pods the Services and the owner of a pod mean; who asks this has a `standing_key` that says so."""
+    def default_selector(self, placed: PodInfo) -> LabelSelector | None:
+        """Which pods the Services and the owner of a pod mean; who asks this has a `fleet_key` that says so."""
         ...
 
 
@@ -236,11 +236,11 @@ class Volumes(Protocol):
         ...
 
     def names(self, cluster: str, namespace: str, claim: str) -> bool:
-        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a `standing_key`."""
+        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a `fleet_key`."""
         ...
 
     def has_disk(self, volume: tuple[str, str]) -> bool:
-        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a `standing_key`."""
+        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a `fleet_key`."""
         ...
 
 
@@ -254,12 +254,12 @@ class Objects(Protocol):
         ...
 
     def named(self, cluster: str, kind: type[K], key: str) -> K | None:
-        """One object, None if it is not known. Who asks this has a `standing_key` that says what it makes of it."""
+        """One object, None if it is not known. Who asks this has a `fleet_key` that says what it makes of it."""
         ...
 
     def alike(self, cluster: str, kind: type[Any], values: object) -> int:
         """How many PersistentVolumes have this (driver, handle), or PersistentVolumeClaims this volume. Who asks this
-        has a `standing_key` that says what it makes of it.
+        has a `fleet_key` that says what it makes of it.
         """
         ...
 
@@ -373,7 +373,7 @@ class FleetView(Protocol):
     @property
     def clusters(self) -> Sequence[ClusterInfo]:
         """The clusters, in the order of `nodes.cluster`'s codes. Nothing is noted: who reads more than names of
-        other clusters than the row's own has a `standing_key` that says what it makes of it.
+        other clusters than the row's own has a `fleet_key` that says what it makes of it.
         """
         ...
 
@@ -385,7 +385,7 @@ class FleetView(Protocol):
     @property
     def closed(self) -> Mapping[str, frozenset[str]]:
         """Cluster of submission -> clusters whose proxy node there is cordoned. Nothing is noted: who reads it has a
-        `standing_key` that says what it makes of it.
+        `fleet_key` that says what it makes of it.
         """
         ...
 

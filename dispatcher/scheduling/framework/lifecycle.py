@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints
-from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Plugin, Refuse, S, Score
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.messages import AnyIntent
 from shared.model.pod import PodId
 from shared.model.reasons import Why
@@ -28,7 +28,7 @@ class PreEnqueue(Plugin[S]):
     """May the pod enter the queue at all? A refused pod is gated: nobody looks at it until it may."""
 
     @abstractmethod
-    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
         """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
 
 
@@ -39,7 +39,7 @@ class PreScore(Score[S]):
     """
 
     @abstractmethod
-    def pre_score(self, state: S, placed: Placed, fleet: FleetView, rows: RowList) -> S | Skip:
+    def pre_score(self, state: S, placed: PodInfo, fleet: FleetView, rows: RowList) -> S | Skip:
         """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the feasible ones."""
 
 
@@ -51,7 +51,7 @@ class Victim:
     """A pod on a node that may be evicted for the pod that found no place."""
 
     pod_id: PodId
-    placed: Placed
+    placed: PodInfo
     cluster: str  # where it runs
     node: str
 
@@ -75,7 +75,7 @@ class NoHelp:
     keeps: bool = False
 
 
-class LeastVictims(NamedTuple):
+class VictimBounds(NamedTuple):
     """By row, bounds of what victims come to, above all others where none can help. `priority`: of the least important
     pod there. `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later
     (unix seconds, infinite for one that has not started).
@@ -111,7 +111,7 @@ class Trial(Protocol):
         """Why the row is refused, None if it is not."""
         ...
 
-    def least(self, rows: RowList) -> LeastVictims:
+    def victim_bounds(self, rows: RowList) -> VictimBounds:
         """What victims on hopeful `rows` come to at least, known without a try."""
         ...
 
@@ -119,15 +119,15 @@ class Trial(Protocol):
         """Pods on the row of lower priority than the refused one, as far as they may be evicted."""
         ...
 
-    def going(self, row: int) -> bool:
+    def terminating(self, row: int) -> bool:
         """Whether a pod of lower priority on the row is on its way out already."""
         ...
 
-    def without(self, victims: Sequence[Victim]) -> None:
+    def suppose_gone(self, victims: Sequence[Victim]) -> None:
         """As if these were gone."""
         ...
 
-    def back(self, victims: Sequence[Victim]) -> None:
+    def restore(self, victims: Sequence[Victim]) -> None:
         """As if these had stayed after all."""
         ...
 
@@ -147,7 +147,7 @@ class PostFilter(Plugin[S]):
 
     @abstractmethod
     def post_filter(
-        self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         """A nomination, why there is none, or None for nothing to say."""
 
@@ -174,7 +174,7 @@ class PreBind(Plugin[S]):
 
     @abstractmethod
     def pre_bind(
-        self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place back."""
 
@@ -191,7 +191,7 @@ class Bind(Plugin[S]):
     """Binds in place of the agents; the first that does not pass it on with None has it."""
 
     @abstractmethod
-    def bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Handed | Refuse | None:
+    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
         """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
 
 
@@ -199,5 +199,5 @@ class PostBind(Plugin[S]):
     """Told when a pod is bound; nothing it does can change that."""
 
     @abstractmethod
-    def post_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """The pod is bound; `row` is -1 if its node is gone by now."""

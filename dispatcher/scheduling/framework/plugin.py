@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.derived import NOTHING, Derived
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
-from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
 
@@ -59,7 +59,7 @@ def refuse(reason: Reason, argument: str = "") -> Refuse:
 class WaitingRoom(Protocol):
     """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
 
-    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
+    def waiting(self) -> Sequence[tuple[PodId, PodInfo]]:
         """All pods that wait for any plugin, longest first."""
         ...
 
@@ -78,7 +78,7 @@ class Plugin(ABC, Generic[S]):
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
     # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` and in names of their claims alone,
-    # as long as the plugin lives: asked once for a template then, else of every pod. It says the same of `standing_key`
+    # as long as the plugin lives: asked once for a template then, else of every pod. It says the same of `fleet_key`
     # for pods without volumes, as long as nothing in the fleet moves.
     keyed_by_template: bool = False
     by_cluster: bool = False  # of a STATIC Filter or Score: all nodes of a cluster get the same answer
@@ -94,11 +94,11 @@ class Plugin(ABC, Generic[S]):
     def heed(self, cluster_filters: "Sequence[Filter]") -> None:
         """Called once: the filters of the profile that keep pods out of whole clusters (`Filter.closed_clusters`)."""
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
 
-    def hint_key(self, placed: Placed) -> Hashable:
+    def hint_key(self, placed: PodInfo) -> Hashable:
         """What `hint_any` is to know of a pod that waits: a tenant, a namespace. Equal for equal class keys."""
         return None
 
@@ -107,30 +107,32 @@ class Plugin(ABC, Generic[S]):
         return True
 
     @abstractmethod
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What else of the pod matters because of what the fleet holds now (terms of placed pods that match it).
 
-        Two pods get equal answers if their class keys and their standing keys are equal. It is asked right before a
+        Two pods get equal answers if their class keys and their fleet keys are equal. It is asked right before a
         decision, of every pod: it must be cheap, and no key may come back with another meaning.
         """
         return None
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
-        """Instead of `class_key` of a pod that some filter lets go to no node of its home now (`Filter.reach`): pods of
-        several homes whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+        """Instead of `class_key` of a pod that some filter lets go to no node of its home now: pods of several homes
+        whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
+
+        See `Filter.possible_clusters`.
 
         None: `class_key` holds. Not inherited.
         """
         return None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> S | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> S | Refuse | Skip:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
         return cast(S, None)  # of a plugin without state: Plugin[None]
 
-    def refresh(self, state: S | Refuse | Skip, placed: Placed, fleet: FleetView) -> S | Refuse | Skip:
+    def refresh(self, state: S | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> S | Refuse | Skip:
         """The same when no node and no object has changed since `state` was made, but pods or counts have.
 
         What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this is cheap.
@@ -141,7 +143,7 @@ class Plugin(ABC, Generic[S]):
 class QueueSort(Protocol):
     """Orders the queue."""
 
-    def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """A sortable key, smallest first; the cycle appends the pod's key so that ties are deterministic."""
         ...
 
@@ -159,13 +161,13 @@ class Filter(Plugin[S]):
         """
         return None
 
-    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters that hold all nodes that it lets the pod be on now; None where that takes long to tell. Not
         inherited.
         """
         return None
 
-    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
         """[clusters] why the pod may go to no node of a cluster, whatever node that is; 0 where it may. None: to all.
 
         Domains of clusters that a pod may not enter are none of its own: hard spread does not wait for them to fill.
@@ -189,7 +191,7 @@ class ClusterFilter(Filter[Codes]):
         codes: Codes = state[fleet.nodes.cluster[rows]]
         return codes
 
-    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
         """What PreFilter answers; a pod that it refuses as a whole waits for that, and not for a cluster."""
         codes = self.pre_filter(placed, fleet)
         return None if isinstance(codes, Refuse | Skip) else codes
@@ -219,11 +221,11 @@ class Reserve(Plugin[S]):
     """Bookkeeping beside the node's room: called when a place is assumed, and its exact inverse."""
 
     @abstractmethod
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         """Book; a Refuse books nothing."""
 
     @abstractmethod
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back what reserve booked; the pod may be a later version of that one, with the same requests."""
 
     def batch_key(self, key: Hashable) -> Hashable:
@@ -232,11 +234,11 @@ class Reserve(Plugin[S]):
         """
         return key
 
-    def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
-        """Clusters for whose true size of the pod (`Placed.sizes`) nothing can be booked now, and why: passed over."""
+    def too_large(self, placed: PodInfo, fleet: FleetView) -> Mapping[str, str]:
+        """Clusters for whose true size of the pod (`PodInfo.sizes`) nothing can be booked now, and why: passed over."""
         return {}
 
-    def holds_to_size(self, placed: Placed) -> bool:
+    def holds_to_size(self, placed: PodInfo) -> bool:
         """Whether the pod must not be bound in a larger size than was booked: its true size is booked first."""
         return False
 
@@ -245,14 +247,14 @@ class Permit(Plugin[S]):
     """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait (gangs)."""
 
     @abstractmethod
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         """None: go. A Refuse: give the place back. A number: hold the place that many seconds at most."""
 
 
 class Explained(Protocol[S_contra]):
     """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage, headroom)."""
 
-    def explain(self, state: S_contra, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: S_contra, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Plain JSON values about the chosen row."""
         ...
 

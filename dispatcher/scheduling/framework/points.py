@@ -13,8 +13,8 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Profile,
     Reserve,
     Rows,
@@ -86,7 +86,7 @@ def guarded(
 class Restores(Protocol):
     """A Reserve plugin that can book a pod found bound, without the right to refuse."""
 
-    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Book what is already so."""
         ...
 
@@ -97,14 +97,14 @@ class ReservesMany(Protocol):
     its own `batch_key` leaves out.
     """
 
-    def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
+    def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes; they
         pass all the more if none is booked.
         """
         ...
 
     def reserve_all(
-        self, pods: Sequence[Placed], fleet: FleetView
+        self, pods: Sequence[PodInfo], fleet: FleetView
     ) -> ExplainPods | Sequence[Callable[[], Mapping[str, Any]]] | None:
         """Book all of these, or raise and book none. Answers a function of the numbers of some of them, ascending,
         called when their records are wanted: it returns what `explain` would have said had the pods been booked one by
@@ -119,13 +119,13 @@ class ReservesRows(Protocol):
 
     name: ClassVar[str]
 
-    def apart(self, state: object, pods: Sequence[Placed]) -> bool:
-        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or standing key
+    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
+        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or fleet key
         says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
         """
         ...
 
-    def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
+    def reserve_rows(self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView) -> None:
         """Book each on its row, or raise and book none."""
         ...
 
@@ -140,7 +140,7 @@ def books_many(plugin: Any) -> TypeIs[ReservesMany]:
 def books_rows(plugin: Any) -> TypeIs[ReservesRows]:
     """The same of one that books each pod on its row."""
     kind = plugin.__class__
-    passes = in_step(kind, "apart", "pre_filter", "reserve")
+    passes = in_step(kind, "are_independent", "pre_filter", "reserve")
     return isinstance(plugin, ReservesRows) and passes and in_step(kind, "reserve_rows", "reserve")
 
 
@@ -150,7 +150,7 @@ class ExplainingPlugin(Protocol):
 
     name: ClassVar[str]
 
-    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> object:
+    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> object:
         """Plain JSON values about the chosen row."""
         ...
 
@@ -161,7 +161,7 @@ class ExplainsRefusals(Protocol):
 
     name: ClassVar[str]
 
-    def explain_refusal(self, state: Any, placed: Placed, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: Any, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Sentences for a pod without a place, empty where no node was refused by this plugin."""
         ...
 
@@ -171,7 +171,7 @@ class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 
     def explain_rows(
-        self, state: Any, placed: Placed, fleet: FleetView, rows: Rows
+        self, state: Any, placed: PodInfo, fleet: FleetView, rows: Rows
     ) -> Column | Sequence[Mapping[str, Any]]:
         """For each row what `explain` says of it, as a column if possible; `placed` is whichever pod of the class."""
         ...
@@ -189,7 +189,7 @@ class Scored:
 class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
-    `standing`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
+    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, and their place in `looks`.
     `class_plugins`: filters and scores; their PreFilter runs once for a class, and its answer is kept. `pod_plugins`:
     Reserve plugins and those that only pre-filter; their PreFilter runs for every single pod, since what they book
     changes with every pod. A filter or score that reserves, too, and yet says that it is STATIC is no pod plugin: what
@@ -198,7 +198,7 @@ class Plan:
 
     profile: str
     looks: tuple[Plugin, ...]
-    standing: tuple[tuple[int, Plugin], ...]
+    fleet_keyed: tuple[tuple[int, Plugin], ...]
     class_plugins: tuple[Plugin, ...]
     pod_plugins: tuple[Plugin, ...]
     filters: tuple[Filter, ...]
@@ -230,9 +230,7 @@ class Plan:
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
-            standing=tuple(
-                (at, one) for at, one in enumerate(looks) if type(one).standing_key is not Plugin.standing_key
-            ),
+            fleet_keyed=tuple((at, one) for at, one in enumerate(looks) if type(one).fleet_key is not Plugin.fleet_key),
             class_plugins=tuple(class_plugins),
             pod_plugins=tuple(pod_plugins),
             filters=tuple(one for one in plugins if isinstance(one, Filter)),
@@ -274,7 +272,7 @@ class Plan:
     def _keys(self) -> ClassKeys:
         return ClassKeys(self.looks)
 
-    def class_key(self, placed: Placed) -> ClassKey:
+    def class_key(self, placed: PodInfo) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails.
 
         Pods with the very same key are equal in all but `model.pod.OWN_FIELDS` and the names of their claims, too.
@@ -285,7 +283,7 @@ class Plan:
             keys = [guarded(plugin, _hashed, plugin.class_key, placed) for plugin in self.looks]
             return self._key((*keys, placed.counts_as, self.profile))
 
-    def _key_of(self, placed: Placed) -> ClassKey:
+    def _key_of(self, placed: PodInfo) -> ClassKey:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
         return self._key((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
 
@@ -303,36 +301,39 @@ class Plan:
         return key
 
     @cached_property
-    def _reaching(self) -> tuple[Filter, ...]:
-        return tuple(one for one in self.filters if "reach" in vars(type(one)))
+    def _bounding_clusters(self) -> tuple[Filter, ...]:
+        return tuple(one for one in self.filters if "possible_clusters" in vars(type(one)))
 
     @cached_property
-    def _away(self) -> tuple[tuple[int, Plugin], ...]:
-        return tuple((at, one) for at, one in enumerate(self.looks) if "away_key" in vars(type(one)))
+    def _keyed_without_home(self) -> tuple[tuple[int, Plugin], ...]:
+        return tuple((at, one) for at, one in enumerate(self.looks) if "key_without_home" in vars(type(one)))
 
-    def present_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
+    def key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
-        for plugin in self._reaching:
-            reach = guarded(plugin, plugin.reach, placed, fleet)
-            if reach is not None and placed.home not in reach:
-                return self._away_key(key, placed, fleet, reach)
+        for plugin in self._bounding_clusters:
+            possible = guarded(plugin, plugin.possible_clusters, placed, fleet)
+            if possible is not None and placed.home not in possible:
+                return self._key_without_home(key, placed, fleet, possible)
         return key
 
-    def _away_key(self, key: ClassKey, placed: Placed, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
+    def _key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView, possible: frozenset[str]) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
-        keys = (reach, *[guarded(one, _hashed, one.away_key, placed, fleet) for _, one in self._away])
-        if key.away is None or key.away[0] != keys:
+        keys = (
+            possible,
+            *[guarded(one, _hashed, one.key_without_home, placed, fleet) for _, one in self._keyed_without_home],
+        )
+        if key.without_home is None or key.without_home[0] != keys:
             parts = list(key)
-            for (at, _), one in zip(self._away, keys[1:], strict=True):
-                parts[at] = key[at] if one is None else (reach, one)
-            key.away = keys, self._key(parts)
-        return key.away[1]
+            for (at, _), one in zip(self._keyed_without_home, keys[1:], strict=True):
+                parts[at] = key[at] if one is None else (possible, one)
+            key.without_home = keys, self._key(parts)
+        return key.without_home[1]
 
-    def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
+    def fleet_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
-        for at, plugin in self.standing:
+        for at, plugin in self.fleet_keyed:
             try:  # asked of every pod: cheaper than `guarded`
-                found = plugin.standing_key(placed, fleet)
+                found = plugin.fleet_key(placed, fleet)
             except Exception as error:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:
@@ -340,16 +341,16 @@ class Plan:
         return key
 
     @cached_property
-    def standing_alike(self) -> tuple[tuple[Plugin, bool], ...]:
-        """Those of `standing`, each with whether it says the same of pods of one template without volumes, as long as
-        nothing moves.
+    def fleet_keys_alike(self) -> tuple[tuple[Plugin, bool], ...]:
+        """Those of `fleet_keyed`, each with whether it says the same of pods of one template without volumes,
+        as long as nothing moves.
         """
-        return tuple((plugin, keyed_by_template(plugin, "standing_key")) for _, plugin in self.standing)
+        return tuple((plugin, keyed_by_template(plugin, "fleet_key")) for _, plugin in self.fleet_keyed)
 
     @cached_property
     def stands_by_template(self) -> bool:
-        """Whether pods of one template without volumes have equal standing keys, as long as nothing moves."""
-        return all(by_template for _, by_template in self.standing_alike)
+        """Whether pods of one template without volumes have equal fleet keys, as long as nothing moves."""
+        return all(by_template for _, by_template in self.fleet_keys_alike)
 
     @cached_property
     def refuses_alike(self) -> bool:

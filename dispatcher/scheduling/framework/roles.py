@@ -13,14 +13,16 @@ from dispatcher.scheduling.framework.points import ExplainingPlugin, Plan
 class AnswerScope(enum.Enum):
     """How the answers of a plugin are kept."""
 
-    SHARED = "shared"  # they rest on nodes alone: one column for all classes whose pods look alike to the plugin
+    NODE_OBJECT = (
+        "node object"  # they rest on nodes alone: one column for all classes whose pods look alike to the plugin
+    )
     ROW = "row"  # each rests on one row: kept only as part of the class's totals
     DOMAIN = "domain"  # they rest on fault domains: kept by domain, not by row
     FLEET = "fleet"  # they may rest on anything: all asked anew when something moved
 
 
 @dataclass(frozen=True, eq=False)
-class Role:
+class PluginRole:
     """A Filter or Score plugin. `key_at`: where its key stands in a class's; `filter_at`, `score_at`: in the plan's."""
 
     plugin: Any  # of two unrelated kinds, Filter and Score, or of both
@@ -40,7 +42,7 @@ class Role:
     @cached_property
     def by_cluster(self) -> bool:
         """All nodes of a cluster get the same answer, and it rests on nodes alone."""
-        return self.scope is AnswerScope.SHARED and bool(self.plugin.by_cluster)
+        return self.scope is AnswerScope.NODE_OBJECT and bool(self.plugin.by_cluster)
 
     @cached_property
     def normalizes(self) -> bool:
@@ -65,15 +67,15 @@ class Role:
         return scores_domains and type(plugin).pre_score_domains is not DomainPlugin.pre_score_domains
 
 
-def roles_of(plan: Plan) -> tuple[Role, ...]:
+def roles_of(plan: Plan) -> tuple[PluginRole, ...]:
     """The roles of a plan's filters and scores, in profile order."""
     return tuple(_role(plan, plugin) for plugin in plan.class_plugins)
 
 
-def _role(plan: Plan, plugin: Plugin) -> Role:
+def _role(plan: Plan, plugin: Plugin) -> PluginRole:
     filter_at = plan.filters.index(plugin) if isinstance(plugin, Filter) else None
     score_at = next((at for at, one in enumerate(plan.scores) if one.plugin is plugin), None)
-    return Role(
+    return PluginRole(
         plugin,
         _scope(plugin, scored=score_at is not None),
         plan.looks.index(plugin),
@@ -90,6 +92,6 @@ def _scope(plugin: Plugin, *, scored: bool) -> AnswerScope:
     if isinstance(plugin, DomainPlugin):
         return AnswerScope.DOMAIN
     if plugin.depends is Depends.STATIC:
-        return AnswerScope.SHARED
+        return AnswerScope.NODE_OBJECT
     normalizes = scored and isinstance(plugin, Score) and plugin.normalizes
     return AnswerScope.ROW if plugin.depends is Depends.NODE and not normalizes else AnswerScope.FLEET

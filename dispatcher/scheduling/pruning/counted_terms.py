@@ -30,7 +30,7 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed
+from dispatcher.scheduling.framework import MAX_SCORE, Ints, PodInfo
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
 from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
@@ -223,7 +223,7 @@ class CountedTerms:
 
     def terms(
         self,
-        placed: Placed,
+        placed: PodInfo,
         filters: StaticFilters,
         clusters: ClusterAnswers,
         evaluators: Sequence[PluginEvaluator],
@@ -241,7 +241,7 @@ class CountedTerms:
 
     def _terms(
         self,
-        placed: Placed,
+        placed: PodInfo,
         filters: StaticFilters,
         clusters: ClusterAnswers,
         evaluators: Sequence[PluginEvaluator],
@@ -271,7 +271,7 @@ class CountedTerms:
                 return None
         return terms
 
-    def _groups(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _RuleGroups | None:
+    def _groups(self, evaluators: Sequence[PluginEvaluator], placed: PodInfo) -> _RuleGroups | None:
         """Those of the rules that these state, kept by the rules' ids while these live in what is kept."""
         fleet = self._fitting.fleet
         if self._at != fleet.changes.position:

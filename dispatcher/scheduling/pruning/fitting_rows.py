@@ -87,7 +87,7 @@ class FittingRows:
         if found is None:
             if len(self._kept) >= _KEPT:
                 self._kept.popitem(last=False)
-            counts = _counted(partition, filters.first[: self.fleet.n])
+            counts = _counted(partition, filters.refusal_codes[: self.fleet.n])
             found = self._kept[name] = _Kept(Fitting.of(partition.group, *counts), (partition, filters.columns))
         return found.found
 
@@ -102,7 +102,7 @@ class FittingRows:
             if base.width * width > WIDEST:
                 return None
             coarse = base.names
-            base = _finer(base, one, width, filters.first[: self.fleet.n])
+            base = _finer(base, one, width, filters.refusal_codes[: self.fleet.n])
             parents, told = np.divmod(base.names, width)
             at = np.searchsorted(coarse, parents)
             codes = [*[before[at] for before in codes], told]

@@ -19,16 +19,17 @@ import numpy as np
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, add_terms, two_best
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
-from dispatcher.scheduling.equivalence.row_record import RowRecord
+from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
 from dispatcher.scheduling.equivalence.rows import add_score, close_totals, is_plain
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Floats, PodInfo, Rows
 from dispatcher.scheduling.framework.points import PluginError
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework.roles import PluginRole
+from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.pruning.block_bounds import blocks_of
 from dispatcher.scheduling.pruning.counted_terms import CountedTerms
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, domain_terms
@@ -39,7 +40,6 @@ from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.rules.requests import least_expected
-from dispatcher.scheduling.selector import Selector
 from shared.model.pod import PodId
 
 _FIRST = 48  # rows that are asked at once
@@ -61,8 +61,8 @@ class SearchSetup:
         self,
         profile: str,
         static: StaticAnswers,
-        roles: Sequence[Role],
-        by_domain: Sequence[Role],
+        roles: Sequence[PluginRole],
+        by_domain: Sequence[PluginRole],
         bounds: UpperBounds | None,
     ) -> None:
         self.static = static
@@ -72,7 +72,7 @@ class SearchSetup:
         self._profile = profile
         by_row = [role for role in roles if role.score_at is not None]
         columns = [one for one in static.active if one.role.score_at is not None]
-        scored: list[tuple[Role, StaticColumn | Role | int]] = [(one.role, one) for one in columns]
+        scored: list[tuple[PluginRole, StaticColumn | PluginRole | int]] = [(one.role, one) for one in columns]
         scored += [(role, at) for at, role in enumerate(by_row)]
         scored += [(role, role) for role in by_domain if role.score_at is not None]
         scored.sort(key=lambda one: one[0].score_at or 0)
@@ -80,7 +80,7 @@ class SearchSetup:
         places = [role.score_at for role, _ in scored]
         self.names = tuple(role.name for role, _ in scored), tuple(role.weight for role, _ in scored)
         self._points = [one for one in columns if not one.role.normalizes]
-        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the journal of nodes
+        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the log of nodes
         self.common_score, common = _finalised(self.source)
         self.common = [(at, *common[place]) for at, place in enumerate(places) if place in common]
         self._context: DecisionContext | None = None
@@ -163,7 +163,7 @@ def _second(found: _Found) -> float:
     return found.totals.item(found.best[1]) if found.best[1] >= 0 else INFEASIBLE
 
 
-class PrunedSearch(Selector):
+class PrunedSearch(PlaceFinder):
     """The search for one pod: `evaluators` are its row-scoped plugins; `domains`: what rests on clusters alone, and its
     policies by fault domain.
     """
@@ -193,7 +193,7 @@ class PrunedSearch(Selector):
         active = (*columns, *self._clusters.evaluators, *self._evaluators, *self._by_domain)
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """The place for the pod and why; None if too many rows may win, there is none, or a plugin fails: the class
         decides, and says so.
         """
@@ -202,7 +202,7 @@ class PrunedSearch(Selector):
         except PluginError:
             return None
 
-    def _select(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def _select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         fleet = self._fleet
         setup = self._setup
         short = self._short()
@@ -225,7 +225,7 @@ class PrunedSearch(Selector):
         first, rival = found.best
         row = found.row(first)
         self.by_host = self._terms is not None and self._terms.by_host
-        why = RowRecord(
+        why = RowExplanation(
             self._context(rows, codes),
             fleet.now,
             fleet,
@@ -251,7 +251,7 @@ class PrunedSearch(Selector):
 
     def _refusals(self, short: RowList) -> tuple[RowList, Codes]:
         """Rows that the filters by row are to be asked about, and what the first says that refuses."""
-        rows = short[self._setup.static.static_filters.first[short] == 0] if len(short) else short
+        rows = short[self._setup.static.static_filters.refusal_codes[short] == 0] if len(short) else short
         return rows, self._codes(rows)
 
     def _context(self, rows: RowList, codes: Codes) -> DecisionContext:
@@ -277,13 +277,13 @@ class PrunedSearch(Selector):
     def _all(self, rows: RowList, codes: Codes) -> _Found:
         """All rows; `codes`: why the filters by row refuse `rows`, and no others."""
         n = self._fleet.n
-        first = self._setup.static.static_filters.first[:n]
+        first = self._setup.static.static_filters.refusal_codes[:n]
         if len(rows):
             first = first.copy()
             first[rows] = codes
         return self._ask(slice(0, n), first)
 
-    def _row_bounds(self, placed: Placed, bounds: UpperBounds, left_out: RowList) -> RowBounds:
+    def _row_bounds(self, placed: PodInfo, bounds: UpperBounds, left_out: RowList) -> RowBounds:
         """Without the rows that are left out."""
         static = self._setup.static
         terms = self._terms
@@ -296,7 +296,7 @@ class PrunedSearch(Selector):
         blocks = blocks_of(known, static, self._fitting.partitions) if few is None else None
         return bounds.row_bounds(points, known, least_expected(placed), left_out, few, blocks)
 
-    def _best_two(self, placed: Placed, bounds: UpperBounds, refused: RowList) -> _Found | None:
+    def _best_two(self, placed: PodInfo, bounds: UpperBounds, refused: RowList) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be. `refused`: by the filters by row."""
         loose = bounds.loose  # they may reach anything
         row_bounds = self._row_bounds(placed, bounds, np.concatenate([loose, refused]))
@@ -327,7 +327,7 @@ class PrunedSearch(Selector):
 
     def _ask_some(self, rows: RowList) -> _Found:
         """Some rows that the filters by row let pass."""
-        return self._ask(rows, self._setup.static.static_filters.first[rows])
+        return self._ask(rows, self._setup.static.static_filters.refusal_codes[rows])
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
         """Exact totals of some rows; `first`: who refuses these. At least one evaluator scores (`PrunedSearches`)."""
@@ -375,7 +375,7 @@ class PrunedSearch(Selector):
                 raw = [self._raw(one, found, at, row, group) for one in setup.scored]
                 normal = raw.copy()
                 for place, one in enumerate(setup.scored if terms is not None else ()):
-                    if isinstance(one, Role) and terms is not None:
+                    if isinstance(one, PluginRole) and terms is not None:
                         normal[place] = terms.normal[one.score_at].item(group)
                 for place, scores, normalized in setup.common:
                     raw[place], normal[place] = scores, normalized
@@ -383,10 +383,10 @@ class PrunedSearch(Selector):
                 normals.append(normal)
         return Scores(*self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None)
 
-    def _raw(self, one: StaticColumn | Role | int, found: _Found, at: int, row: int, group: int) -> float:
+    def _raw(self, one: StaticColumn | PluginRole | int, found: _Found, at: int, row: int, group: int) -> float:
         if isinstance(one, int):
             return found.raw[one].item(at)
-        if isinstance(one, Role):
+        if isinstance(one, PluginRole):
             return 0.0 if self._terms is None else self._terms.raw[one.score_at].item(group)
         return one.raw_at(row)
 

@@ -100,7 +100,7 @@ class RowsByNumber:
         last.moved.append(rows)  # also those before one that has no group: `_unmoved` puts them back
         for row in rows.tolist():
             number = numbers.item(row)
-            fits = int(of[2].first.item(row) == 0)
+            fits = int(of[2].refusal_codes.item(row) == 0)
             if not 0 <= number < last.width:
                 return None
             last.members[last.group.item(row)] -= fits
@@ -119,7 +119,7 @@ class RowsByNumber:
         if told.min(initial=0) < 0 or base.size * width > WIDEST:
             return None
         group = base.group[rows]
-        first = filters.first[rows]
+        first = filters.refusal_codes[rows]
         members = np.zeros(base.size * width, dtype=np.int64)
         if few is None:
             fitting = self._fitting.of(base, filters)

@@ -8,11 +8,11 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswers
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan, PluginError
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.pruning.counted_terms import CountedTerms
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
@@ -61,25 +61,25 @@ class PrunedSearches:
         self._profile = plan.profile
         self._fleet = fleet
         self._met: OrderedDict[ClassKey, int] = OrderedDict()
-        by_class = [role for role in roles if role.scope is not AnswerScope.SHARED]
+        by_class = [role for role in roles if role.scope is not AnswerScope.NODE_OBJECT]
         self._able = all(role.score_at is None or role.weight >= 0.0 for role in roles)
         self._bounded = [
             PluginEvaluator(role, self._fleet) for role in by_class if _bounded(role)
         ]  # asked anew for each pod
         self._others = [role for role in by_class if not _bounded(role)]
         self._by_cluster = [role for role in roles if role.by_cluster]
-        self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
+        self._known: dict[tuple[PluginRole, Hashable], PluginEvaluator] = {}  # of those
         self._no_answers: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
         self._all_skipped: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
-        self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
+        self._bounds: dict[tuple[PluginRole, ...], UpperBounds] = {}
         self._fitting = FittingRows(fleet, classes.static_answers.partitions)
         self._counted = CountedTerms(self._fitting)
         self._last: tuple[ClassKey, PrunedSearch] | None = None
         self._by_host: OrderedDict[ClassKey, bool] = OrderedDict()
 
-    def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
+    def search_for(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
         """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
         last = self._last
         self._last = None
@@ -112,7 +112,7 @@ class PrunedSearches:
             self._met.popitem(last=False)
         return False
 
-    def _made(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
+    def _made(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
         large = self._fleet.n >= self._large
         static = self._classes.static_answers.part(key, by_node=large)
         if (
@@ -149,7 +149,7 @@ class PrunedSearches:
         filters += [one.role.key_at for one in self._bounded if one.role.filter_at is not None]
         return last < min(filters, default=last + 1)
 
-    def _of_clusters(self, key: ClassKey, placed: Placed, roles: Sequence[Role]) -> ClusterAnswers | None:
+    def _of_clusters(self, key: ClassKey, placed: PodInfo, roles: Sequence[PluginRole]) -> ClusterAnswers | None:
         """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
         if not roles:
             if self._no_answers is None or len(self._no_answers.closed) != len(self._fleet.clusters):
@@ -173,7 +173,7 @@ class PrunedSearches:
                 active.append(evaluator)
         return ClusterAnswers.ask(self._fitting, active)
 
-    def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
+    def _by_domain(self, key: ClassKey, placed: PodInfo) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
         name = tuple([key[role.key_at] for role in self._others])
         position = self._fleet.changes.position
@@ -199,7 +199,9 @@ class PrunedSearches:
         if len(kept) > most:
             kept.popitem(last=False)
 
-    def _setup(self, static: StaticAnswers, roles: tuple[Role, ...], by_domain: tuple[Role, ...]) -> SearchSetup | None:
+    def _setup(
+        self, static: StaticAnswers, roles: tuple[PluginRole, ...], by_domain: tuple[PluginRole, ...]
+    ) -> SearchSetup | None:
         large = self._fleet.n >= self._large
         known = static.search_setups.get((roles, by_domain, large))
         if isinstance(known, SearchSetup) and known.current:
@@ -211,7 +213,7 @@ class PrunedSearches:
         static.search_setups[roles, by_domain, large] = made
         return made
 
-    def _bounds_of(self, roles: tuple[Role, ...]) -> UpperBounds:
+    def _bounds_of(self, roles: tuple[PluginRole, ...]) -> UpperBounds:
         found = self._bounds.get(roles)
         if found is None:
             if len(self._bounds) >= _MOST_TABLES:
@@ -220,7 +222,7 @@ class PrunedSearches:
         return found
 
 
-def _bounded(role: Role) -> bool:
+def _bounded(role: PluginRole) -> bool:
     if role.scope is not AnswerScope.ROW:
         return False
     scores = role.score_at is not None

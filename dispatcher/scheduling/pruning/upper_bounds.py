@@ -16,7 +16,7 @@ from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound, fal
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
 from dispatcher.scheduling.framework.points import guarded
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework.roles import PluginRole
 from dispatcher.scheduling.pruning.block_bounds import BlockGroups, BlockTable, block_bounds
 from dispatcher.scheduling.pruning.row_bounds import BLOCK, GroupPoints, RowBounds
 
@@ -57,7 +57,7 @@ class UpperBounds:
     last time (see `pruned_search`), if that can be told.
     """
 
-    def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
+    def __init__(self, roles: Sequence[PluginRole], fleet: FleetState) -> None:
         self._roles = tuple(roles)
         self._fleet = fleet
         self._view = view_of(fleet)

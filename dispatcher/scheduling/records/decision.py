@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from dispatcher.scheduling.fleet.row import PastRows, RowFacts
-from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.framework import Floats, PodInfo
 from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
@@ -62,7 +62,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     """
 
     pod_id: PodId
-    placed: Placed
+    placed: PodInfo
     cluster: str
     node: str
     row: int
@@ -125,7 +125,7 @@ class Unschedulable(msgspec.Struct):
     """
 
     pod_id: PodId
-    placed: Placed
+    placed: PodInfo
     message: str
     reasons: frozenset[Reason]
     time: float
@@ -137,7 +137,7 @@ class Unschedulable(msgspec.Struct):
     absent: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
 
-    def again(self, pod_id: PodId, placed: Placed, time: float) -> "Unschedulable":
+    def again(self, pod_id: PodId, placed: PodInfo, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
         same = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
         same.nominated = self.nominated
@@ -181,11 +181,11 @@ class Unschedulable(msgspec.Struct):
         return self.full_message
 
 
-def _refused(placed: Placed) -> str:
+def _refused(placed: PodInfo) -> str:
     return "".join([f"; {one.text}" for one in placed.refused if not one.over]) if placed.refused else ""
 
 
-def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
+def _about(placed: PodInfo, time: float, profile: str) -> dict[str, Any]:
     pod = placed.pod
     return {
         "pod": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
@@ -337,7 +337,7 @@ def _explain(batch: Sequence[Decision], facts: RowFacts) -> _Explanations:
 
 
 def _at_once(
-    plugin: ExplainingPlugin, state: object, placed: Placed, rows: PastRows
+    plugin: ExplainingPlugin, state: object, placed: PodInfo, rows: PastRows
 ) -> tuple[Column, Sequence[Sequence[str]]] | None:
     """What a plugin says of all rows, if it can be asked so."""
     if not _explains_rows(type(plugin)):
@@ -357,7 +357,7 @@ def _explains_rows(kind: type) -> bool:
     return hasattr(kind, "explain_rows")
 
 
-def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastRows) -> tuple[object, list[str]]:
+def _one_row(plugin: ExplainingPlugin, state: object, placed: PodInfo, row: PastRows) -> tuple[object, list[str]]:
     row.signals.asked.clear()
     try:
         explained = plugin.explain(state, placed, row, 0)
@@ -385,7 +385,7 @@ def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
 
 def no_place(
     pod_id: PodId,
-    placed: Placed,
+    placed: PodInfo,
     time: float,
     context: DecisionContext,
     nodes: Mapping[str, int],

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Pod, PodId
@@ -59,5 +59,5 @@ class DecisionLog:
 def _named(victim: Victim) -> Victim:
     """A victim as a record tells of it: soon it is gone."""
     pod = victim.placed.pod
-    named = Placed(Pod(pod.uid, pod.namespace, pod.name), victim.placed.home)
+    named = PodInfo(Pod(pod.uid, pod.namespace, pod.name), victim.placed.home)
     return Victim(victim.pod_id, named, victim.cluster, victim.node)

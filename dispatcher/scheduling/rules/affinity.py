@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import (
     Owner,
     PodSet,
@@ -50,7 +50,7 @@ class AffinityRules:
     repelling_unlabelled: tuple[AffinityRule, ...] = ()
 
     @classmethod
-    def of(cls, placed: Placed) -> "AffinityRules":
+    def of(cls, placed: PodInfo) -> "AffinityRules":
         """Read the rules of a pod that has any."""
         pod = placed.pod
         owner = (placed.home, placed.pod.namespace)
@@ -127,7 +127,7 @@ class _Read:
     each cluster and namespace of such pods where these have a say.
     """
 
-    def __init__(self, placed: Placed, limit: int) -> None:
+    def __init__(self, placed: PodInfo, limit: int) -> None:
         self._terms = (placed.pod.pod_affinity, placed.pod.pod_anti_affinity)
         self._limit = limit
         self._namespace = placed.pod.namespace
@@ -135,7 +135,7 @@ class _Read:
         self._wide = any(reaches_beyond(term, self._namespace) for term in terms)
         self._rules: dict[Owner | None, AffinityRules] = {}
 
-    def rules_of(self, placed: Placed) -> AffinityRules:
+    def rules_of(self, placed: PodInfo) -> AffinityRules:
         narrow = not self._wide and placed.pod.namespace == self._namespace
         owner = None if narrow else (placed.home, placed.pod.namespace)
         found = self._rules.get(owner)
@@ -153,7 +153,7 @@ class AffinityBook:
         self._limit = limit
         self._read: dict[Hashable, _Read] = {}  # by identity of the terms
 
-    def rules_of(self, placed: Placed) -> AffinityRules | None:
+    def rules_of(self, placed: PodInfo) -> AffinityRules | None:
         """The rules of a pod; None if it has none."""
         pod = placed.pod
         drawn = pod.pod_affinity

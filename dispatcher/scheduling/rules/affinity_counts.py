@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.scheduling.framework import FleetView, Ints, Placed
+from dispatcher.scheduling.framework import FleetView, Ints, PodInfo
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RequiredCount, RuleCount, ScoreTerm
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityRules
@@ -25,7 +25,7 @@ class AffinityCounts:
 
     rules: AffinityRules
     about: Sequence[StandingTerm]
-    placed: Placed
+    placed: PodInfo
     fleet: FleetView
     brought: Mapping[int, int]
 
@@ -79,7 +79,7 @@ class AffinityCounts:
             yield RuleCount(self.fleet.topology.domain(key), total, more, by_host=level_of(key) == HOST_LEVEL)
 
 
-def is_one_of(pods: PodSet, placed: Placed, fleet: FleetView) -> bool:
+def is_one_of(pods: PodSet, placed: PodInfo, fleet: FleetView) -> bool:
     """Whether a pod is one of `pods`."""
     return pods.matches(placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace))
 

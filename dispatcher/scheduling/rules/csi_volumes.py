@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dispatcher.scheduling.framework import FleetView, Placed
+from dispatcher.scheduling.framework import FleetView, PodInfo
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from shared.model.pod import CLAIM, Volume
@@ -58,7 +58,7 @@ class CsiVolumes:
         return csi_volume_of_claim(claim, self._volumes.get(claim.volume) if claim.volume else None, made_by)
 
 
-def wanted_of(placed: Placed, fleet: FleetView) -> Wanted:
+def wanted_of(placed: PodInfo, fleet: FleetView) -> Wanted:
     """The CSI volumes of a pod; claims that are not known have none."""
     home = placed.home
     namespace = placed.pod.namespace

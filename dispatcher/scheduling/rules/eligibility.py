@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, PodInfo, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
 from dispatcher.scheduling.framework.lifecycle import RowList
 from shared.model import names
@@ -151,7 +151,7 @@ def selection_key(pod: Pod) -> Hashable:
     return frozenset(pod.node_selector.items()), required
 
 
-def tolerations_key(placed: Placed) -> Hashable:
+def tolerations_key(placed: PodInfo) -> Hashable:
     """Everything of a pod that decides which taints it tolerates, and where: in another cluster it may have fewer
     tolerations, by its home and its namespace. How long an eviction waits has no part in it.
     """
@@ -169,7 +169,7 @@ class Tolerance(NamedTuple):
     of: SmallInts
 
     @classmethod
-    def read(cls, placed: Placed, fleet: FleetView) -> "Tolerance":
+    def read(cls, placed: PodInfo, fleet: FleetView) -> "Tolerance":
         """Those that its delegate would have; at home, and where a cluster's policy is not known, its own."""
         own = placed.pod.tolerations
         kinds = {placed.pod.tolerations: 0}
@@ -194,7 +194,7 @@ class TaintMasks:
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[Toleration, ...], ...], ByCode[tuple[Taint, ...]]] = {}
 
-    def tolerated(self, placed: Placed, fleet: FleetView) -> Bools:
+    def tolerated(self, placed: PodInfo, fleet: FleetView) -> Bools:
         """[n] whether the pod tolerates all taints of the node that keep new pods away."""
         kinds, of = Tolerance.read(placed, fleet)
         known = self._known.get(kinds)
@@ -212,7 +212,7 @@ def _tolerating(kinds: Sequence[Sequence[Toleration]], taints: tuple[Taint, ...]
     return [untolerated(kind, taints) is None for kind in kinds]
 
 
-def clusters_key(placed: Placed) -> Hashable:
+def clusters_key(placed: PodInfo) -> Hashable:
     """Everything that `allowed_clusters` looks at; None for a pod that may go anywhere."""
     annotations = placed.pod.annotations
     stay = annotations.get(names.STAY)
@@ -241,7 +241,7 @@ class ClusterChoiceError(ValueError):
     """An annotation about clusters that cannot be followed; the text names it and the fix."""
 
 
-def allowed_clusters(placed: Placed, fleet: FleetView) -> Bools | None:
+def allowed_clusters(placed: PodInfo, fleet: FleetView) -> Bools | None:
     """[clusters] which ones the pod's annotations and volumes allow, None for all.
 
     ClusterChoiceError for an annotation that cannot be read or that names no cluster of this fleet.
@@ -282,7 +282,7 @@ _OF_THE_POD = frozenset(
 )
 
 
-def nodes_help(placed: Placed, reasons: frozenset[Reason]) -> bool:
+def nodes_help(placed: PodInfo, reasons: frozenset[Reason]) -> bool:
     """Whether a pod that was refused for these reasons might go to a new node of its own cluster."""
     if not reasons.isdisjoint(_OF_THE_POD):
         return False

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dispatcher.scheduling.framework import Bools, Filter, FleetView, Placed
+from dispatcher.scheduling.framework import Bools, Filter, FleetView, PodInfo
 from shared.model.reasons import Reason
 
 
-def open_clusters(filters: Sequence[Filter], placed: Placed, fleet: FleetView, *, honor_taints: bool) -> Bools | None:
+def open_clusters(filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, *, honor_taints: bool) -> Bools | None:
     """[clusters] whether the pod may enter each; None if it may enter all. A cordon counts as a taint of the cluster:
     where those are not to be honored, the pod waits until it is taken back.
     """

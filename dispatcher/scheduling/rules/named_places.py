@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from dispatcher.scheduling.framework import FleetView, Ints, Placed
+from dispatcher.scheduling.framework import FleetView, Ints, PodInfo
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, pods_in
 from shared.model import names
 from shared.model.labels import LabelSelector
@@ -29,7 +29,7 @@ def near_of(pod: Pod) -> Near | None:
         return None
 
 
-def near_key(near: Near | None, placed: Placed) -> Hashable:
+def near_key(near: Near | None, placed: PodInfo) -> Hashable:
     """All of the pod that `clusters_with` looks at."""
     if near is None:
         return None
@@ -38,7 +38,7 @@ def near_key(near: Near | None, placed: Placed) -> Hashable:
     return (near, placed.home) if near.kind == SERVICE else near
 
 
-def clusters_with(near: Near, placed: Placed, fleet: FleetView) -> Ints:
+def clusters_with(near: Near, placed: PodInfo, fleet: FleetView) -> Ints:
     """[clusters] how many of the named pods run there; of a cluster or a zone, 1 where it is."""
     found = np.zeros(len(fleet.clusters), dtype=np.int64)
     if near.kind in (APP, SERVICE):
@@ -54,7 +54,7 @@ def clusters_with(near: Near, placed: Placed, fleet: FleetView) -> Ints:
     return found
 
 
-def pods_meant(near: Near, placed: Placed, fleet: FleetView) -> PodSet | None:
+def pods_meant(near: Near, placed: PodInfo, fleet: FleetView) -> PodSet | None:
     """The pods of an APP, or those that a SERVICE of the cluster of submission selects; None if there is none, or it
     selects none.
     """

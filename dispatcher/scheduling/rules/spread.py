@@ -28,7 +28,7 @@ _MOST_NAMED = 3  # clusters of a domain, in a sentence
 
 
 @dataclass(frozen=True)
-class Area:
+class ConstraintDomains:
     """One constraint on the domains of its level; it counts `pods`. `own` is 1 if the pod matches its own selector, so
     that it adds to what is counted.
     """
@@ -54,7 +54,7 @@ class Area:
         return self.domains.present
 
     @cached_property
-    def enough(self) -> bool:
+    def has_min_domains(self) -> bool:
         """Whether there are `min_domains` eligible domains."""
         return self.domains.size >= max(self.constraint.min_domains, 1)
 
@@ -77,22 +77,22 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Spread:
+class ConstraintCounts:
     """One constraint as things stand: [domains] matching pods.
 
     `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`; of a soft
     constraint nobody asks for it.
     """
 
-    area: Area
+    area: ConstraintDomains
     counts: Ints
     least: int
 
     @classmethod
-    def of(cls, area: Area, fleet: FleetView) -> "Spread":
+    def of(cls, area: ConstraintDomains, fleet: FleetView) -> "ConstraintCounts":
         """Count anew."""
         counts = area.counts(fleet)
-        return cls(area, counts, _least(area, counts, []) if area.constraint.hard and area.enough else 0)
+        return cls(area, counts, _least(area, counts, []) if area.constraint.hard and area.has_min_domains else 0)
 
     @property
     def highest(self) -> int:
@@ -113,7 +113,9 @@ class Spread:
         """Refuses, with `code`, domains that are full; with `elsewhere` rows without a domain."""
         area = self.area
         most = area.constraint.max_skew - area.own
-        return MaxCount(self.domain_count, most, code, elsewhere, present=area.present if area.enough else None)
+        return MaxCount(
+            self.domain_count, most, code, elsewhere, present=area.present if area.has_min_domains else None
+        )
 
     @property
     def most(self) -> int:
@@ -129,7 +131,7 @@ class Spread:
         key = self.area.constraint.key
         if not (self.counts[area.present] > self.most).any():
             return ""
-        if not area.enough:
+        if not area.has_min_domains:
             wanted = area.constraint.min_domains
             return f"spread over {key}: {area.domains.size} domains count, and minDomains asks for {wanted}"
         emptiest = np.flatnonzero(area.present & (self.counts == self.least))
@@ -147,10 +149,10 @@ class Spread:
 
     def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
-        found: dict[str, Any] = self.story(np.asarray([row]), fleet).told([0]).values(1)[0]
+        found: dict[str, Any] = self.explanation(np.asarray([row]), fleet).told([0]).values(1)[0]
         return found
 
-    def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
+    def explanation(self, rows: RowList, fleet: FleetView) -> "SpreadExplanation":
         """The records of pods of the class that go to `rows`, one after the other."""
         area = self.area
         domains = self.area.domains
@@ -158,7 +160,7 @@ class Spread:
         chosen = area.domain[rows]
         found = sorted(code for code in set(chosen.tolist()) if code >= 0)
         met = [code for code in found if area.present.item(code)]
-        return SpreadStory(
+        return SpreadExplanation(
             area.constraint,
             chosen,
             more if domains.counting is None else domains.counting[rows] * more,
@@ -169,7 +171,7 @@ class Spread:
             domains.size,
             met,
             _least(area, self.counts, met) if len(met) < domains.size else None,
-            enough=area.enough,
+            has_min_domains=area.has_min_domains,
         )
 
 
@@ -189,7 +191,7 @@ def _find_least(counts, eligible, left_out, first, last):  # type: ignore[no-unt
     return least
 
 
-def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
+def _least(area: ConstraintDomains, counts: Ints, left_out: list[int]) -> int:
     """The least count over the eligible domains but these eligible ones, which must leave some. IndexError where counts
     are not of these domains.
     """
@@ -203,7 +205,7 @@ def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
 
 
 @dataclass(slots=True)
-class SpreadStory:
+class SpreadExplanation:
     """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
 
     `chosen`: by pod, the domain it went to (-1 unknown); `more`: what it adds there, by pod or of each. `of_shown`,
@@ -222,7 +224,7 @@ class SpreadStory:
     domains: int
     met: Sequence[int]
     least_else: int | None
-    enough: bool
+    has_min_domains: bool
 
     def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
@@ -261,11 +263,11 @@ class SpreadStory:
         places = {code: at for at, code in enumerate(dict.fromkeys(chosen))}
         at = np.asarray([places[code] for code in chosen[:last]], dtype=np.int64)
         counts = np.asarray([self.of_chosen.get(code, 0) for code in places], dtype=np.int64)
-        eligible = np.asarray([self.enough and code in met for code in places], dtype=np.bool_)
+        eligible = np.asarray([self.has_min_domains and code in met for code in places], dtype=np.bool_)
         least_else = _NO_COUNT if self.least_else is None else self.least_else
         found = np.empty((2, last), dtype=np.int64)
         count_on = _count_on.fast or _count_on.function
-        count_on(at, adds[:last], eligible, least_else if self.enough else 0, counts, *found)
+        count_on(at, adds[:last], eligible, least_else if self.has_min_domains else 0, counts, *found)
         return (found[0], found[1]) if len(ats) == last else (found[0, ats], found[1, ats])
 
 
@@ -297,16 +299,16 @@ def _count_on(at, adds, eligible, least_else, counts, own, leasts):  # type: ign
             counts[at[pod]] = count + adds[pod]
 
 
-def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
+def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> ConstraintDomains:
     """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
     return _area(one, pod, domains_of(topology_key(one.key, pod), fleet, eligible))
 
 
-def _area(one: SpreadConstraint, pod: Pod, domains: Domains) -> Area:
-    return Area(one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector))
+def _area(one: SpreadConstraint, pod: Pod, domains: Domains) -> ConstraintDomains:
+    return ConstraintDomains(one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector))
 
 
-class KnownAreas:
+class KnownDomains:
     """The areas of constraints that go by nodes alone: by their domains, their labels and their names. What they are is
     found once for all pods that ask for the same, until a node changes; so that classes of many homes have the very
     same arrays, and what is made of these is made once, too.
@@ -325,7 +327,7 @@ class KnownAreas:
         fleet: FleetView,
         levels: tuple[str, ...],
         selects: tuple[Hashable, Callable[[], RowList]] | None = None,
-    ) -> Area:
+    ) -> ConstraintDomains:
         """A constraint of `pod` on the nodes that have domains of all `levels`, and of these on the live rows that the
         pod selects, ascending, if it `selects` any: by this key, the rows being asked for where they are not known.
         """
@@ -375,7 +377,7 @@ def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
 
 
 def spread_key(one: SpreadConstraint, pod: Pod) -> Hashable:
-    """Everything of a constraint and of its pod that `area_of` and `Spread.of` look at, but the namespace."""
+    """Everything of a constraint and of its pod that `area_of` and `ConstraintCounts.of` look at, but the namespace."""
     counted = selector_key(pod, one.selector)
     policies = (one.honor_affinity, one.honor_taints)
     own = counts_itself(one, pod)

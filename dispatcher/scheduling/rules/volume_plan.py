@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.scheduling.framework import Bools, FleetView, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.framework import Bools, FleetView, PodInfo, Refuse, Rows, refuse
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_choice import Chooser, Indices
 from dispatcher.scheduling.rules.volume_match import Candidates, VolumesFor, candidates, volumes_for
@@ -80,7 +80,7 @@ class Verdict:
 _Sorted = tuple[list[PersistentVolume | None], list[tuple[PersistentVolumeClaim, StorageClass]]]
 
 
-def _sorted_claims(placed: Placed, fleet: FleetView) -> _Sorted | Refuse:
+def _sorted_claims(placed: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
     """The volumes of the pod's bound claims (None: not there), and its claims that wait with their classes."""
     found = find_claims(placed, fleet)
     home = placed.home
@@ -99,7 +99,7 @@ def _sorted_claims(placed: Placed, fleet: FleetView) -> _Sorted | Refuse:
     return bound, waiting
 
 
-def plan_key(placed: Placed, fleet: FleetView) -> Hashable:
+def plan_key(placed: PodInfo, fleet: FleetView) -> Hashable:
     """Equal for pods that get equal plans: their claims ask for the same, or have volumes in the same places, whatever
     the names. Left out is what `plan_of` reads of objects by kind (classes, free volumes): when a kind changes, the
     plan is made anew anyway.
@@ -126,7 +126,7 @@ def _wish(claim: PersistentVolumeClaim) -> Hashable:
     return *where, claim.request, claim.block, claim.attributes_class, claim.access_modes, labels
 
 
-def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
+def plan_of(placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse:
     """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
     found = _sorted_claims(placed, fleet)
     home = placed.home
@@ -147,7 +147,7 @@ def _turn(claim: PersistentVolumeClaim) -> tuple[bool, int]:
     return not claim.selected_node, 0 if claim.selected_node else claim.request
 
 
-def delayed_claims(placed: Placed, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
+def delayed_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
     """The claims of the pod's plan that have no volume yet, in its order; or the Refuse in its place."""
     found = _sorted_claims(placed, fleet)
     return found if isinstance(found, Refuse) else sorted([claim for claim, _ in found[1]], key=_turn)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dispatcher.scheduling.framework import FleetView, Placed, Refuse, refuse
+from dispatcher.scheduling.framework import FleetView, PodInfo, Refuse, refuse
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
 from shared.model.reasons import Reason
@@ -69,7 +69,7 @@ def csi_volume_of_disk(volume: Volume) -> CsiVolume | None:
     return ("disk.csi.azure.com", volume.name) if volume.kind == AZURE_DISK else None
 
 
-def find_claims(placed: Placed, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
+def find_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
     """The claims of the pod that can be worked with, each once, in order; else a Refuse in kube-scheduler's words."""
     pod = placed.pod
     found: dict[str, PersistentVolumeClaim] = {}

@@ -28,7 +28,7 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     """
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
-    copies = Counter(name for tracked in core.tracked.unsettled.values() for name in tracked.delegates)
+    copies = Counter(name for tracked in core.tracked.active.values() for name in tracked.delegates)
     submitted = core.tracked.submitted()
     unstarted = Counter(cluster for cluster, _ in core.unstarted.told.values())
     for name, view in sorted(core.clusters.items()):
@@ -43,7 +43,7 @@ def cluster_names(core: SchedulerCore) -> list[str]:
 
 
 def _unconfigured(core: SchedulerCore) -> list[unconfigured.UnconfiguredCluster]:
-    return unconfigured.of(core.tracked.unsettled.values(), core.clusters)
+    return unconfigured.of(core.tracked.active.values(), core.clusters)
 
 
 def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:

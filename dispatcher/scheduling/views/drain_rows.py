@@ -15,7 +15,7 @@ def drain_view(core: SchedulerCore, cluster: str, *, leave: bool = False) -> Pie
     known. Each is looked at as if it was the only one to go. `leave`: also pods of `cluster` that run in others.
     """
     found: dict[_Controller, list[PodId]] = {}
-    for pod_id, tracked in list(core.tracked.unsettled.items()):
+    for pod_id, tracked in list(core.tracked.active.items()):
         source = tracked.source
         if source is None or not source.node or source.terminating or source.terminal:
             continue

@@ -6,7 +6,7 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
 from shared.model.leases import LEASE, failover_text, stopped_after_s
@@ -86,14 +86,14 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,
         "refusals": _refusals(core, tracked.pod_id, tracked.source),
-        "moved": core.rebalancing.of(tracked.pod_id, Placed(tracked.source, tracked.home)),
+        "moved": core.rebalancing.of(tracked.pod_id, PodInfo(tracked.source, tracked.home)),
         "decision": last.record() if last else None,
     }
 
 
 def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
     """The pod of which a pod is the copy, and where that is; None if it is nobody's."""
-    for tracked in core.tracked.unsettled.values():
+    for tracked in core.tracked.active.values():
         for cluster, delegate in tracked.delegates.items():
             source = delegate.source
             if source is not None and (delegate.namespace, delegate.name) == (namespace, name):

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.traces.ways import Span, Trace
+from dispatcher.service.traces.pod_traces import Span, Trace
 
 _MISSING = "tracing.enabled is true, and OpenTelemetry is not installed: pip install 'global-dispatcher[otel]'"
 

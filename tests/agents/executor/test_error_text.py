@@ -1,7 +1,7 @@
 """What is told of an answer that is not 2xx."""
 
-from shared.kube.answer import error_text
 from shared.kube.http import Response
+from shared.kube.verdicts import error_text
 
 
 def test_why_no_answer_came_is_told_to_its_end() -> None:

@@ -31,17 +31,17 @@ ENDED = ("Succeeded", "Failed")
 Order = Callable[[PodRef, int, str], m.AnyIntent]
 
 STATUSES = {phase: msgspec.json.encode({"phase": phase}) for phase in PHASES}
-SOURCE_ORDERS: dict[str, Order] = {
-    "bind": lambda ref, epoch, _: m.Bind("i", ref, epoch, "n1"),
-    "claim": lambda ref, epoch, _: m.Claim("i", ref, epoch, "b", "n1"),
-    "unclaim": lambda ref, epoch, _: m.Unclaim("i", ref, epoch),
-    "proxy": lambda ref, epoch, _: m.Bind("i", ref, epoch, PROXY, proxy=True),
-    "mirror": lambda ref, epoch, phase: m.MirrorStatus("i", ref, epoch, STATUSES[phase]),
-    "finish": lambda ref, epoch, _: m.FinishSource("i", ref, epoch),
-    "sign": lambda ref, epoch, _: m.SignManifest("i", ref, epoch),
-    "report": lambda ref, epoch, phase: m.ReportUnschedulable("i", ref, epoch, f"no room {phase}"),
+# What is ordered about a source, and how often.
+SOURCE_ORDERS: dict[str, tuple[int, Order]] = {
+    "bind": (2, lambda ref, epoch, _: m.Bind("i", ref, epoch, "n1")),
+    "claim": (4, lambda ref, epoch, _: m.Claim("i", ref, epoch, "b", "n1")),
+    "unclaim": (1, lambda ref, epoch, _: m.Unclaim("i", ref, epoch)),
+    "proxy": (8, lambda ref, epoch, _: m.Bind("i", ref, epoch, PROXY, proxy=True)),
+    "mirror": (10, lambda ref, epoch, phase: m.MirrorStatus("i", ref, epoch, STATUSES[phase])),
+    "finish": (1, lambda ref, epoch, _: m.FinishSource("i", ref, epoch)),
+    "sign": (2, lambda ref, epoch, _: m.SignManifest("i", ref, epoch)),
+    "report": (3, lambda ref, epoch, phase: m.ReportUnschedulable("i", ref, epoch, f"no room {phase}")),
 }
-ORDER_ODDS = (2, 4, 1, 8, 10, 1, 2, 3)
 # What happens next, and how often.
 ODDS = {"replace": 2, "order": 6, "order_delegate": 3, "advance": 30, "land": 4, "sync": 8, "kubelet": 1}
 ODDS |= {"restart": 1, "cordon": 2}
@@ -111,8 +111,8 @@ class Clusters:
         self.refs = [*self.refs[-3:], self.home.api.put_pod(pod_object(name))]
 
     def order(self) -> None:
-        (kind,) = self.random.choices(list(SOURCE_ORDERS), ORDER_ODDS)
-        order = SOURCE_ORDERS[kind](self.random.choice(self.refs), self.epoch(), self.random.choice(PHASES))
+        ((_, make),) = self.random.choices([*SOURCE_ORDERS.values()], [odds for odds, _ in SOURCE_ORDERS.values()])
+        order = make(self.random.choice(self.refs), self.epoch(), self.random.choice(PHASES))
         self.running.append(Running(self.home, order))
 
     def order_delegate(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
-from agents.executor.told_events import BURST, EVERY_S
+from agents.executor.relayed_events import BURST, EVERY_S
 from agents.observer.seen import NODES, PODS
 from shared.kube.http import Request, Response
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef

@@ -29,6 +29,7 @@ from shared.messages import (
 from shared.model import names
 from shared.security.signatures import SignedClaim, digest_of, read_claim
 from tests.agents.executor.test_downward import in_files, reading
+from tests.agents.executor.test_references import SETTINGS
 from tests.agents.executor.world import (
     NOW,
     World,
@@ -296,6 +297,14 @@ def test_a_source_that_may_cross_no_more_is_told_once() -> None:
     (event,) = [one for one in told if one["reason"] == "FilesNotUpdated"]
     assert "256 KiB" in event["note"]
     assert fleet.told()[0] == "-"
+
+
+def test_what_is_signed_could_be_made_anew_without_losing_an_optional_config_map_that_is_at_home() -> None:
+    fleet = Fleet()
+    fleet.source["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings", "optional": True}}]
+    assert b'"optional":true' in fleet.sign().manifest
+    fleet.home.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}})
+    assert b'"optional":true' not in fleet.sign().manifest
 
 
 def test_a_server_that_does_not_answer_leaves_it_open() -> None:

@@ -613,7 +613,7 @@ def test_what_is_told_of_a_pod_is_bounded_in_bytes_and_more_is_a_problem_that_na
     assert told_bytes(pod) <= MAX_RECORD
     assert (pod.name, pod.uid) == (thing["metadata"]["name"], thing["metadata"]["uid"])
     if field:
-        assert "more than 32 KiB decide about this pod" in pod.problems[-1]
+        assert "what decides about this pod takes more than 32 KiB, name fewer" in pod.problems[-1]
         assert field in pod.problems[-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.framework import FleetView, Floats, Part, Placed, PluginUse, Profile
+from dispatcher.scheduling.framework import FleetView, Floats, Part, PluginUse, PodInfo, Profile
 from dispatcher.scheduling.framework.plugin import refuse
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.names import SCHEDULER_NAME, ZONE
@@ -60,7 +60,7 @@ class PaidQuota(TenantQuota):
 
     name = "PaidQuota"
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Any:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
         return refuse(Reason.POLICY, self.name)
 
 
@@ -69,7 +69,7 @@ class Doubting(TenantQuota):
 
     name = "Doubting"
 
-    def reserve(self, cycle: Any, placed: Placed, row: int, fleet: FleetView) -> Any:
+    def reserve(self, cycle: Any, placed: PodInfo, row: int, fleet: FleetView) -> Any:
         return refuse(Reason.POLICY, self.name)
 
 

@@ -14,8 +14,8 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Refuse,
     Reserve,
     Rows,
@@ -64,7 +64,7 @@ class Pair(Keyed, Permit):
     def attach(self, room: WaitingRoom) -> None:
         self.room = room
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         if placed.pod.labels.get("only") == "never":
             return refuse(Reason.POLICY, self.name)
         waiting = self.room.waiting()
@@ -171,7 +171,7 @@ class Prepare(Keyed, PreBind):
     ready = False
 
     def pre_bind(
-        self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         if placed.pod.labels.get("only") == "never":
             return refuse(Reason.PRE_BIND, "no such thing")
@@ -223,7 +223,7 @@ def test_what_cannot_be_prepared_gives_the_place_back(how: str) -> None:
 class Elsewhere(Keyed, BindPoint):
     name = "Elsewhere"
 
-    def bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Handed | Refuse | None:
+    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
         only = placed.pod.labels.get("only")
         return Handed("the other one", 60.0) if only == "hand" else refuse(Reason.POLICY, self.name) if only else None
 
@@ -234,7 +234,7 @@ class Heard(Keyed, PostBind):
     def __init__(self) -> None:
         self.bound: list[tuple[str, int]] = []
 
-    def post_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self.bound.append((placed.pod.name, row))
 
 
@@ -289,18 +289,18 @@ class Carry(Keyed, Score, Permit, PostBind):
     def __init__(self) -> None:
         self.seen: list[object] = []
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         return ("for", placed.pod.labels.get("only"))
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         return np.zeros(len(np.arange(fleet.n)[rows]))
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         self.seen.append(cycle.read(self.name))
         cycle.write("mine", placed.pod.name)
         return None
 
-    def post_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self.seen += [cycle.read(self.name), cycle.read("mine"), cycle.read("nobody's")]
 
 
@@ -323,7 +323,7 @@ class Everywhere(Keyed, Score, PostFilter, Reserve, Permit, PreBind, BindPoint, 
     def __init__(self) -> None:
         self.seen: list[tuple[str, object]] = []
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         return placed.pod.labels.get("only")
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -332,25 +332,25 @@ class Everywhere(Keyed, Score, PostFilter, Reserve, Permit, PreBind, BindPoint, 
     def _note(self, point: str, cycle: CycleState) -> None:
         self.seen.append((point, cycle.read(self.name)))
 
-    def post_filter(self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView) -> None:
+    def post_filter(self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView) -> None:
         self._note("PostFilter", cycle)
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("Reserve", cycle)
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         pass
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("Permit", cycle)
 
-    def pre_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def pre_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("PreBind", cycle)
 
-    def bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("Bind", cycle)
 
-    def post_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("PostBind", cycle)
 
 
@@ -376,7 +376,7 @@ def broken(*_: object) -> Any:
 class BadPermit(Pair):
     name = "BadPermit"
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         return broken() if placed.pod.name == "bad" else None
 
 
@@ -384,7 +384,7 @@ class BadPreBind(Prepare):
     name = "BadPreBind"
 
     def pre_bind(
-        self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         return broken() if placed.pod.name == "bad" else None
 
@@ -392,7 +392,7 @@ class BadPreBind(Prepare):
 class BadBind(Elsewhere):
     name = "BadBind"
 
-    def bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Handed | Refuse | None:
+    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
         return broken() if placed.pod.name == "bad" else None
 
 

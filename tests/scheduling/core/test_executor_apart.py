@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step
-from dispatcher.scheduling.delegation.tracking import Reach
+from dispatcher.scheduling.delegation.tracking import ClusterReachability
 from dispatcher.scheduling.events import (
     ClusterChanged,
     ClusterSilent,
@@ -80,7 +80,7 @@ def test_who_is_there_says_what_a_cluster_can_do(
     silent: bool, executor: bool | None, executor_only: bool, observer_only: bool
 ) -> None:
     view = ClusterView("east", silent=silent, executor=executor, synced=True, api_ok=True)
-    reach = Reach.of({"east": view})
+    reach = ClusterReachability.of({"east": view})
     assert (("east" in reach.executor_only), ("east" in reach.observer_only)) == (executor_only, observer_only)
 
 
@@ -91,7 +91,7 @@ def test_what_clusters_can_do_is_found_for_all_of_them_as_each_says_of_itself() 
         views[name] = ClusterView(
             name, silent=silent, synced=synced, api_ok=api_ok, restored=restored, executor=executor
         )
-    reach = Reach.of(views)
+    reach = ClusterReachability.of(views)
     for name, view in views.items():
         found = [name in one for one in reach]
         executor_only, observer_only = view.silent and view.takes_orders, view.ready and not view.takes_orders

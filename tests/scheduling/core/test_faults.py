@@ -11,7 +11,7 @@ from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation.step_cache import Key, StepCache
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import OperatorWarning, Tick
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from shared.messages import Bind
 from tests.laws.cores import make_core
@@ -36,7 +36,7 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
 class ByTier:
     """A QueueSort whose keys cannot all be compared."""
 
-    def sort_key(self, placed: Placed, queued_at: float) -> tuple[object, ...]:
+    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[object, ...]:
         return (placed.pod.labels.get("tier"),)
 
 
@@ -58,7 +58,7 @@ def test_pods_on_whose_batch_the_cycle_fails_are_decided_later(monkeypatch: pyte
     core = make_core(("east",))
     report(core, pod("a"), pod("b"))
 
-    def fails(profiles: Profiles, items: Sequence[tuple[tuple[str, str], Placed]], **how: object) -> None:
+    def fails(profiles: Profiles, items: Sequence[tuple[tuple[str, str], PodInfo]], **how: object) -> None:
         decide(profiles, items[:1])
         raise IndexError("a fault of the cycle")
 

@@ -48,7 +48,7 @@ class World:
 
     def at_rest(self) -> bool:
         """Whether of all pods the source alone is kept."""
-        return not self.core.tracked.unsettled
+        return not self.core.tracked.active
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_of_a_pod_that_was_decided_the_source_alone_is_kept_once_it_runs(world: 
 def test_what_a_pod_was_told_while_it_waited_is_not_kept_once_it_is_bound(world: World) -> None:
     world.show(WEB, msgspec.structs.replace(NODE, unschedulable=True))
     world.tick()
-    assert [one.reported != "" for one in world.core.tracked.unsettled.values()] == [True]
+    assert [one.reported != "" for one in world.core.tracked.active.values()] == [True]
     world.show(WEB)
     world.tick(60.0)
     world.show(running())
@@ -138,26 +138,26 @@ def test_a_pod_of_which_more_is_known_is_not_at_rest(more: Callable[[Tracked], o
     pods = TrackedPods()
     pods[POD_ID] = tracked = Tracked(POD_ID, running())
     more(tracked)
-    pods.rest(tracked)
-    assert pods.unsettled == {POD_ID: tracked}
+    pods.compact(tracked)
+    assert pods.active == {POD_ID: tracked}
     assert pods[POD_ID] is tracked
 
 
 def test_what_is_got_of_a_pod_at_rest_is_kept_and_what_is_found_is_not() -> None:
     pods = TrackedPods()
     pods[POD_ID] = Tracked(POD_ID, running())
-    pods.rest(pods[POD_ID])
+    pods.compact(pods[POD_ID])
     found = pods.peek(POD_ID)
     assert found == Tracked(POD_ID, running())
-    assert not pods.unsettled
+    assert not pods.active
     assert pods.get(POD_ID) is pods[POD_ID]
-    assert pods.unsettled == {POD_ID: found}
+    assert pods.active == {POD_ID: found}
 
 
 def test_all_pods_are_listed_at_rest_or_not() -> None:
     pods, other = TrackedPods(), ("west", "u2")
     pods[POD_ID], pods[other] = Tracked(POD_ID, running()), Tracked(other)
-    pods.rest(pods[POD_ID])
+    pods.compact(pods[POD_ID])
     assert list(pods) == [other, POD_ID]
     assert list(pods.values()) == [Tracked(other), Tracked(POD_ID, running())]
     assert list(pods.sources()) == [(POD_ID, running())]

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from dispatcher.scheduling.framework import Codes, Filter, FleetView, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.framework import Codes, Filter, FleetView, PodInfo, Refuse, Rows, refuse
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
 from shared.messages import Bind
@@ -24,14 +24,14 @@ class Pair(Keyed, PreEnqueue):
         self.asked: list[str] = []
         self.told: list[ClusterEvent] = []
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
-    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
         self.asked.append(placed.pod.name)
         return None if len(set(self.asked)) >= self.least else refuse(Reason.POLICY, self.name)
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         self.told.append(event)
         return True
 

@@ -6,7 +6,7 @@ import msgspec
 
 from dispatcher.scheduling.core.slow_decisions import LONGEST_S, MOST_KEPT, SlowDecisions
 from dispatcher.scheduling.events import Decide, Effect, Tick
-from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.queue import QueuedPod
 from shared.messages import Bind, ReportUnschedulable
 from shared.model.reasons import Reason
@@ -61,5 +61,5 @@ def test_only_a_namespace_that_was_not_known_takes_the_place_of_another() -> Non
 
 
 def queued(namespace: str) -> QueuedPod:
-    placed = Placed(msgspec.structs.replace(pod("one"), namespace=namespace), "east")
+    placed = PodInfo(msgspec.structs.replace(pod("one"), namespace=namespace), "east")
     return QueuedPod(("east", namespace), placed, None, 0.0, ())

@@ -12,7 +12,7 @@ from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.events import Answered, ClusterChanged, Decided, Effect, SendIntents, Tick
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, Changes, Outcome
 from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
@@ -131,4 +131,4 @@ def test_a_pod_that_takes_something_else_where_it_shows_is_placed_anew() -> None
     with patch("tests.scheduling.core.test_together.SHOWN", tuple(larger)):
         _show(core, effects)
     assert core.fleet.requested[core.fleet.axis.column("cpu")].sum() == 7 * len(PODS)
-    assert isinstance(next(iter(core.fleet.occupants())).placed, Placed)
+    assert isinstance(next(iter(core.fleet.occupants())).placed, PodInfo)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import CLAIM, Pod, Volume
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
@@ -91,4 +91,4 @@ def test_pods_of_templates_of_their_own_are_all_tried() -> None:
     ],
 )
 def test_what_refuses_a_pod_says_nothing_of_others_if_it_has_volumes(one: Pod, alike: bool) -> None:
-    assert World().core.profiles.refused_alike(Placed(one, "a")) is alike
+    assert World().core.profiles.refused_alike(PodInfo(one, "a")) is alike

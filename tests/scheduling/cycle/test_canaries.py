@@ -12,9 +12,9 @@ from dispatcher.scheduling.framework import (
     Depends,
     FleetView,
     Floats,
-    Placed,
     Plugin,
     PluginUse,
+    PodInfo,
     Profile,
     Rows,
     Score,
@@ -34,7 +34,7 @@ class Small(Score):
     def __init__(self, much: bool = False) -> None:
         self._sign = 1 if much else -1
 
-    def class_key(self, placed: Placed) -> None:
+    def class_key(self, placed: PodInfo) -> None:
         return None
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:

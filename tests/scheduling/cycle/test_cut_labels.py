@@ -9,7 +9,7 @@ from dispatcher.plugins.inter_pod_affinity import InterPodAffinity
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, Plugin, Refuse, Skip
+from dispatcher.scheduling.framework import Plugin, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent, placed_pod_changed
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules.budgets import Budgets
@@ -175,7 +175,7 @@ def test_any_budget_of_its_namespace_may_cover_it() -> None:
     state.kept.put("a", PodDisruptionBudget("default", "db", LabelSelector({"app": "db"}), allowed=0))
     known, unknown = pod("web").labels(app="web").build(), cut().build()
     taken = [
-        Budgets(state.kept).take(Victim(("a", one.uid), Placed(one, "a"), "a", "n1"), {}) for one in (known, unknown)
+        Budgets(state.kept).take(Victim(("a", one.uid), PodInfo(one, "a"), "a", "n1"), {}) for one in (known, unknown)
     ]
     assert taken == ["", "default/db"]
 

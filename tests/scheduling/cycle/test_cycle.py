@@ -16,8 +16,8 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Refuse,
     Reserve,
     Rows,
@@ -156,15 +156,15 @@ class Given(Reserve):
     name = "Given"
 
     def __init__(self) -> None:
-        self.back: list[Placed] = []
+        self.back: list[PodInfo] = []
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         return None
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self.back.append(placed)
 
 
@@ -217,15 +217,15 @@ class Poison(Filter, Score, Reserve, Permit):
     def __init__(self) -> None:
         self.booked = 0
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         self._burst(placed, "class_key")
         return placed.pod.labels.get("poison")
 
     def _burst(self, placed: object, point: str) -> None:
-        if isinstance(placed, Placed) and placed.pod.labels.get("poison") == point:
+        if isinstance(placed, PodInfo) and placed.pod.labels.get("poison") == point:
             raise RuntimeError("boom")
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         self._burst(placed, "pre_filter")
         return placed
 
@@ -235,20 +235,20 @@ class Poison(Filter, Score, Reserve, Permit):
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         self._burst(state, "score")
-        assert isinstance(state, Placed)
+        assert isinstance(state, PodInfo)
         worst = {"nan": np.nan, "short": 0.0}.get(state.pod.labels.get("poison", ""), 1.0)
         return np.full(length(rows, fleet) + (worst == 0.0), worst)
 
-    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         self._burst(placed, "reserve")
         self.booked += 1
         return None
 
-    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         self.booked -= 1
         self._burst(placed, "unreserve")
 
-    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         self._burst(placed, "permit")
         answers: dict[str, Refuse | float] = {"refused": refuse(Reason.REFUSED, "not now"), "wait": 7.5}
         return answers.get(placed.pod.labels.get("poison", ""))
@@ -344,14 +344,14 @@ class Standing(Fit):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         self.asked.append(placed.pod.name)
         return placed.pod.labels.get("means")
 
 
 class StandingByTemplate(Standing):
     keyed_by_template = True
-    standing_key = Standing.standing_key
+    fleet_key = Standing.fleet_key
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from dispatcher.scheduling.framework import (
     CycleState,
     FleetView,
     Floats,
-    Placed,
     Plugin,
     PluginUse,
+    PodInfo,
     Profile,
     Refuse,
     Rows,
@@ -50,7 +50,7 @@ class Curfew(Keyed, PreEnqueue):
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.POLICY: WakeEvent.NODE_ADDED}
     closed = True
 
-    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
         return refuse(Reason.POLICY, self.name) if self.closed else None
 
 
@@ -75,7 +75,7 @@ class Middle(Keyed, PreScore):
 
     name = "Middle"
 
-    def pre_score(self, state: object, placed: Placed, fleet: FleetView, rows: RowList) -> object:
+    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
         return SKIP if placed.pod.labels.get("only") == "skip" else int(rows[len(rows) // 2])
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -107,7 +107,7 @@ class Helper(Keyed, PostFilter):
         self.name, self._answer = name, answer  # type: ignore[misc]
 
     def post_filter(
-        self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         return self._answer(trial)
 
@@ -130,10 +130,10 @@ class Polite(PostFilter):
 
     name = "Polite"
 
-    def class_key(self, placed: Placed) -> str | None:
+    def class_key(self, placed: PodInfo) -> str | None:
         return placed.pod.labels.get("may-preempt")
 
-    def post_filter(self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView) -> Nomination | NoHelp:
+    def post_filter(self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView) -> Nomination | NoHelp:
         return Nomination(0) if "may-preempt" in placed.pod.labels else NoHelp("polite: this pod does not preempt.")
 
 
@@ -161,21 +161,21 @@ def broken(*_: object) -> Any:
 class BadGate(Curfew):
     name = "BadGate"
 
-    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
         return broken() if placed.pod.name == "bad" else None
 
 
 class BadPreScore(Middle):
     name = "BadPreScore"
 
-    def pre_score(self, state: object, placed: Placed, fleet: FleetView, rows: RowList) -> object:
+    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
         return broken() if placed.pod.name == "bad" else int(rows[0])
 
 
 class BadScores(Middle):
     name = "BadScores"
 
-    def pre_score(self, state: object, placed: Placed, fleet: FleetView, rows: RowList) -> object:
+    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
         return placed.pod.name == "bad"
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Any:

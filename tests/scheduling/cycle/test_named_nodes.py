@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
-from dispatcher.scheduling.framework import FleetView, Placed, Plugin
+from dispatcher.scheduling.framework import FleetView, Plugin, PodInfo
 from dispatcher.scheduling.profile import KUBE_SCHEDULER_PROFILE
 from shared.model.labels import NodeSelectorTerm, Requirement
 from shared.model.pod import Affinity
@@ -19,13 +19,13 @@ class Names(Plugin):
 
     name: ClassVar[str] = "Names"
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return None
 
-    def names_key(self, placed: Placed) -> Hashable:
+    def names_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.annotations.get("names")
 
-    def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+    def node_names(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         text = placed.pod.annotations.get("names")
         return None if text is None else frozenset(text.split())
 

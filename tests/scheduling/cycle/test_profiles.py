@@ -12,7 +12,7 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, PluginUse, Profile, refuse
+from dispatcher.scheduling.framework import SKIP, FleetView, Plugin, PluginUse, PodInfo, Profile, refuse
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model import names
@@ -133,7 +133,7 @@ def test_a_plugin_that_cannot_be_hashed_is_asked_for_hints_as_others_are() -> No
 
         EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.INSUFFICIENT: WakeEvent.NODE_ADDED}
 
-        def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+        def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
             return self.helps
 
     for helps in (True, False):
@@ -146,10 +146,10 @@ def test_quota_refuses_by_class_unless_a_gate_is_asked_of_each_pod() -> None:
     class Each(Plugin):
         name = "Each"
 
-        def class_key(self, placed: Placed) -> None:
+        def class_key(self, placed: PodInfo) -> None:
             return None
 
-        def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+        def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
             return refuse(Reason.QUOTA, "mine") if placed.pod.name == "p" else SKIP
 
     both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit(), Each()])

@@ -10,7 +10,7 @@ from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
-from dispatcher.scheduling.framework import FleetView, Placed, PluginUse
+from dispatcher.scheduling.framework import FleetView, PluginUse, PodInfo
 from dispatcher.scheduling.framework.domain_counts import told_of
 from dispatcher.scheduling.framework.value_columns import Fields
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -44,7 +44,7 @@ class OnlyExplains(FaultDomainSpread):
 
     name = "Own"
 
-    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> dict[str, Any]:
+    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> dict[str, Any]:
         return {"mine": row}
 
 
@@ -87,7 +87,7 @@ def test_a_story_of_too_few_pods_is_asked_for_each() -> None:
 class OneByOne(TenantQuota):
     """Answers a function a pod."""
 
-    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Any:
+    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> Any:
         story = super().reserve_all(pods, fleet)
         return [lambda at=at: told_of(story, [at]).values(1)[0] for at in range(len(pods))] if story else ()
 

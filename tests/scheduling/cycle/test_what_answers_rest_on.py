@@ -9,7 +9,7 @@ import pytest
 from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, PluginUse, Profile, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PluginUse, PodInfo, Profile, Rows
 from dispatcher.scheduling.records.decision import Unschedulable
 from shared.model.names import SCHEDULER_NAME, ZONE
 from shared.model.objects import Namespace
@@ -48,10 +48,10 @@ class FewAZone(Filter[Any]):
     name = "FewAZone"
     keyed_by_template = True
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.namespace, frozenset(placed.pod.app_labels.items())
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Any:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
         return placed.pod
 
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:

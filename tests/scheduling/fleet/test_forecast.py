@@ -31,7 +31,7 @@ from dispatcher.scheduling.fleet.forecast import (
     foreseen,
     unexplained,
 )
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.node import Reading
 from tests.builders import fleet, node, pod, put, reading
 
@@ -300,7 +300,7 @@ def test_a_pod_that_uses_other_than_its_request_moves_what_is_unexplained_once_a
     state.put_reading("a", reading("n", cpu=0.3))
     before = unexplained(state, state.now)[0, 0]
     new = pod("new").cpu(2).memory("1Gi").on("n").build()
-    state.place(("a", "new"), Placed(new, "a", counts_as=(500, 1 << 30)), "a", "n", assumed=True)
+    state.place(("a", "new"), PodInfo(new, "a", counts_as=(500, 1 << 30)), "a", "n", assumed=True)
     found = [unexplained(state, state.now)[0, 0]]
     for _ in range(60):
         state.now += 60

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.objects import ClusterObjects
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules import budgets
 from dispatcher.scheduling.rules.budgets import Budgets
@@ -144,7 +144,7 @@ def crowded() -> FleetState:
 
 
 def test_the_preemptor_reads_no_budget_of_other_namespaces(crowded: FleetState) -> None:
-    victim, read, covering = Victim(("east", "u"), Placed(POD, "east"), "east", "n"), list[int](), budgets._covering
+    victim, read, covering = Victim(("east", "u"), PodInfo(POD, "east"), "east", "n"), list[int](), budgets._covering
 
     def noted(found: Mapping[str, PodDisruptionBudget]) -> list[PodDisruptionBudget]:
         read.append(len(found))
@@ -158,10 +158,10 @@ def test_the_preemptor_reads_no_budget_of_other_namespaces(crowded: FleetState) 
 
 
 def test_default_spread_looks_at_no_service_of_other_namespaces(crowded: FleetState) -> None:
-    assert crowded.selectors.of(Placed(POD, "east")) == LabelSelector(WEB)
+    assert crowded.selectors.of(PodInfo(POD, "east")) == LabelSelector(WEB)
     with patch.object(ClusterObjects, "every", side_effect=AssertionError("all Services are looked at")):
         crowded.kept.put("east", ReplicaSet("n7", "of-another", LabelSelector(WEB)))
         crowded.kept.put("east", Service("n7", "s7", {"app": "x"}))
-        assert crowded.selectors.of(Placed(POD, "east")) == LabelSelector(WEB)
+        assert crowded.selectors.of(PodInfo(POD, "east")) == LabelSelector(WEB)
         crowded.kept.put("east", Service("default", "second", {"app": "web", "x": "y"}))
-        assert crowded.selectors.of(Placed(POD, "east")) == LabelSelector(WEB)
+        assert crowded.selectors.of(PodInfo(POD, "east")) == LabelSelector(WEB)

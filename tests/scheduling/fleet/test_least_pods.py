@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from tests.builders import fleet, node, pod
 
 NODES = ("n0", "n1", "n2")
@@ -19,7 +19,7 @@ PODS = st.tuples(
 def put(state: FleetState, number: int, where: str, priority: int, started: float) -> None:
     built = pod(f"p{number}").cpu(f"{number + 1}00m").build()
     built = msgspec.structs.replace(built, priority=priority, started=started)
-    state.place(("a", built.uid), Placed(built, "a"), "a", where, assumed=False)
+    state.place(("a", built.uid), PodInfo(built, "a"), "a", where, assumed=False)
 
 
 @settings(max_examples=100, deadline=None)

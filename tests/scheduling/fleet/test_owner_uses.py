@@ -12,7 +12,7 @@ from dispatcher.scheduling.fleet import owner_uses
 from dispatcher.scheduling.fleet.owner_uses import MAX_OWNERS, OwnerUses
 from dispatcher.scheduling.fleet.usual import HIGHEST, LOWEST
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.messages import Changes, decode, encode
 from shared.model.owner_use import OwnerUse
 from shared.model.pod import Pod
@@ -156,14 +156,14 @@ def test_agents_and_dispatchers_of_before_understand_each_other() -> None:
 def test_what_settles_is_what_the_pod_counted_as_and_goes_with_it() -> None:
     state = fleet(a=[node("n1").cpu(10)])
     state.uses.put("a", [use(4000.0)])
-    placed = state.with_use(Placed(web(), "a"))
+    placed = state.with_use(PodInfo(web(), "a"))
     assert placed.counts_as == (3364, GIB)
     assert state.with_use(placed) is placed
     state.place(("a", "u"), placed, "a", "n1", assumed=True)
     assert state.settling[:, 0].tolist() == [3364, GIB]
     assert state.nonzero[:, 0].tolist() == [1000, GIB]
     state.uses.put("a", [use(1.0)])
-    state.place(("a", "u"), Placed(web(), "a"), "a", "n1", assumed=False)  # its cluster shows it, and knows nothing
+    state.place(("a", "u"), PodInfo(web(), "a"), "a", "n1", assumed=False)  # its cluster shows it, and knows nothing
     assert state.settling[:, 0].tolist() == [3364, GIB]
     state.now += 300
     state.put_reading("a", reading("n1", cpu=0.1, memory=0.1))
@@ -176,7 +176,7 @@ def test_use_by_request_is_learnt_from_requests_however_pods_count() -> None:
     def usual(counts_as: tuple[int, int] | None) -> np.ndarray:
         state = fleet(a=[node("n1").cpu(10)])
         state.place(("a", "old"), pod("old").cpu(4).on("n1").placed(), "a", "n1", assumed=False)
-        state.place(("a", "new"), Placed(web(), "a", counts_as=counts_as), "a", "n1", assumed=True)
+        state.place(("a", "new"), PodInfo(web(), "a", counts_as=counts_as), "a", "n1", assumed=True)
         state.put_reading("a", reading("n1", cpu=0.2, memory=0.1))
         state.learn_usual()
         return state.signals.usual("cpu")
@@ -188,7 +188,7 @@ def test_expected_load_and_explain_go_by_what_the_pod_counts_as() -> None:
     state = fleet(a=[node("n1").cpu(10).memory("10Gi")])
     state.put_reading("a", reading("n1", cpu=0.2, memory=0.2, net=0.2))
     plugin = make("ExpectedLoad")
-    small, large = Placed(web(), "a"), Placed(web(), "a", counts_as=(4000, GIB))
+    small, large = PodInfo(web(), "a"), PodInfo(web(), "a", counts_as=(4000, GIB))
     assert plugin.class_key(small) != plugin.class_key(large)
     found = {}
     for one in (small, large):

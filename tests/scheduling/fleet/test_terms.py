@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, TermSum
 from dispatcher.scheduling.fleet.terms import TermCounts
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import TermKind
 from shared.model.labels import LabelSelector, Requirement
 from shared.model.names import AFFINITY_FROM_OTHERS
@@ -18,7 +18,7 @@ from tests.builders import pod, selector
 WEB = pod("asks").labels(app="web").placed()
 
 
-def holder(key: str = "zone", weight: int = 0) -> Placed:
+def holder(key: str = "zone", weight: int = 0) -> PodInfo:
     return pod("p").away(key, selector(app="web"), weight=weight).placed()
 
 
@@ -126,14 +126,14 @@ def _namespace_labels(cluster: str, namespace: str) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": namespace, "team": f"{cluster}-{namespace}", **opened}
 
 
-def _both(one: Placed, other: Placed) -> Placed:
+def _both(one: PodInfo, other: PodInfo) -> PodInfo:
     """A pod with the preferred terms of two."""
     terms = (one.pod.pod_anti_affinity, other.pod.pod_anti_affinity)
     preferred = tuple(term for each in terms if each is not None for term in each.preferred)
-    return Placed(msgspec.structs.replace(one.pod, pod_anti_affinity=PodAffinity(preferred=preferred)), "a")
+    return PodInfo(msgspec.structs.replace(one.pod, pod_anti_affinity=PodAffinity(preferred=preferred)), "a")
 
 
-def _meaning_nearly_all(at: int) -> Placed:
+def _meaning_nearly_all(at: int) -> PodInfo:
     wanted = LabelSelector({}, (Requirement(f"k{at}", "NotIn", ("x",)),))
     teams = LabelSelector({}, (Requirement("team", "NotIn", ("a-two",)),)) if at % 3 == 0 else LabelSelector()
     term = PodAffinityTerm(("zone", "host")[at % 2], wanted, ("one",) if at % 5 == 0 else (), teams)
@@ -143,10 +143,10 @@ def _meaning_nearly_all(at: int) -> Placed:
         if at % 4 == 0
         else PodAffinity(preferred=(WeightedPodAffinityTerm(at + 1, term),))
     )
-    return Placed(msgspec.structs.replace(one, pod_anti_affinity=terms), "b" if at % 8 > 5 else "a")
+    return PodInfo(msgspec.structs.replace(one, pod_anti_affinity=terms), "b" if at % 8 > 5 else "a")
 
 
-def _sums(found: TermCounts, asking: Placed) -> dict[tuple[TermKind, str], list[int]]:
+def _sums(found: TermCounts, asking: PodInfo) -> dict[tuple[TermKind, str], list[int]]:
     total: dict[tuple[TermKind, str], list[int]] = {}
     for term in found.about(asking):
         counts = found.count(term).window(4).tolist()
@@ -157,7 +157,7 @@ def _sums(found: TermCounts, asking: Placed) -> dict[tuple[TermKind, str], list[
 
 def test_many_terms_counted_as_one_add_up_to_what_each_of_them_does_while_they_come_and_go() -> None:
     crowded, plain = (TermCounts(_namespace_labels, idle_limit=4, crowded=most) for most in (5, 10**6))
-    draw, held = random.Random(7), list[tuple[Placed, int]]()
+    draw, held = random.Random(7), list[tuple[PodInfo, int]]()
     for turn in range(400):
         if held and draw.random() < (0.3 if turn < 200 else 0.7):
             placed, row = held.pop(draw.randrange(len(held)))
@@ -224,7 +224,7 @@ def test_terms_by_a_key_that_no_node_has_are_about_nobody_until_a_node_has_it() 
 
 
 def test_the_distinct_terms_of_a_namespace_about_others_are_told_of_whom_they_are() -> None:
-    def wide(app: str, namespace: str = "t") -> Placed:
+    def wide(app: str, namespace: str = "t") -> PodInfo:
         return pod(app).namespace(namespace).away("host", selector(app=app), namespace_selector=selector()).placed()
 
     found = terms()

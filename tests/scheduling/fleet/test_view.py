@@ -11,7 +11,7 @@ from dispatcher.scheduling.fleet.view import Observed, ObservedView, view_of
 from dispatcher.scheduling.fleet.volumes import USERS
 from dispatcher.scheduling.framework import FleetView
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.objects import Namespace, PersistentVolumeClaim
 from shared.model.pod import PodAffinityTerm
 from tests.builders import fleet, node, pod, put, selector
@@ -72,7 +72,7 @@ def test_no_facet_leads_past_the_view_to_the_fleet(name: str) -> None:
 def test_what_moves_makes_stale_who_read_it_and_nobody_else() -> None:
     state = a_fleet()
     plugin = Live()
-    roles = [Role(plugin, AnswerScope.ROW, 0, None, 0, 1.0, None) for _ in range(2)]
+    roles = [PluginRole(plugin, AnswerScope.ROW, 0, None, 0, 1.0, None) for _ in range(2)]
     clocked, other = (PluginEvaluator(role, state) for role in roles)
     for one in (clocked, other):
         one.pre_filter(WEB.placed())
@@ -89,7 +89,7 @@ def test_counts_of_an_earlier_question_are_forgotten_but_where_rows_rest_on_them
     scope: AnswerScope, counts: list[str]
 ) -> None:
     state = a_fleet()
-    evaluator = PluginEvaluator(Role(Live(), scope, 0, None, 0, 1.0, None), state)
+    evaluator = PluginEvaluator(PluginRole(Live(), scope, 0, None, 0, 1.0, None), state)
     evaluator.view.topology.count_matching(WEB.build(), None, "zone")
     evaluator.view.objects.of("a", Namespace)
     evaluator.pre_filter(WEB.placed())
@@ -107,7 +107,7 @@ def test_the_clock_of_plugins_goes_by_full_seconds_and_no_sample_is_younger() ->
 
 def test_what_rests_on_the_clock_is_stale_when_it_has_moved_by_a_second() -> None:
     state = a_fleet()
-    role = Role(Live(), AnswerScope.ROW, 0, None, 0, 1.0, None)
+    role = PluginRole(Live(), AnswerScope.ROW, 0, None, 0, 1.0, None)
     evaluator = PluginEvaluator(role, state)
     evaluator.observed.now = True
     evaluator.record_dependencies()

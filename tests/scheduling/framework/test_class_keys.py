@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.kit.odd import another_of_its_template
+from dispatcher.kit.edge_case_fleet import another_of_its_template
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.batch.kinds import kinds_of
-from dispatcher.scheduling.framework import Placed, Plugin, class_keys
+from dispatcher.scheduling.batch.pod_variants import variants_of
+from dispatcher.scheduling.framework import Plugin, PodInfo, class_keys
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -42,7 +42,7 @@ CHANGES: dict[str, list[Any]] = {
 }
 pods = st.fixed_dictionaries({field: st.sampled_from(values) for field, values in CHANGES.items()})
 placed = st.builds(
-    lambda fields, home, refused, counts_as: Placed(
+    lambda fields, home, refused, counts_as: PodInfo(
         msgspec.structs.replace(pod("p").build(), **fields), home, refused, counts_as
     ),
     pods,
@@ -60,17 +60,17 @@ class ByName(Fit):
 
 
 class Overriding(ByName):
-    def class_key(self, placed: Placed) -> Any:
+    def class_key(self, placed: PodInfo) -> Any:
         return placed.pod.name
 
 
-def asked_of_each(plan: Plan, placed: Placed) -> tuple[Any, ...]:
+def asked_of_each(plan: Plan, placed: PodInfo) -> tuple[Any, ...]:
     return (*[plugin.class_key(placed) for plugin in plan.looks], placed.counts_as, plan.profile)
 
 
 @settings(max_examples=examples(200))
 @given(st.lists(placed, max_size=30))
-def test_keys_are_those_that_each_pod_would_get(met: list[Placed]) -> None:
+def test_keys_are_those_that_each_pod_would_get(met: list[PodInfo]) -> None:
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     for one in met:
         key = plan.class_key(one)
@@ -82,12 +82,12 @@ def test_keys_are_those_that_each_pod_would_get(met: list[Placed]) -> None:
 def test_pods_of_the_very_same_key_are_of_one_kind(field: str) -> None:
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     base = pod("p").set(owner="one").build()
-    changed = [Placed(msgspec.structs.replace(base, **{field: value}), "a") for value in CHANGES[field]]
-    met = [(plan.class_key(one), one) for one in (*changed, Placed(base, "a"), Placed(base, "b"))]
+    changed = [PodInfo(msgspec.structs.replace(base, **{field: value}), "a") for value in CHANGES[field]]
+    met = [(plan.class_key(one), one) for one in (*changed, PodInfo(base, "a"), PodInfo(base, "b"))]
     for (key, one), (other_key, other) in itertools.combinations(met, 2):
         items = [(("a", "1"), one), (("a", "2"), other)]
         if key is other_key:
-            assert kinds_of(items, alike=True).ats == kinds_of(items).ats
+            assert variants_of(items, alike=True).ats == variants_of(items).ats
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_who_does_not_say_so_is_asked_of_every_pod(plugin: Plugin, want: bool) -
 def test_plugins_are_asked_once_for_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def noted(self: Fit, placed: Placed) -> Hashable:
+    def noted(self: Fit, placed: PodInfo) -> Hashable:
         asked.append(placed.pod.name)
         return Fit.class_key(self, placed)
 
@@ -131,7 +131,7 @@ def test_never_more_than_some_templates_are_known(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_a_pods_own_is_no_part_of_its_template() -> None:
     one = pod("one").build()
-    other = another_of_its_template(Placed(one, "a")).pod
+    other = another_of_its_template(PodInfo(one, "a")).pod
     assert template_of(one) == template_of(other)
     assert {name for name in Pod.__struct_fields__ if getattr(one, name) != getattr(other, name)} == set(OWN_FIELDS)
 

@@ -7,7 +7,7 @@ import msgspec
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rebalancing.movable import stays
@@ -77,7 +77,7 @@ class World:
         """The pod is gone, and decided anew; where it is now."""
         self.scheduler.forget(move.pod_id)
         anew = msgspec.structs.replace(move.victim.placed.pod, node="")
-        found = self.scheduler.schedule(Placed(anew, "a"), move.pod_id)
+        found = self.scheduler.schedule(PodInfo(anew, "a"), move.pod_id)
         assert isinstance(found, Decision)
         return found.cluster, found.node
 

@@ -7,7 +7,7 @@ import pytest
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.views import whole
 from dispatcher.scheduling.views.drain_rows import drain_view
 from shared.messages import Changes
@@ -64,7 +64,7 @@ def test_each_controller_has_a_row_with_where_one_of_its_pods_would_go() -> None
 @pytest.mark.parametrize(("priority", "to"), [(10, "north/n1"), (0, None)])
 def test_room_that_is_promised_to_a_less_important_pod_is_free_for_one_that_goes(priority: int, to: str | None) -> None:
     core = fleet(source("one", "", 1000, priority=priority), source("full", "", 1000, node="e1", claim=None))
-    promised = Placed(source("low", "", 1000, priority=1), "east")
+    promised = PodInfo(source("low", "", 1000, priority=1), "east")
     core.profiles.nominations.put(Nominee(("east", "uid-low"), promised, "north", "n1"))
     (row,) = whole(drain_view(core, "west"))
     assert row["to"] == to

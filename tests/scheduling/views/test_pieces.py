@@ -91,22 +91,22 @@ def test_what_goes_after_the_list_was_begun_is_not_in_it() -> None:
 def test_a_pod_that_settles_or_is_looked_at_after_the_list_was_begun_is_in_it_once() -> None:
     core = fleet(*map(pod, NAMES))
     settled, looked_at = ("east", f"uid-{NAMES[0]}"), ("east", f"uid-{NAMES[1]}")
-    while core.tracked.unsettled:
-        core.tracked.rest_all()
+    while core.tracked.active:
+        core.tracked.compact_all()
     tracked = core.tracked[settled]
     pods = pods_view(core)
     assert next(pods) == []
-    assert core.tracked.get(looked_at) is core.tracked.unsettled[looked_at]
-    core.tracked.rest(tracked)
-    assert settled not in core.tracked.unsettled
+    assert core.tracked.get(looked_at) is core.tracked.active[looked_at]
+    core.tracked.compact(tracked)
+    assert settled not in core.tracked.active
     assert [row["name"] for row in whole(pods)] == NAMES
 
 
 def test_a_pod_is_explained_whether_it_has_settled_or_not() -> None:
     core = fleet(*map(pod, NAMES[:2]))
-    core.tracked.rest_all()
+    core.tracked.compact_all()
     assert core.tracked.get(("east", f"uid-{NAMES[0]}")) is not None
-    assert len(core.tracked.unsettled) == 1
+    assert len(core.tracked.active) == 1
     assert [(explain(core, "default", name) or {})["uid"] for name in NAMES[:2]] == [f"uid-{n}" for n in NAMES[:2]]
     assert explain(core, "default", NAMES[2]) is None
     assert explain(core, "other", NAMES[0]) is None

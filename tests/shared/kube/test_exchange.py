@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shared.kube.answers import Answer
 from shared.kube.exchange import MAX_CONNECTIONS, Exchange, Exchanges
 from shared.kube.http import Request
-from shared.kube.naps import Naps
+from shared.kube.read_batching import ReadBatching
 from shared.kube.rendering import USER_AGENT, Rendering
+from shared.kube.response_reader import RawResponse
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 POST = b"POST /api HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\nbody"
@@ -59,7 +59,7 @@ async def serving(*answers: bytes | None) -> AsyncIterator[tuple[Server, Exchang
         await listening.wait_closed()
 
 
-async def post(exchanges: Exchanges, timeout_s: float = 5.0) -> Answer:
+async def post(exchanges: Exchanges, timeout_s: float = 5.0) -> RawResponse:
     return await exchanges.call(POST, 1000, timeout_s)
 
 
@@ -134,7 +134,7 @@ async def test_closing_ends_calls_under_way() -> None:
             await call
 
 
-class Noted(Naps):
+class Noted(ReadBatching):
     """How long each answer was waited for."""
 
     def __init__(self) -> None:

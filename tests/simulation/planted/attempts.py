@@ -54,7 +54,7 @@ def _unseen_is_absent(patches: Patches, when: Callable[[Any, str], bool]) -> Non
 @plant("a claim is not taken back when the target refuses", hint=Hint(stories.refused_by_the_best))
 def never_unclaim(patches: Patches) -> None:
     from agents.executor import procedures
-    from shared.kube.answer import outcome
+    from shared.kube.verdicts import outcome
     from shared.messages import DONE, Unclaim
 
     def nothing(intent: Any, local: Any, now: Any) -> Any:
@@ -104,7 +104,7 @@ def unknown_means_no(patches: Patches) -> None:
 def unanswered_means_undone(patches: Patches) -> None:
     from dispatcher.scheduling import events
     from dispatcher.scheduling.core import SchedulerCore
-    from shared.kube.answer import outcome
+    from shared.kube.verdicts import outcome
     from shared.messages import STALE
 
     real = SchedulerCore.handle
@@ -150,7 +150,7 @@ def no_claim_is_untouched(patches: Patches) -> None:
 def stale_without_a_look(patches: Patches) -> None:
     from agents.executor import procedures
     from agents.runtime import executor_loop
-    from shared.kube.answer import outcome
+    from shared.kube.verdicts import outcome
     from shared.messages import STALE
 
     def stale(intent: Any, why: str, local: Any) -> Any:

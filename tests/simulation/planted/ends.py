@@ -10,9 +10,9 @@ from tests.simulation.world.fleet import Sizes
 
 @plant("our finalizer is never taken off", "people", hint=Hint(stories.deleted))
 def finalizer_left(patches: Patches) -> None:
-    from agents.executor import finish
+    from agents.executor import finish_source
 
-    patches.set(finish, "without_ours", lambda pod: tuple(pod.finalizers))
+    patches.set(finish_source, "without_ours", lambda pod: tuple(pod.finalizers))
 
 
 @plant("a source is let go while its delegate still stops", "people", hint=Hint(stories.deleted))
@@ -60,7 +60,7 @@ def any_end_is_believed(patches: Patches) -> None:
 @plant("nothing is mirrored", "people")
 def nothing_mirrored(patches: Patches) -> None:
     from agents.executor import procedures
-    from shared.kube.answer import outcome
+    from shared.kube.verdicts import outcome
     from shared.messages import DONE, MirrorStatus
 
     def nothing(intent: Any, local: Any, now: Any) -> Any:

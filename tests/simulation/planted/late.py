@@ -52,9 +52,9 @@ def superseded_meanwhile(at: Scene) -> Iterator[Wait]:
 
 @plant("what a late creation has made stays", hint=Hint(deleted_meanwhile))
 def leftovers_stay(patches: Patches) -> None:
-    from agents.executor import leftovers
+    from agents.executor import orphan_delegates
 
-    patches.set(leftovers, "LEFT_S", inf)
+    patches.set(orphan_delegates, "LEFT_S", inf)
 
 
 @plant("what a late creation of a refused order has made is waited for", hint=Hint(refused_meanwhile, SMALL))

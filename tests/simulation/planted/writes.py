@@ -45,7 +45,7 @@ def bind_without_uid(patches: Patches) -> None:
 
 @plant("claims and finalizers are written over whatever is there", hint=Hint(stories.marked_by_another))
 def patch_without_guard(patches: Patches) -> None:
-    from agents.executor import claim, finish, pods
+    from agents.executor import claim, finish_source, pods
 
     real = pods.guarded_patch
 
@@ -53,7 +53,7 @@ def patch_without_guard(patches: Patches) -> None:
         request = real(ref, pod, metadata)
         return msgspec.structs.replace(request, body=_without(request.body, "resourceVersion"))
 
-    for module in (claim, finish, pods):
+    for module in (claim, finish_source, pods):
         patches.set(module, "guarded_patch", guarded_patch)
 
 

@@ -1,0 +1,251 @@
+"""What is assumed when a pod is decided, and how it is given back: the node's room, Reserve plugins, Permit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import CycleState, FleetView, Plugin, PodInfo, Refuse, Reserve, Skip
+from dispatcher.scheduling.framework.domain_counts import ExplainPods
+from dispatcher.scheduling.framework.points import (
+    Faults,
+    Plan,
+    PluginError,
+    Restores,
+    books_many,
+    books_rows,
+    guarded,
+)
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.extras import BatchExplanation
+from shared.model.pod import PodId
+
+_LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
+_Item = tuple[PodId, PodInfo]
+
+
+class Book(msgspec.Struct, gc=False):
+    """What Reserve plugins have booked: for a pod as it was then, on a row (-1: its node was not known)."""
+
+    placed: PodInfo
+    row: int
+
+    def show(self, placed: PodInfo) -> None:
+        """A later version of the pod, which asks for the same: it serves as well where it is the same object and all
+        that says what it is has stayed, and the earlier one is not kept for the sake of the books.
+        """
+        was = self.placed.pod
+        pod = placed.pod
+        alike = was.labels == pod.labels or was.app_labels == pod.app_labels
+        if alike and was.uid == pod.uid and was.annotations == pod.annotations:
+            counts_as = self.placed.counts_as  # no cluster shows it: it is given back as it was booked
+            same = placed.counts_as == counts_as
+            self.placed = placed if same else msgspec.structs.replace(placed, counts_as=counts_as)
+
+
+class AssumedPods:
+    """What one profile has assumed and reserved. `on_wait` is called with every decision that Permit makes wait."""
+
+    def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
+        self.plan = plan
+        self.fleet = fleet
+        self._faults = faults
+        self.view = view_of(fleet)  # for points whose answers nobody keeps
+        self.on_wait: Callable[[Decision], None] | None = None
+        self.late = plan.late
+        # Pod plugins that check and book a whole batch at once, whatever rows it goes to.
+        self.bulk = [one for one in plan.reserves if books_many(one) and one in plan.pod_plugins]
+        # Class plugins that book a whole batch at once, each pod on its row.
+        self.bulk_by_row = [one for one in plan.reserves if books_rows(one) and one not in plan.pod_plugins]
+        self._reserved: dict[PodId, Book] = {}
+        self._charges = [(one, _charging(one)) for one in plan.reserves]
+
+    def skips(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
+        """Whether PreFilter of a filter or score has answered SKIP for the class, so that it books nothing, either."""
+        return plugin in self.plan.class_plugins and isinstance(answer_of(plugin.name), Skip)
+
+    # --- a decision --------------------------------------------------------------------------------------------------
+
+    def book(self, cycle: CycleState, decision: Decision, later: list[int] | None) -> Refuse | None:
+        """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse books nothing."""
+        pod_id = decision.pod_id
+        placed = decision.placed.at(decision.cluster)
+        row = decision.row
+        refused = self._reserve(cycle, placed, row)
+        if refused is not None:
+            return refused
+        self._reserved[pod_id] = Book(placed, row)
+        if later is not None:
+            later.append(row)
+            return None
+        self.fleet.place(pod_id, placed, decision.cluster, decision.node, assumed=True)
+        try:
+            refused = self._permit(cycle, decision)
+        except PluginError:
+            self.forget(pod_id)
+            raise
+        if refused is not None:
+            self.forget(pod_id)
+        return refused
+
+    def fitting(self, items: Sequence[_Item]) -> int:
+        """How many of the first of these pods of one class pass the pod plugins that check many at once."""
+        most = len(items)
+        for plugin in self.bulk:
+            if most:
+                most = guarded(plugin, plugin.fits, [placed for _, placed in items[:most]], self.view)
+        return most
+
+    def book_all(
+        self, decisions: Sequence[Decision], answer_of: Callable[[str], object], *, alike: bool = False
+    ) -> None:
+        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `bulk` and `bulk_by_row`
+        have something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
+        """
+        pod_ids = [one.pod_id for one in decisions]
+        pods = [one.placed for one in decisions]
+        rows = self.fleet.kept_rows([one.row for one in decisions])
+        done: list[Reserve] = []
+        try:
+            for by_row in self.bulk_by_row:
+                done.append(by_row)  # what it holds when it raises half-way is given back, too
+                guarded(by_row, by_row.reserve_rows, answer_of(by_row.name), pods, rows, self.view)
+            for plugin in self.bulk:
+                explained = guarded(plugin, plugin.reserve_all, pods, self.view)
+                done.append(plugin)
+                _note(decisions, plugin.name, explained or ())
+        except PluginError:
+            for placed, row in zip(pods, rows, strict=True):
+                self._unreserve(done, placed, row)
+            raise
+        if not all(self.skips(one, answer_of) for one in self.late):
+            answers = {one.name: answer_of(one.name) for one in self.late}
+            for decision in decisions:
+                decision.cycle = CycleState(answers)
+        self._reserved.update(zip(pod_ids, map(Book, pods, rows), strict=True))
+        self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows, alike=alike)
+
+    def _reserve(self, cycle: CycleState, placed: PodInfo, row: int) -> Refuse | None:
+        done: list[Reserve] = []
+        for plugin in self.plan.reserves:
+            try:
+                refused = guarded(plugin, plugin.reserve, cycle, placed, row, self.view)
+            except PluginError:
+                self._unreserve(done, placed, row)
+                raise
+            if refused is not None:
+                self._unreserve(done, placed, row)
+                return refused
+            done.append(plugin)
+        return None
+
+    def _unreserve(self, plugins: Sequence[Reserve], placed: PodInfo, row: int) -> None:
+        for plugin in reversed(plugins):
+            try:
+                guarded(plugin, plugin.unreserve, placed, row, self.view)
+            except PluginError as error:
+                self._faults.note(error)  # the others must still give back
+
+    def _permit(self, cycle: CycleState, decision: Decision) -> Refuse | None:
+        for plugin in self.plan.permits:
+            answer = guarded(plugin, plugin.permit, cycle, decision.placed, decision.row, self.view)
+            if isinstance(answer, Refuse):
+                return answer
+            if answer:
+                decision.wait(plugin.name, min(answer, _LONGEST_WAIT_S))
+        if not all(self.skips(one, cycle.read) for one in self.late):
+            decision.cycle = cycle.kept([one.name for one in self.late])
+        if decision.waits and self.on_wait is not None:
+            self.on_wait(decision)
+        return None
+
+    # --- places ------------------------------------------------------------------------------------------------------
+
+    def forget(self, pod_id: PodId) -> None:
+        """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods are ignored."""
+        reserved = self._reserved.pop(pod_id, None)
+        if reserved is not None:
+            self._unreserve(self.plan.reserves, reserved.placed, reserved.row)
+        self.fleet.remove(pod_id)
+
+    def holds_to_size(self, placed: PodInfo) -> bool:
+        """Whether a Reserve plugin allows the pod no larger size than was booked."""
+        return any(guarded(one, one.holds_to_size, placed) for one in self.plan.reserves)
+
+    def holds(self, pod_id: PodId) -> bool:
+        """Whether this profile has booked the pod."""
+        return pod_id in self._reserved
+
+    def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
+        """Enter a pod where its cluster shows it: confirms what was assumed, and charges without the right to refuse.
+
+        Charges follow the pod: what was booked for an older version or another place is given back first.
+        """
+        known = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
+        placed = placed.at(cluster) if placed.refused else placed
+        same = known is not None and known.node == node and known.cluster == cluster
+        if booked is not None and same and booked.placed.pod.requests == placed.pod.requests:
+            booked.show(placed)
+        else:
+            if booked is not None:
+                self._unreserve(self.plan.reserves, booked.placed, booked.row)
+            row = self.fleet.row_of(cluster, node)
+            self.take_book(pod_id, placed, -1 if row is None else row)
+        self.fleet.place(pod_id, placed, cluster, node, assumed=False)
+
+    def confirm(self, pod_id: PodId, placed: PodInfo) -> None:
+        """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed there."""
+        known = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
+        pod = placed.pod
+        there = known is not None and known.node == pod.node and known.cluster == placed.home
+        same = there and booked is not None and booked.placed.pod.requests == pod.requests
+        if known is None or booked is None or not same or not self.fleet.stays(known, placed, assumed=False):
+            self.restore(pod_id, placed, placed.home, pod.node)
+        else:
+            booked.show(placed)
+
+    def _charge(self, placed: PodInfo, row: int) -> None:
+        """Book with every Reserve plugin; `row` is -1 while the node is not known."""
+        for plugin, charge in self._charges:
+            try:
+                guarded(plugin, charge, placed, row, self.view)
+            except PluginError as error:
+                self._faults.note(error)
+
+    def give_books(self) -> dict[PodId, Book]:
+        """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
+        books = self._reserved
+        self._reserved = {}
+        for book in books.values():
+            self._unreserve(self.plan.reserves, book.placed, book.row)
+        return books
+
+    def take_book(self, pod_id: PodId, placed: PodInfo, row: int) -> None:
+        """Book a pod that is there, without the right to refuse."""
+        self._charge(placed, row)
+        self._reserved[pod_id] = Book(placed, row)
+
+
+def _note(
+    decisions: Sequence[Decision], plugin: str, explained: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]]
+) -> None:
+    """What a plugin says of decisions that are booked together."""
+    if not callable(explained):
+        for decision, one in zip(decisions, explained, strict=False):
+            decision.note(plugin, one)
+        return
+    # One map for all decisions: nearly all have no other extras.
+    extras = {plugin: BatchExplanation([one.pod_id for one in decisions], explained)}
+    for decision in decisions:
+        decision.extras = {**decision.extras, **extras} if decision.extras else extras
+
+
+def _charging(plugin: Reserve) -> Callable[[PodInfo, int, FleetView], object]:
+    """How a plugin books what is so already: a pod that no cycle of ours has decided."""
+    if isinstance(plugin, Restores):
+        return plugin.restore
+    return lambda placed, row, fleet: plugin.reserve(CycleState(), placed, row, fleet)

@@ -1,0 +1,1 @@
+"""What the dispatcher counts and is scraped for, in Prometheus' form."""
