@@ -6,7 +6,6 @@ Ray unpickles here what actors answer, so whoever runs code in this Ray can run 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from agents.runtime.settings import AgentSettings
 from dispatcher.config.sections import GatewaySection
 from dispatcher.service.gateway.remote import Actor
 from dispatcher.service.ray_link import RayLink
@@ -32,9 +31,9 @@ class RayInProcess:
         self._log_level = log_level
         self._leads = leads
 
-    def link(self, settings: AgentSettings, sealer: Sealer) -> RayLink:
+    def link(self, cluster: str, sealer: Sealer) -> RayLink:
         """As of RayRuntime."""
-        return self._ray.link(settings, sealer)
+        return self._ray.link(cluster, sealer)
 
     def open_actors(self) -> dict[str, Actor]:
         """As of gateway.actor."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agents.runtime.settings import AgentSettings
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
 from dispatcher.service.ray_link import RayLink
@@ -109,22 +108,13 @@ class RayRuntime:
         """Whether it was started here, so that agents are made here, too."""
         return self._folder is not None
 
-    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None, kubelet_address: str = "") -> RayLink:
-        """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
-        the agent's own process made it there, by its own file and policy. `sealer` signs what the actor acts on;
-        `kubelet_address` is that of an actor made here (AgentActor).
+    def link(self, cluster: str, sealer: "Sealer") -> RayLink:
+        """A link to the actor of a cluster in a Ray that was joined: the agent's own process made it there, by its own
+        file and policy. `sealer` signs what the actor acts on.
         """
-        from agents.runtime.actor import create_actor
         from dispatcher.service.ray_caller import RayCaller
-        from dispatcher.service.signing import NO_SIGNER
 
-        def open_actor() -> Any:
-            if self._folder is None:
-                return joined_actor(settings.cluster)
-            require_resource(settings.cluster)
-            return create_actor(settings, kubelet_address)
-
-        return RayLink(RayCaller(settings.cluster, open_actor), sealer or NO_SIGNER)
+        return RayLink(RayCaller(cluster, lambda: joined_actor(cluster)), sealer)
 
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""
@@ -171,7 +161,7 @@ def joined_actor(cluster: str) -> Any:
     """The actor that the cluster's own agent has made in a Ray that was joined. ValueError: there is none."""
     import ray
 
-    from agents.runtime.actor import actor_name
+    from agents.runtime.called_actor import actor_name
 
     require_resource(cluster)
     return ray.get_actor(actor_name(cluster), namespace=NAMESPACE)

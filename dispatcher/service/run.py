@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from dispatcher.service.cluster_profiles import publishing
 from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.actor_settings import settings_of
-from dispatcher.service.gateway.authority import ephemeral_authority
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.interrupts import interruptible, uninterrupted
@@ -31,7 +30,8 @@ from dispatcher.service.ray_driver.client import RayDriver
 from dispatcher.service.ray_in_process import RayInProcess
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
-from dispatcher.service.signing import Sealer, Signer, sealer_of
+from dispatcher.service.signing import Sealer, sealer_of
+from dispatcher.service.started_agents import StartedAgents
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
 from shared.process.event_loop import run
@@ -111,11 +111,17 @@ async def _serve(
         gateway = Gateway(config.gateway, _dialling(config), sealer)
         leader_check = _LeaderCheck()
         rays = _rays(config, ray, leader_check.leads)
-        links = await _links(config, rays, gateway, sealer, stack)
+        started = _started(config, ray, sealer, stack)
+        gateways = [gateway] if started is None else [gateway, started.gateway]
+        if started is not None:
+            gateway.beside = started.gateway
+            started.gateway.beside = gateway
+        links = await _links(config, rays, started, gateway, sealer, stack)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
         terms = leader_check.terms = TermRunner(links, config, leadership)
-        gateway.objection = terms.relay_objection
+        for each in gateways:
+            each.objection = terms.relay_objection
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
@@ -161,6 +167,7 @@ class _LeaderCheck:
 async def _links(
     config: DispatcherConfig,
     rays: RayInProcess | RayDriver | None,
+    started: StartedAgents | None,
     gateway: Gateway,
     sealer: Sealer,
     stack: AsyncExitStack,
@@ -176,26 +183,24 @@ async def _links(
         dialled = site.link
     elif _dialling(config):
         await stack.enter_async_context(gateway.serving())
-    ways = _actor_links(rays, here(config.clusters), sealer) if rays is not None else {}
-    return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
+    on_ray = dialled
+    if rays is not None:
+        on_ray = partial(rays.link, sealer=sealer)
+    if started is not None:
+        await stack.enter_async_context(started.serving())
+        on_ray = started.link
+    actors = here(config.clusters)
+    return [on_ray(one.name) if one in actors else dialled(one.name) for one in config.clusters]
 
 
-def _actor_links(
-    rays: RayInProcess | RayDriver, clusters: Iterable[ClusterSection], sealer: Sealer
-) -> dict[str, AgentLink]:
-    """Agents that are made here, and that say nothing of whom to obey, obey a key that is made here for them alone."""
-    authority, key = ephemeral_authority() if rays.ours else ("", None)
-    here_alone = Signer(key) if key is not None else sealer
-    links: dict[str, AgentLink] = {}
-    for cluster in clusters:
-        settings = agent_with_log(cluster)
-        signer = sealer
-        if authority and not settings.orders.verified:
-            orders = settings.orders.model_copy(update={"authority": authority})
-            settings = settings.model_copy(update={"orders": orders})
-            signer = here_alone
-        links[cluster.name] = rays.link(settings, signer)
-    return links
+def _started(
+    config: DispatcherConfig, ray: RayRuntime | None, sealer: Sealer, stack: AsyncExitStack
+) -> StartedAgents | None:
+    """The agents that run on a Ray of ours; None: there are none."""
+    clusters = here(config.clusters)
+    if ray is None or not ray.ours or not clusters:
+        return None
+    return StartedAgents([agent_with_log(cluster) for cluster in clusters], stack.enter_context, sealer)
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:

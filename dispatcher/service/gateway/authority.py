@@ -59,9 +59,12 @@ class Made:
     until: dt.datetime
 
 
-def ensure(folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
+def ensure(
+    folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str], *, days: int = LEAF_DAYS
+) -> list[Made]:
     """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`) and with it signing,
-    cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
+    cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two;
+    each good for so many `days`.
 
     CommandError: a file cannot be read or written.
     """
@@ -74,10 +77,10 @@ def ensure(folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str])
         found = [told]
         hosts = tuple(hosts)
         if hosts:
-            found.append(_leaf(folder, "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
-            found.append(_leaf(folder, SIGNING, authority, [_LEADER], (now, revoked)))
+            found.append(_leaf(folder, "gateway", authority, [_host(one) for one in hosts], (now, revoked), days))
+            found.append(_leaf(folder, SIGNING, authority, [_LEADER], (now, revoked), days))
         found += [
-            _leaf(folder, name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked))
+            _leaf(folder, name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked), days)
             for cluster in clusters
             for role in ("", *ROLES)
         ]
@@ -226,6 +229,7 @@ def _leaf(
     authority: Authority,
     names: list[x509.GeneralName],
     at: tuple[dt.datetime, frozenset[int]],
+    days: int,
 ) -> Made:
     """`at`: the time, and the serial numbers that are revoked."""
     now, revoked = at
@@ -240,7 +244,7 @@ def _leaf(
         return Made(folder.path / f"{stem}.crt", made=False, until=pair.certificate.not_valid_after_utc)
     signs = names == [_LEADER]
     key: AnyKey = ed25519.Ed25519PrivateKey.generate() if signs else ec.generate_private_key(_CURVE)
-    certificate = _certified(stem, authority, names, key, (now, LEAF_DAYS))
+    certificate = _certified(stem, authority, names, key, (now, days))
     _record(folder, stem, certificate)
     return _written(folder, stem, Pair(certificate, key))
 

@@ -53,6 +53,7 @@ class Gateway:
         self._sealer = sealer
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
         self.route: Route | None = None  # see RelayLine
+        self.beside: Gateway | None = None  # another one of this dispatcher, for other clusters
         self._clusters = frozenset(clusters)
         self.stream_limit = StreamLimit()
         # Why nobody serves a role of a cluster, and who does.
@@ -65,10 +66,10 @@ class Gateway:
         self.on_change: Callable[[], None] = lambda: None  # called when somebody has connected or gone
         self.port = section.port
 
-    def link(self, cluster: str) -> GatewayLink:
-        """The dispatcher's way to a cluster's agent."""
+    def link(self, cluster: str, sealer: Sealer | None = None) -> GatewayLink:
+        """The dispatcher's way to a cluster's agent. `sealer`: instead of that of all."""
         refused = lambda: self.stream_limit.refused[cluster]  # noqa: E731
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, refused)
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), sealer or self._sealer, refused)
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
@@ -92,6 +93,12 @@ class Gateway:
         if held is None:
             return self._absent.get(served, "it does not come through this gateway (`via: gateway`)")
         return held[0].relayed if held[1].ws_protocol == SUBPROTOCOL else "its agent does not relay: upgrade it"
+
+    def _relay_line_anywhere(self, cluster: str) -> RelayLine | str:
+        """As `relay_line`, whichever gateway of this dispatcher the cluster comes through."""
+        if cluster in self._clusters or self.beside is None:
+            return self.relay_line(cluster)
+        return self.beside.relay_line(cluster)
 
     def objection_now(self, home: str, target: str, pod: str) -> str:
         """As `objection`, which may be set later."""
@@ -169,7 +176,7 @@ class Gateway:
 
     async def _serve(self, offered: Named, socket: web.WebSocketResponse, left_s: float) -> None:
         served = _served(offered)
-        find = self.relay_line
+        find = self._relay_line_anywhere
         route = self.route
         if Named(offered.cluster, EXECUTOR) not in served:
             find = _relays_nothing

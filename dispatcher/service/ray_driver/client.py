@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 
-from agents.runtime.settings import AgentSettings
 from dispatcher.service.beside import beside
 from dispatcher.service.gateway.actor_settings import NamedSettings
 from dispatcher.service.gateway.remote import SILENT_S, Actor
@@ -71,9 +70,9 @@ class RayDriver:
         self._beats = 0  # not answered
         self._log = SparingLog(most=5)
 
-    def link(self, settings: AgentSettings, sealer: Sealer) -> RayLink:
+    def link(self, cluster: str, sealer: Sealer) -> RayLink:
         """To the actor of a cluster, which its own agent has made."""
-        return RayLink(_DriverCaller(settings.cluster, self), sealer)
+        return RayLink(_DriverCaller(cluster, self), sealer)
 
     def open_actors(self) -> dict[str, Actor]:
         """A way to each gateway actor, by name."""
