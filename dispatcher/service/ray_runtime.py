@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("ray")
 
 NAMESPACE = "global-dispatcher"
-GATEWAY_RESOURCE = "gateway"  # of nodes that gateway actors may run on, one for each
 _PROBE_S = 3.0
 _END_S = 1.0
 _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
@@ -37,14 +36,13 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `gateway_actors`; else join
-    the cluster at host:port, which `key` gave.
+    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port,
+    which `key` gave.
     """
 
     address: str = ""
     num_cpus: int = 1
     object_store_bytes: int = 80_000_000
-    gateway_actors: int = 0
     key: str = "ray.address"
 
 
@@ -86,7 +84,7 @@ class RayRuntime:
             return
         ray.init(
             "local",
-            resources={resource_of(name): 1 for name in clusters} | {GATEWAY_RESOURCE: options.gateway_actors},
+            resources={resource_of(name): 1 for name in clusters},
             include_dashboard=False,
             num_cpus=options.num_cpus,
             object_store_memory=options.object_store_bytes,

@@ -18,16 +18,13 @@ from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.cluster_profiles import publishing
 from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.actor_settings import settings_of
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.leader_client import access_of, candidate
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_driver.client import RayDriver
-from dispatcher.service.ray_in_process import RayInProcess
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
 from dispatcher.service.signing import Sealer, sealer_of
@@ -77,15 +74,14 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
 
 
 def _needs_ray(config: DispatcherConfig) -> bool:
-    return bool(here(config.clusters) or _gateway_actors(config))
+    return bool(here(config.clusters))
 
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
-    store = config.ray.object_store_mib * 1024 * 1024
-    options = RayOptions(config.ray.address, object_store_bytes=store, gateway_actors=_gateway_actors(config))
+    options = RayOptions(config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024)
     if config.ray.address:
         log.warning(
-            "who runs code in this Ray, as in a gateway actor, can run it in this process, and read its signing key",
+            "who runs code in this Ray can run it in this process, and read its signing key",
             address=config.ray.address,
             fix="have `global-dispatcher ray-driver` join it in a container or as a user of its own: ray.driver"
             " (docs/connectivity.md)",
@@ -96,11 +92,6 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     return ray
 
 
-def _gateway_actors(config: DispatcherConfig) -> int:
-    """How many actors hold the connections of agents that dial in."""
-    return config.gateway.actors if len(here(config.clusters)) < len(config.clusters) else 0
-
-
 async def _serve(
     config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
 ) -> int:
@@ -109,17 +100,27 @@ async def _serve(
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
         gateway = Gateway(config.gateway, _dialling(config), sealer)
-        leader_check = _LeaderCheck()
-        rays = _rays(config, ray, leader_check.leads)
-        started = _started(config, ray, sealer, stack)
-        gateways = [gateway] if started is None else [gateway, started.gateway]
-        if started is not None:
+        gateways = [gateway]
+        on_ray: Callable[[str], AgentLink]
+        if ray is not None and ray.ours:
+            agents = [agent_with_log(cluster) for cluster in here(config.clusters)]
+            started = StartedAgents(agents, stack.enter_context, sealer)
             gateway.beside = started.gateway
             started.gateway.beside = gateway
-        links = await _links(config, rays, started, gateway, sealer, stack)
+            gateways.append(started.gateway)
+            await stack.enter_async_context(started.serving())
+            on_ray = started.link
+        else:
+            on_ray = await _joined(config, ray, sealer, stack)
+        if _dialling(config):
+            await stack.enter_async_context(gateway.serving())
+        links = [
+            gateway.link(cluster.name) if cluster.name in _dialling(config) else on_ray(cluster.name)
+            for cluster in config.clusters
+        ]
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = leader_check.terms = TermRunner(links, config, leadership)
+        terms = TermRunner(links, config, leadership)
         for each in gateways:
             each.objection = terms.relay_objection
         access = access_of(config.leader_election, here(config.clusters))
@@ -141,66 +142,16 @@ def _dialling(config: DispatcherConfig) -> tuple[str, ...]:
     return tuple(cluster.name for cluster in config.clusters if cluster not in here(config.clusters))
 
 
-def _rays(
-    config: DispatcherConfig, ray: RayRuntime | None, leads: Callable[[], bool]
-) -> RayInProcess | RayDriver | None:
-    """The way to actors, if there are any."""
-    dialling = _dialling(config)
-    level = config.log.level
-    if ray is not None:
-        return RayInProcess(ray, config.gateway, dialling, level, leads)
-    if not _needs_ray(config):
-        return None
-    actors = settings_of(config.gateway, dialling, level) if dialling else ()
-    return RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)], actors, leads)
-
-
-class _LeaderCheck:
-    """Whether this dispatcher leads; what its terms go over is made before them."""
-
-    terms: TermRunner | None = None
-
-    def leads(self) -> bool:
-        return self.terms is not None and self.terms.leader_status.leads
-
-
-async def _links(
-    config: DispatcherConfig,
-    rays: RayInProcess | RayDriver | None,
-    started: StartedAgents | None,
-    gateway: Gateway,
-    sealer: Sealer,
-    stack: AsyncExitStack,
-) -> list[AgentLink]:
-    """A way to each agent, in the order of the configuration; if any dials in, the gateway listens, or its actors."""
-    dialled: Callable[[str], AgentLink] = gateway.link
-    if rays is not None:
-        await stack.enter_async_context(rays.serving())
-    if rays is not None and _gateway_actors(config):
-        site = GatewaySite(rays.open_actors(), _dialling(config), sealer)
-        site.objection = gateway.objection_now
-        await stack.enter_async_context(site.serving())
-        dialled = site.link
-    elif _dialling(config):
-        await stack.enter_async_context(gateway.serving())
-    on_ray = dialled
-    if rays is not None:
-        on_ray = partial(rays.link, sealer=sealer)
-    if started is not None:
-        await stack.enter_async_context(started.serving())
-        on_ray = started.link
-    actors = here(config.clusters)
-    return [on_ray(one.name) if one in actors else dialled(one.name) for one in config.clusters]
-
-
-def _started(
+async def _joined(
     config: DispatcherConfig, ray: RayRuntime | None, sealer: Sealer, stack: AsyncExitStack
-) -> StartedAgents | None:
-    """The agents that run on a Ray of ours; None: there are none."""
-    clusters = here(config.clusters)
-    if ray is None or not ray.ours or not clusters:
-        return None
-    return StartedAgents([agent_with_log(cluster) for cluster in clusters], stack.enter_context, sealer)
+) -> Callable[[str], AgentLink]:
+    """The way to agents that have joined a Ray cluster, by the Ray driver or in this process."""
+    if ray is not None:
+        return partial(ray.link, sealer=sealer)
+    driver = RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)])
+    if here(config.clusters):
+        await stack.enter_async_context(driver.serving())
+    return partial(driver.link, sealer=sealer)
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:
