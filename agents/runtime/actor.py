@@ -65,8 +65,8 @@ def _in_memory(settings: JoinSettings, credentials: Credentials, files: ExitStac
 
 
 def create_actor(settings: JoinSettings, credentials: Credentials) -> Any:
-    """The actor of this cluster, on a node that has the cluster's resource. It restarts for ever, and ends with the
-    last handle to it.
+    """The actor of this cluster, on a node that has the cluster's resource, as soon as there is one. It restarts for
+    ever, also on another such node, and ends with the last handle to it. ValueError: there is one of this name.
     """
     options = ray.remote(AgentActor).options(
         name=actor_name(settings.cluster),

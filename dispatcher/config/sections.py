@@ -87,7 +87,7 @@ class RaySection(Section):
 
     address: Annotated[
         str,
-        Field(description="address of a running Ray, joined in the dispatcher's own process; empty: start one here"),
+        Field(description="address of a running Ray, whose nodes the agents are started on; empty: start one here"),
     ] = ""
     driver: Annotated[
         str, Field(description="socket of `global-dispatcher ray-driver`, which joins Ray in the dispatcher's place")

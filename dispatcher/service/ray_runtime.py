@@ -14,21 +14,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
-from dispatcher.service.ray_link import RayLink
 from shared.process.ray_security import insecure, insecure_nodes
-
-if TYPE_CHECKING:
-    from dispatcher.service.signing import Sealer
 
 log = structlog.get_logger("ray")
 
 NAMESPACE = "global-dispatcher"
+_LOOPBACK = "127.0.0.1"
 _PROBE_S = 3.0
 _END_S = 1.0
 _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
@@ -102,17 +99,14 @@ class RayRuntime:
         return next((name for name, process in self._vital.items() if not lives(process)), "")
 
     @property
-    def ours(self) -> bool:
-        """Whether it was started here, so that agents are made here, too."""
-        return self._folder is not None
+    def host(self) -> str:
+        """Where this process is reached from all nodes of its Ray."""
+        if self._folder is not None:
+            return _LOOPBACK
+        import ray
 
-    def link(self, cluster: str, sealer: "Sealer") -> RayLink:
-        """A link to the actor of a cluster in a Ray that was joined: the agent's own process made it there, by its own
-        file and policy. `sealer` signs what the actor acts on.
-        """
-        from dispatcher.service.ray_caller import RayCaller
-
-        return RayLink(RayCaller(cluster, lambda: joined_actor(cluster)), sealer)
+        found: str = ray.util.get_node_ip_address()
+        return found
 
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""

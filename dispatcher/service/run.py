@@ -83,8 +83,7 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
         log.warning(
             "who runs code in this Ray can run it in this process, and read its signing key",
             address=config.ray.address,
-            fix="have `global-dispatcher ray-driver` join it in a container or as a user of its own: ray.driver"
-            " (docs/connectivity.md)",
+            fix="share it with nobody, or let agents dial in from processes of their own: `via: gateway`",
         )
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
@@ -95,23 +94,23 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
 async def _serve(
     config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
 ) -> int:
-    if here(config.clusters) and not config.ray.joined:
+    if here(config.clusters) and not config.ray.driver:
         log.info("agents write their own logs", files=str(log_path("*")))
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
         gateway = Gateway(config.gateway, _dialling(config), sealer)
         gateways = [gateway]
         on_ray: Callable[[str], AgentLink]
-        if ray is not None and ray.ours:
+        if ray is not None:
             agents = [agent_with_log(cluster) for cluster in here(config.clusters)]
-            started = StartedAgents(agents, stack.enter_context, sealer)
+            started = StartedAgents(agents, ray.host, stack.enter_context, sealer)
             gateway.beside = started.gateway
             started.gateway.beside = gateway
             gateways.append(started.gateway)
             await stack.enter_async_context(started.serving())
             on_ray = started.link
         else:
-            on_ray = await _joined(config, ray, sealer, stack)
+            on_ray = await _joined(config, sealer, stack)
         if _dialling(config):
             await stack.enter_async_context(gateway.serving())
         links = [
@@ -142,12 +141,8 @@ def _dialling(config: DispatcherConfig) -> tuple[str, ...]:
     return tuple(cluster.name for cluster in config.clusters if cluster not in here(config.clusters))
 
 
-async def _joined(
-    config: DispatcherConfig, ray: RayRuntime | None, sealer: Sealer, stack: AsyncExitStack
-) -> Callable[[str], AgentLink]:
-    """The way to agents that have joined a Ray cluster, by the Ray driver or in this process."""
-    if ray is not None:
-        return partial(ray.link, sealer=sealer)
+async def _joined(config: DispatcherConfig, sealer: Sealer, stack: AsyncExitStack) -> Callable[[str], AgentLink]:
+    """The way to agents that have joined a Ray cluster, by the Ray driver."""
     driver = RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)])
     if here(config.clusters):
         await stack.enter_async_context(driver.serving())

@@ -1,9 +1,10 @@
-"""Agents that are started here, as Ray actors: each dials the dispatcher on loopback, as others do from afar.
+"""Agents that are started here, as Ray actors, on this host or another: each dials the dispatcher, as all others do.
 
 Their certificates are made at each start, of an authority that signs nothing else; no key is in a file.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.config.sections import GatewaySection, SigningSection
+from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import AUTHORITY_DAYS, SIGNING, ensure, name_of
 from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.gateway import Gateway
@@ -19,7 +21,8 @@ from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.signing import NO_SIGNER, Sealer, Signer
 from shared.kube.memory import memory_file
 
-_HOST = "127.0.0.1"
+_TAKEN_S = 30.0  # for Ray to end the actors of a dispatcher that was killed
+_AGAIN_S = 1.0
 _NO_FILE = "in memory"
 
 
@@ -31,25 +34,27 @@ class StartedAgents:
     def __init__(
         self,
         agents: Iterable[AgentSettings],
+        host: str,
         enter: Callable[[AbstractContextManager[str]], str],
         sealer: Sealer = NO_SIGNER,
         relay: dict[str, object] | None = None,
     ) -> None:
-        """`enter`: of an ExitStack, which holds the keys. `relay`: where the agents serve logs and exec of pods that
-        run in another cluster (RelaySettings); None: nowhere.
+        """`host`: where they dial this process. `enter`: of an ExitStack, which holds the keys. `relay`: where they
+        serve logs and exec of pods that run in another cluster (RelaySettings); None: nowhere.
         """
         self._agents = {one.cluster: one for one in agents}
+        self._host = host
         self._relay = relay
         self._sealer = sealer
         self._folder = Folder(Path(_NO_FILE), dry_run=True)
-        ensure(self._folder, [_HOST], self._agents, days=AUTHORITY_DAYS)
+        ensure(self._folder, [host], self._agents, days=AUTHORITY_DAYS)
 
         def file(name: str) -> str:
             return enter(memory_file(self._folder.need(name)))
 
         authority = file("ca.crt")
         section = GatewaySection(
-            host=_HOST,
+            host=host,
             port=0,
             cert_file=file("gateway.crt"),
             key_file=file("gateway.key"),
@@ -66,7 +71,9 @@ class StartedAgents:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Listen, and have the agents, on the Ray that this process has joined. CommandError: as of Gateway."""
+        """Listen, and have the agents, on the Ray that this process has joined. CommandError: as of Gateway, or another
+        dispatcher has agents there.
+        """
         async with self.gateway.serving():
             handles = await asyncio.to_thread(self._start)
             yield
@@ -79,11 +86,22 @@ class StartedAgents:
             stem = name_of(cluster)
             return Credentials(*(self._folder.need(name) for name in ("ca.crt", f"{stem}.crt", f"{stem}.key")))
 
-        return [create_actor(self._settings(one), credentials(one.cluster)) for one in self._agents.values()]
+        def create(agent: AgentSettings) -> Any:
+            until = time.monotonic() + _TAKEN_S
+            while True:
+                try:
+                    return create_actor(self._settings(agent), credentials(agent.cluster))
+                except ValueError as error:
+                    if time.monotonic() > until:
+                        text = f"the agent of cluster {agent.cluster} is another dispatcher's in this Ray: {error}"
+                        raise CommandError(text) from None
+                time.sleep(_AGAIN_S)
+
+        return [create(one) for one in self._agents.values()]
 
     def _settings(self, agent: AgentSettings) -> JoinSettings:
         gateway = {
-            "urls": [f"wss://{_HOST}:{self.gateway.port}"],
+            "urls": [f"wss://{self._host}:{self.gateway.port}"],
             "ca_file": _NO_FILE,
             "cert_file": _NO_FILE,
             "key_file": _NO_FILE,

@@ -156,7 +156,7 @@ def _agents(options: DemoOptions, kind: Clusters, kubeconfig: Path, cleanup: Exi
         )
         for name in options.names
     ]
-    return StartedAgents(settings, cleanup.enter_context, relay={"address": _HOST, "host": _HOST, "port": 0})
+    return StartedAgents(settings, _HOST, cleanup.enter_context, relay={"address": _HOST, "host": _HOST, "port": 0})
 
 
 def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:

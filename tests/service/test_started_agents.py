@@ -64,7 +64,9 @@ async def started(
     monkeypatch.setattr(actor, "create_actor", ray.create_actor)
     async with AsyncExitStack() as stack:
         settings = AgentSettings.model_validate(given)
-        agents = StartedAgents([settings], stack.enter_context, sealer, relay={"address": "127.0.0.1", "port": 0})
+        agents = StartedAgents(
+            [settings], "127.0.0.1", stack.enter_context, sealer, relay={"address": "127.0.0.1", "port": 0}
+        )
         await stack.enter_async_context(agents.serving())
         stack.push_async_callback(ray.end)
         yield agents, ray

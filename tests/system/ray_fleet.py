@@ -141,6 +141,14 @@ class Head(Process):
         assert self.code is None, self.tail()
 
 
+class Node(Process):
+    """`ray start` of a node at `ip` that joins the head at `address` and offers `resources`."""
+
+    def __init__(self, log: Path, ray_folder: Path, address: str, ip: str, resources: Mapping[str, int]) -> None:
+        words = ["ray", "start", f"--address={address}", *_words(ip, ray_folder, resources)]
+        super().__init__(words, log, environment())
+
+
 class Driver(Process):
     """`global-dispatcher ray-driver` at `socket`, beside a node on this machine; it may be started again."""
 

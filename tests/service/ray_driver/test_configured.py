@@ -40,5 +40,5 @@ def test_a_dispatcher_that_joins_ray_itself_says_what_that_means(
     monkeypatch.setattr(RayRuntime, "start", mock.Mock())
     with capture_logs() as lines, ExitStack() as cleanup:
         run._start_ray(load_config(written(tmp_path, f"ray: {ray}")), cleanup)
-    told = [line for line in lines if "read its signing key" in line["event"] and "ray-driver" in line["fix"]]
+    told = [line for line in lines if "read its signing key" in line["event"] and "via: gateway" in line["fix"]]
     assert bool(told) == warns
