@@ -53,7 +53,7 @@ VALUES: Object = {
         "leader_election": {"lease_s": 4, "renew_deadline_s": 3, "retry_s": 0.5},
         "timing": {"peers_s": 1},
     },
-    "networkPolicy": {"enabled": True},
+    "networkPolicy": {"enabled": True, "http": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]},
 }
 
 
