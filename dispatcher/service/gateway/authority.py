@@ -22,7 +22,6 @@ from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
 from shared.security.leader_certificate import LEADER_URI
 from shared.security.revocation_lists import lists_of, revocation_lists
-from shared.security.seals import SigningKey
 
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 90
@@ -197,17 +196,6 @@ def _new_authority(now: dt.datetime) -> Authority:
         .sign(key, hashes.SHA256())
     )
     return Authority(certificate, key)
-
-
-def ephemeral_authority() -> tuple[str, SigningKey]:
-    """(an authority that signs nothing more, as PEM; a dispatcher's key that it has certified), in memory alone."""
-    now = dt.datetime.now(dt.UTC)
-    authority = _new_authority(now)
-    key = ed25519.Ed25519PrivateKey.generate()
-    leader = _certified(SIGNING, authority, [_LEADER], key, (now, AUTHORITY_DAYS))
-    pem = serialization.Encoding.PEM
-    der = serialization.Encoding.DER
-    return authority.certificate.public_bytes(pem).decode(), SigningKey(key, leader.public_bytes(der))
 
 
 def serving_files(host: str) -> dict[str, bytes]:
