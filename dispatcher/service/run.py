@@ -10,10 +10,9 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from agents.runtime.settings import AgentSettings
-from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
+from dispatcher.config import ConfigError, DispatcherConfig, load_config, plugin_registry
 from dispatcher.config.gateway import here
-from dispatcher.config.sections import ClusterSection, LoginSection
+from dispatcher.config.sections import LoginSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.cluster_profiles import publishing
 from dispatcher.service.collectors import ReloadCollector
@@ -28,7 +27,7 @@ from dispatcher.service.ray_driver.client import RayDriver
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
 from dispatcher.service.signing import Sealer, sealer_of
-from dispatcher.service.started_agents import StartedAgents
+from dispatcher.service.started_agents import StartedAgents, agent_with_log
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
 from shared.process.event_loop import run
@@ -147,12 +146,6 @@ async def _joined(config: DispatcherConfig, sealer: Sealer, stack: AsyncExitStac
     if here(config.clusters):
         await stack.enter_async_context(driver.serving())
     return partial(driver.link, sealer=sealer)
-
-
-def agent_with_log(cluster: ClusterSection) -> AgentSettings:
-    """The settings of an agent that is made here: what it says would end with Ray's own folder, so it has a file."""
-    settings = agent_settings(cluster)
-    return settings.model_copy(update={"log_file": settings.log_file or str(log_path(cluster.name))})
 
 
 async def serve_until_signal(

@@ -12,7 +12,8 @@ from typing import Any
 
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.settings import AgentSettings
-from dispatcher.config.sections import GatewaySection, SigningSection
+from dispatcher.config import agent_settings
+from dispatcher.config.sections import ClusterSection, GatewaySection, SigningSection
 from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import AUTHORITY_DAYS, SIGNING, ensure, name_of
 from dispatcher.service.gateway.folder import Folder
@@ -20,6 +21,7 @@ from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.signing import NO_SIGNER, Sealer, Signer
 from shared.kube.memory import memory_file
+from shared.process.logs import log_path
 
 _TAKEN_S = 30.0  # for Ray to end the actors of a dispatcher that was killed
 _AGAIN_S = 1.0
@@ -108,3 +110,9 @@ class StartedAgents:
             "longest_pause_s": 1,
         }
         return JoinSettings.model_validate({**agent.model_dump(), "gateway": gateway, "relay": self._relay})
+
+
+def agent_with_log(cluster: ClusterSection) -> AgentSettings:
+    """The settings of an agent that is made here: what it says would end with Ray's own folder, so it has a file."""
+    settings = agent_settings(cluster)
+    return settings.model_copy(update={"log_file": settings.log_file or str(log_path(cluster.name))})
