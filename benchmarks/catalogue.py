@@ -10,8 +10,8 @@ from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
 from benchmarks.fail_over import take_over
-from benchmarks.fleet import beside_actors, gateways, many_templates
 from benchmarks.fleet import case as fleet
+from benchmarks.fleet import gateways, many_templates
 from benchmarks.fleet import memory as fleet_memory
 from benchmarks.mixed import case as mixed
 from benchmarks.prometheus import case as prometheus
@@ -27,7 +27,6 @@ _OWN = (
     *many_templates.CASES,
     *fleet_memory.CASES,
     *gateways.CASES,
-    *beside_actors.CASES,
     *fail_over.CASES,
     *take_over.CASES,
     *prometheus.CASES,
@@ -46,7 +45,6 @@ _SECONDS = {
     "fleet_of_many_templates": 150,
     "fleet_memory": 100,
     "fleet_through_gateways": 130,
-    "fleet_through_gateway_actors": 160,
     "fail_over": 600,
     "take_over": 60,
     "fail_over_of_100_clusters": 900,

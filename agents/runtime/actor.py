@@ -1,109 +1,79 @@
-"""The agent as a Ray actor. Only bytes cross: settings as JSON, messages as msgpack. The one place that imports Ray."""
+"""The agent as a Ray actor: Ray starts, names and restarts it, and it dials its dispatcher's gateway as any other.
 
-import asyncio
-from collections.abc import Iterator
-from typing import Any
+Who it is crosses to it as bytes, and stays in memory: a private key in a file would outlive a process that is killed.
+"""
+
+import os
+import threading
+import time
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import ray
+import structlog
 
-from agents.runtime.agent import Agent
-from agents.runtime.executor_identity import lasting_identity
-from agents.runtime.outbound.answering import hear_of_peers, obey
-from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import AgentSettings
-from shared.messages import encode
+from agents.runtime.called_actor import NAMESPACE, actor_name, resource_name
+from agents.runtime.join.dial_out import Outbound, be_agent
+from agents.runtime.join.settings import JoinSettings
+from shared.kube.memory import memory_file
+from shared.process.event_loop import run
 from shared.process.limits import allow_open_files, collect_less_often, keep_freed_memory
 from shared.process.logs import configure_logging
-from shared.streams.relayed import Stream
 
-NAMESPACE = "global-dispatcher"
-MAX_CONCURRENCY = 64  # long polls and batches under way at once
-
-
-def actor_name(cluster: str) -> str:
-    """Under which the actor of a cluster is found in NAMESPACE."""
-    return f"agent:{cluster}"
+LOG = structlog.get_logger("agent")
+_PAUSE_S = 2.0  # before Ray may begin an agent anew that has failed
 
 
-def resource_name(cluster: str) -> str:
-    """The custom Ray resource that only nodes of this cluster offer."""
-    return f"cluster:{cluster}"
+class Credentials(NamedTuple):
+    """With which an agent dials: whom it trusts, who it is, and its key (PEM)."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes
 
 
 class AgentActor:
-    """A thin wrapper: starts the agent on its first call, in the actor's own event loop.
+    """Is the agent from its first moment on, in a thread of its own: it dials, and nobody calls it by Ray."""
 
-    `kubelet_address`: where it tells kubectl that logs and exec of remote pods are not relayed on Ray; '' nowhere.
-    """
-
-    def __init__(self, settings: bytes, kubelet_address: str = "") -> None:
-        self._kubelet_address = kubelet_address
-        self._settings = AgentSettings.model_validate_json(settings)
+    def __init__(self, settings: bytes, credentials: Credentials) -> None:
+        """`settings`: JoinSettings as JSON, whose `gateway` names no files that are read."""
+        self._settings = JoinSettings.model_validate_json(settings)
         configure_logging(self._settings.log_level, self._settings.log_file)
         allow_open_files()
         collect_less_often()
         keep_freed_memory()
-        self._agent: Agent | None = None
-        self._starting = asyncio.Lock()
+        threading.Thread(target=self._work, args=(credentials,), name="agent", daemon=True).start()
 
-    async def _started(self) -> Agent:
-        async with self._starting:
-            if self._agent is None:
-                agent = Agent(self._settings, lasting_identity(self._settings.cluster))
-                await agent.start()
-                if address := self._kubelet_address:
-                    agent.serve_kubelet_endpoint(RelaySettings(address=address, host=address, port=0), _no_streams)
-                self._agent = agent
-            return self._agent
-
-    async def hello(self) -> bytes:
-        """A Hello."""
-        return encode(await (await self._started()).hello())
-
-    async def changes(self, incarnation: str, since: int, wait_s: float) -> bytes:
-        """A Changes."""
-        return encode(await (await self._started()).changes(incarnation, since, wait_s))
-
-    async def execute(self, batch: bytes, seal: bytes = b"") -> bytes:
-        """An IntentBatch in, an OutcomeBatch out. `seal`: the leader's signature on it."""
-        agent = await self._started()
-        return await obey(agent, agent.gate, batch, seal)
-
-    async def set_peers(self, peers: bytes, seal: bytes = b"") -> bytes:
-        """A Peers in, a PeersAck out. `seal`: as of `execute`."""
-        agent = await self._started()
-        return await hear_of_peers(agent, agent.gate, peers, seal)
-
-    async def telemetry(self) -> bytes:
-        """A Telemetry."""
-        return encode(await (await self._started()).telemetry())
-
-    async def stop(self) -> bytes:
-        """End the agent in good order; the actor itself stays until it is killed."""
-        async with self._starting:
-            if self._agent is not None:
-                await self._agent.stop()
-                self._agent = None
-        return b""
+    def _work(self, credentials: Credentials) -> None:
+        """An agent that fails ends its process, and Ray begins another."""
+        try:
+            with ExitStack() as files:
+                settings = _in_memory(self._settings, credentials, files)
+                run(be_agent(settings, Outbound(), threading.Event(), shared=False))
+        except Exception as error:
+            LOG.error("the agent failed; Ray begins it anew", cluster=self._settings.cluster, problem=repr(error))
+        time.sleep(_PAUSE_S)
+        os._exit(1)
 
 
-def _no_streams(_: bytes) -> Iterator[Stream]:
-    return iter(())
+def _in_memory(settings: JoinSettings, credentials: Credentials, files: ExitStack) -> JoinSettings:
+    ca, certificate, key = (files.enter_context(memory_file(content)) for content in credentials)
+    if settings.gateway is None:
+        raise TypeError("an agent on Ray dials a gateway, and is told of none")
+    gateway = settings.gateway.model_copy(update={"ca_file": ca, "cert_file": certificate, "key_file": key})
+    return settings.model_copy(update={"gateway": gateway})
 
 
-def create_actor(settings: AgentSettings, kubelet_address: str = "") -> Any:
-    """The actor of this cluster: found by name, else made on a node that has the cluster's resource.
-
-    It restarts for ever and no call is tried again by Ray: a call whose effect is unknown is the caller's to judge.
+def create_actor(settings: JoinSettings, credentials: Credentials) -> Any:
+    """The actor of this cluster, on a node that has the cluster's resource, as soon as there is one. It restarts for
+    ever, also on another such node, and ends with the last handle to it. ValueError: there is one of this name.
     """
     options = ray.remote(AgentActor).options(
         name=actor_name(settings.cluster),
         namespace=NAMESPACE,
-        get_if_exists=True,
         max_restarts=-1,
         max_task_retries=0,
         num_cpus=0,
         resources={resource_name(settings.cluster): 0.01},
-        max_concurrency=MAX_CONCURRENCY,
     )
-    return options.remote(settings.model_dump_json().encode(), kubelet_address)
+    return options.remote(settings.model_dump_json().encode(), credentials)

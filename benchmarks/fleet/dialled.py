@@ -8,7 +8,6 @@ from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
 from benchmarks.fleet import wire
 from benchmarks.fleet.dispatcher import Way
-from benchmarks.fleet.load import Load
 from benchmarks.fleet.phases import Fleet
 from dispatcher.config.sections import GatewaySection
 from dispatcher.service.gateway.authority import ensure, name_of
@@ -26,11 +25,6 @@ class DialledFleet(Fleet):
     _ports: list[Port]
     _dialling: list[asyncio.Task[None]]
 
-    def __init__(self, load: Load, *, all_listed: bool = False, actors: int = 0) -> None:
-        """`actors`: of the gateway, on Ray; 0: it is the dispatcher's own."""
-        super().__init__(load, all_listed=all_listed)
-        self._actors = actors
-
     async def way(self, folder: Path) -> Way:
         """The gateway that the process is to open; the agents dial until it is there."""
         self._ports = reserve(1)
@@ -42,7 +36,7 @@ class DialledFleet(Fleet):
         ]
         cert, key, authority = (str(folder / name) for name in ("gateway.crt", "gateway.key", "ca.crt"))
         files = {"cert_file": cert, "key_file": key, "client_ca_file": authority}
-        return GatewaySection(host=_HOST, port=port, actors=self._actors, **files)
+        return GatewaySection(host=_HOST, port=port, **files)
 
     def leave(self) -> None:
         """The agents hang up."""

@@ -24,9 +24,7 @@ from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.link import AgentLink
-from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.service import Service
 from dispatcher.service.warm_up import collect_less_often
 from shared.process import event_loop
@@ -70,13 +68,7 @@ def run(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
     collect_less_often()
-    actors = way.actors if isinstance(way, GatewaySection) else 0
-    ray = RayRuntime.start([], RayOptions(gateway_actors=actors)) if actors else None
-    try:
-        event_loop.run(_main(parent, way, load, first_sync_s, profile))
-    finally:
-        if ray is not None:
-            ray.stop()
+    event_loop.run(_main(parent, way, load, first_sync_s, profile))
 
 
 @asynccontextmanager
@@ -84,15 +76,9 @@ async def _links(way: Way, clusters: list[str]) -> AsyncIterator[Sequence[AgentL
     if isinstance(way, str):
         yield [SocketLink(name, way) for name in clusters]
         return
-    gateway = _actors(way, clusters) if way.actors else Gateway(way, clusters)
+    gateway = Gateway(way, clusters)
     async with gateway.serving():
         yield [gateway.link(name) for name in clusters]
-
-
-def _actors(section: GatewaySection, clusters: list[str]) -> GatewaySite:
-    from dispatcher.service.gateway.actor import open_actors  # imports Ray, which reads its environment then
-
-    return GatewaySite(open_actors(section, tuple(clusters), "warning"), clusters)
 
 
 async def _main(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool) -> None:

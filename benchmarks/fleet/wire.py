@@ -60,7 +60,6 @@ class SocketLink:
     """A `service.link.AgentLink` to a fake agent in another process."""
 
     executor_apart: bool | None = None
-    actor = ""
 
     def __init__(self, cluster: str, path: str) -> None:
         self.cluster, self._path = cluster, path

@@ -23,7 +23,7 @@ class Listener(NamedTuple):
 
 
 def listener_problems(config: ConfigFile, document: Document) -> list[Problem]:
-    """Of the dispatcher's process; gateway actors have their own."""
+    """Of the dispatcher's process."""
     return _port_problems([*_of_dispatcher(config)], document)
 
 
@@ -34,7 +34,7 @@ def agent_listener_problems(settings: JoinSettings, document: Document) -> list[
 
 def _of_dispatcher(config: ConfigFile) -> Iterator[Listener]:
     yield Listener(("http", "port"), config.http.host, config.http.port)
-    if len(here(config.clusters)) < len(config.clusters) and not config.gateway.actors:
+    if len(here(config.clusters)) < len(config.clusters):
         yield Listener(("gateway", "port"), config.gateway.host, config.gateway.port)
 
 

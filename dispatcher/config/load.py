@@ -322,7 +322,7 @@ def _reach_problems(
     *,
     known_bad: bool,
 ) -> list[Problem]:
-    """What keeps clusters and Lease from being reached. Agents of a Ray that is joined have files of their own."""
+    """What keeps clusters and Lease from being reached. Agents on another Ray have files on its nodes, not here."""
     if not clusters:
         text = "none is listed: name at least one, such as {name: west, context: west-admin}"
         return [] if known_bad else [document.problem(("clusters",), text)]

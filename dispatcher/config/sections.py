@@ -87,7 +87,7 @@ class RaySection(Section):
 
     address: Annotated[
         str,
-        Field(description="address of a running Ray, joined in the dispatcher's own process; empty: start one here"),
+        Field(description="address of a running Ray, whose nodes the agents are started on; empty: start one here"),
     ] = ""
     driver: Annotated[
         str, Field(description="socket of `global-dispatcher ray-driver`, which joins Ray in the dispatcher's place")
@@ -116,15 +116,6 @@ class GatewaySection(Section):
     cert_file: Annotated[str, Field(description="certificate of the gateway, with the name that agents dial")] = ""
     key_file: Annotated[str, Field(description="its key")] = ""
     client_ca_file: Annotated[str, Field(description="authorities that sign the clusters' certificates")] = ""
-    actors: Annotated[
-        int, Field(ge=0, le=64, description="processes on Ray that hold the connections; 0: the dispatcher itself")
-    ] = 0
-
-    @model_validator(mode="after")
-    def _known_port(self) -> Self:
-        if self.actors and not self.port:
-            raise ValueError("actors need a port that is fixed, as they share it: port 0 is any free one")
-        return self
 
 
 class SigningSection(Section):

@@ -151,10 +151,14 @@ class CoreViews:
         """The whole record of one pod."""
         return views.explain(self._core, namespace, name, cluster)
 
-    def has_delegate(self, home: str, uid: str, cluster: str) -> bool:
-        """Whether `cluster` has shown a copy of the pod of `home` with this UID."""
+    def relay_objection(self, home: str, cluster: str, uid: str) -> str:
+        """Why no stream about the copy of a pod (its UID) is passed from `home` to `cluster`: '' if it is, as `cluster`
+        has shown one.
+        """
         tracked = self._core.tracked.peek((home, uid))
-        return tracked is not None and cluster in tracked.delegates
+        if tracked is not None and cluster in tracked.delegates:
+            return ""
+        return f'this dispatcher knows of no delegate of the pod in cluster "{cluster}"'
 
     def source_of(self, namespace: str, name: str) -> Row | None:
         """The source of a copy."""

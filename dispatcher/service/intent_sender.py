@@ -18,7 +18,6 @@ from dispatcher.service.link import (
     AgentMissing,
     AgentTimeout,
     LinkError,
-    through,
 )
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
@@ -241,7 +240,7 @@ class IntentSender:
         newer = answer.obeys > self._term.epoch
         twin = answer.obeys == self._term.epoch and answer.leader not in ("", self._term.identity)
         if newer or twin:
-            who = f"dispatcher {answer.leader[:_SHOWN]!r}{through(self._link.actor)}"
+            who = f"dispatcher {answer.leader[:_SHOWN]!r}"
             why = f"the executor of cluster {self.cluster} obeys {who}"
             return Deposed(answer.obeys, why, self.cluster, first=twin and not self._obeyed)
         self._obeyed = True

@@ -77,11 +77,6 @@ class AgentLink(Protocol):
         """Whether an executor is connected that is not the observer's process; None: both are one process."""
         ...
 
-    @property
-    def actor(self) -> str:
-        """The gateway actor through which its executor is reached, '' if through none."""
-        ...
-
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
         ...
@@ -119,11 +114,6 @@ def read(kind: type[M], data: bytes, cluster: str) -> M:
     return message
 
 
-def through(actor: str) -> str:
-    """For the end of a message: the gateway actor that brought it, which may be at fault."""
-    return f" (through gateway actor {actor})" if actor else ""
-
-
 async def within(call: Awaitable[T], timeout_s: float, cluster: str, what: str) -> T:
     """Await with a limit; AgentTimeout names cluster, call and limit."""
     try:
@@ -137,7 +127,6 @@ class LocalLink:
     """An agent in this process, through the same bytes that would cross to another one."""
 
     executor_apart: bool | None = None
-    actor = ""
 
     def __init__(self, cluster: str, agent: Called) -> None:
         self.cluster = cluster

@@ -2,8 +2,8 @@
 
 An agent's word ends a leader term, and the next epoch is above it. Whoever has taken over one cluster can say anything,
 so one cluster alone can end one term and raise the epoch by `MOST_AHEAD`: what it says beyond sets it alone aside. What
-most clusters say may be the word of one gateway actor, through which they are connected: it raises the epoch by
-`MOST_TOGETHER` a term, so that the epochs are not used up, for good, in one.
+most clusters say raises the epoch by `MOST_TOGETHER` a term, so that whoever has taken over most of them does not use
+up the epochs, for good, in one.
 """
 
 from collections.abc import Callable, Collection

@@ -17,7 +17,6 @@ from dispatcher.service.link import (
     AgentTimeout,
     AgentTooLarge,
     LinkError,
-    through,
 )
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
@@ -114,7 +113,7 @@ class Poller:
         first = not self._greeted
         self._greeted = True
         if hello.obeys > self._term.epoch:
-            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}{through(self._link.actor)}"
+            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"
             self._depose(Deposed(hello.obeys, why, self.cluster, first))
         self._check_trust()
 

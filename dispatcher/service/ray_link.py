@@ -25,7 +25,6 @@ class RayLink:
     """The actor of one cluster."""
 
     executor_apart: bool | None = None
-    actor = ""
 
     def __init__(self, caller: Caller, sealer: Sealer = NO_SIGNER) -> None:
         """`sealer` signs what the actor acts on."""

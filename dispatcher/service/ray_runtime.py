@@ -14,23 +14,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
-from agents.runtime.settings import AgentSettings
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
-from dispatcher.service.ray_link import RayLink
 from shared.process.ray_security import insecure, insecure_nodes
-
-if TYPE_CHECKING:
-    from dispatcher.service.signing import Sealer
 
 log = structlog.get_logger("ray")
 
 NAMESPACE = "global-dispatcher"
-GATEWAY_RESOURCE = "gateway"  # of nodes that gateway actors may run on, one for each
+_LOOPBACK = "127.0.0.1"
 _PROBE_S = 3.0
 _END_S = 1.0
 _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
@@ -38,14 +33,13 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `gateway_actors`; else join
-    the cluster at host:port, which `key` gave.
+    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port,
+    which `key` gave.
     """
 
     address: str = ""
     num_cpus: int = 1
     object_store_bytes: int = 80_000_000
-    gateway_actors: int = 0
     key: str = "ray.address"
 
 
@@ -87,7 +81,7 @@ class RayRuntime:
             return
         ray.init(
             "local",
-            resources={resource_of(name): 1 for name in clusters} | {GATEWAY_RESOURCE: options.gateway_actors},
+            resources={resource_of(name): 1 for name in clusters},
             include_dashboard=False,
             num_cpus=options.num_cpus,
             object_store_memory=options.object_store_bytes,
@@ -105,26 +99,14 @@ class RayRuntime:
         return next((name for name, process in self._vital.items() if not lives(process)), "")
 
     @property
-    def ours(self) -> bool:
-        """Whether it was started here, so that agents are made here, too."""
-        return self._folder is not None
+    def host(self) -> str:
+        """Where this process is reached from all nodes of its Ray."""
+        if self._folder is not None:
+            return _LOOPBACK
+        import ray
 
-    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None, kubelet_address: str = "") -> RayLink:
-        """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
-        the agent's own process made it there, by its own file and policy. `sealer` signs what the actor acts on;
-        `kubelet_address` is that of an actor made here (AgentActor).
-        """
-        from agents.runtime.actor import create_actor
-        from dispatcher.service.ray_caller import RayCaller
-        from dispatcher.service.signing import NO_SIGNER
-
-        def open_actor() -> Any:
-            if self._folder is None:
-                return joined_actor(settings.cluster)
-            require_resource(settings.cluster)
-            return create_actor(settings, kubelet_address)
-
-        return RayLink(RayCaller(settings.cluster, open_actor), sealer or NO_SIGNER)
+        found: str = ray.util.get_node_ip_address()
+        return found
 
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""
@@ -171,7 +153,7 @@ def joined_actor(cluster: str) -> Any:
     """The actor that the cluster's own agent has made in a Ray that was joined. ValueError: there is none."""
     import ray
 
-    from agents.runtime.actor import actor_name
+    from agents.runtime.called_actor import actor_name
 
     require_resource(cluster)
     return ray.get_actor(actor_name(cluster), namespace=NAMESPACE)

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
@@ -10,28 +10,24 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from agents.runtime.settings import AgentSettings
-from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
+from dispatcher.config import ConfigError, DispatcherConfig, load_config, plugin_registry
 from dispatcher.config.gateway import here
-from dispatcher.config.sections import ClusterSection, LoginSection
+from dispatcher.config.sections import LoginSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.cluster_profiles import publishing
 from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.actor_settings import settings_of
-from dispatcher.service.gateway.authority import ephemeral_authority
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.leader_client import access_of, candidate
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_driver.client import RayDriver
-from dispatcher.service.ray_in_process import RayInProcess
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
-from dispatcher.service.signing import Sealer, Signer, sealer_of
+from dispatcher.service.signing import Sealer, sealer_of
+from dispatcher.service.started_agents import StartedAgents, agent_with_log
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
 from shared.process.event_loop import run
@@ -77,18 +73,16 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
 
 
 def _needs_ray(config: DispatcherConfig) -> bool:
-    return bool(here(config.clusters) or _gateway_actors(config))
+    return bool(here(config.clusters))
 
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
-    store = config.ray.object_store_mib * 1024 * 1024
-    options = RayOptions(config.ray.address, object_store_bytes=store, gateway_actors=_gateway_actors(config))
+    options = RayOptions(config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024)
     if config.ray.address:
         log.warning(
-            "who runs code in this Ray, as in a gateway actor, can run it in this process, and read its signing key",
+            "who runs code in this Ray can run it in this process, and read its signing key",
             address=config.ray.address,
-            fix="have `global-dispatcher ray-driver` join it in a container or as a user of its own: ray.driver"
-            " (docs/connectivity.md)",
+            fix="share it with nobody, or let agents dial in from processes of their own: `via: gateway`",
         )
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
@@ -96,26 +90,37 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     return ray
 
 
-def _gateway_actors(config: DispatcherConfig) -> int:
-    """How many actors hold the connections of agents that dial in."""
-    return config.gateway.actors if len(here(config.clusters)) < len(config.clusters) else 0
-
-
 async def _serve(
     config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
 ) -> int:
-    if here(config.clusters) and not config.ray.joined:
+    if here(config.clusters) and not config.ray.driver:
         log.info("agents write their own logs", files=str(log_path("*")))
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
         gateway = Gateway(config.gateway, _dialling(config), sealer)
-        leader_check = _LeaderCheck()
-        rays = _rays(config, ray, leader_check.leads)
-        links = await _links(config, rays, gateway, sealer, stack)
+        gateways = [gateway]
+        on_ray: Callable[[str], AgentLink]
+        if ray is not None:
+            agents = [agent_with_log(cluster) for cluster in here(config.clusters)]
+            started = StartedAgents(agents, ray.host, stack.enter_context, sealer)
+            gateway.beside = started.gateway
+            started.gateway.beside = gateway
+            gateways.append(started.gateway)
+            await stack.enter_async_context(started.serving())
+            on_ray = started.link
+        else:
+            on_ray = await _joined(config, sealer, stack)
+        if _dialling(config):
+            await stack.enter_async_context(gateway.serving())
+        links = [
+            gateway.link(cluster.name) if cluster.name in _dialling(config) else on_ray(cluster.name)
+            for cluster in config.clusters
+        ]
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = leader_check.terms = TermRunner(links, config, leadership)
-        gateway.objection = terms.relay_objection
+        terms = TermRunner(links, config, leadership)
+        for each in gateways:
+            each.objection = terms.relay_objection
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
@@ -135,73 +140,12 @@ def _dialling(config: DispatcherConfig) -> tuple[str, ...]:
     return tuple(cluster.name for cluster in config.clusters if cluster not in here(config.clusters))
 
 
-def _rays(
-    config: DispatcherConfig, ray: RayRuntime | None, leads: Callable[[], bool]
-) -> RayInProcess | RayDriver | None:
-    """The way to actors, if there are any."""
-    dialling = _dialling(config)
-    level = config.log.level
-    if ray is not None:
-        return RayInProcess(ray, config.gateway, dialling, level, leads)
-    if not _needs_ray(config):
-        return None
-    actors = settings_of(config.gateway, dialling, level) if dialling else ()
-    return RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)], actors, leads)
-
-
-class _LeaderCheck:
-    """Whether this dispatcher leads; what its terms go over is made before them."""
-
-    terms: TermRunner | None = None
-
-    def leads(self) -> bool:
-        return self.terms is not None and self.terms.leader_status.leads
-
-
-async def _links(
-    config: DispatcherConfig,
-    rays: RayInProcess | RayDriver | None,
-    gateway: Gateway,
-    sealer: Sealer,
-    stack: AsyncExitStack,
-) -> list[AgentLink]:
-    """A way to each agent, in the order of the configuration; if any dials in, the gateway listens, or its actors."""
-    dialled: Callable[[str], AgentLink] = gateway.link
-    if rays is not None:
-        await stack.enter_async_context(rays.serving())
-    if rays is not None and _gateway_actors(config):
-        site = GatewaySite(rays.open_actors(), _dialling(config), sealer)
-        site.objection = gateway.objection_now
-        await stack.enter_async_context(site.serving())
-        dialled = site.link
-    elif _dialling(config):
-        await stack.enter_async_context(gateway.serving())
-    ways = _actor_links(rays, here(config.clusters), sealer) if rays is not None else {}
-    return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
-
-
-def _actor_links(
-    rays: RayInProcess | RayDriver, clusters: Iterable[ClusterSection], sealer: Sealer
-) -> dict[str, AgentLink]:
-    """Agents that are made here, and that say nothing of whom to obey, obey a key that is made here for them alone."""
-    authority, key = ephemeral_authority() if rays.ours else ("", None)
-    here_alone = Signer(key) if key is not None else sealer
-    links: dict[str, AgentLink] = {}
-    for cluster in clusters:
-        settings = agent_with_log(cluster)
-        signer = sealer
-        if authority and not settings.orders.verified:
-            orders = settings.orders.model_copy(update={"authority": authority})
-            settings = settings.model_copy(update={"orders": orders})
-            signer = here_alone
-        links[cluster.name] = rays.link(settings, signer)
-    return links
-
-
-def agent_with_log(cluster: ClusterSection) -> AgentSettings:
-    """The settings of an agent that is made here: what it says would end with Ray's own folder, so it has a file."""
-    settings = agent_settings(cluster)
-    return settings.model_copy(update={"log_file": settings.log_file or str(log_path(cluster.name))})
+async def _joined(config: DispatcherConfig, sealer: Sealer, stack: AsyncExitStack) -> Callable[[str], AgentLink]:
+    """The way to agents that have joined a Ray cluster, by the Ray driver."""
+    driver = RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)])
+    if here(config.clusters):
+        await stack.enter_async_context(driver.serving())
+    return partial(driver.link, sealer=sealer)
 
 
 async def serve_until_signal(

@@ -72,10 +72,8 @@ class TermRunner:
         self.service.metrics.watch(collector)
 
     def relay_objection(self, home: str, target: str, pod: str) -> str:
-        """Why no stream about the delegate of a pod (its UID) is passed between two clusters; '' if it is."""
-        if self.dispatcher.views.has_delegate(home, pod, target):
-            return ""
-        return f'this dispatcher knows of no delegate of the pod in cluster "{target}"'
+        """As of CoreViews, by what is known in this term."""
+        return self.dispatcher.views.relay_objection(home, target, pod)
 
     async def run(self) -> None:
         """One term after the other, until cancelled; raises what ends a service but the loss of its term."""

@@ -9,10 +9,7 @@ from agents.runtime.settings import KubeletSettings
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 
 Say = Callable[[str], None]
-_PODS_NOTE = (
-    "No container really runs: logs say so, and exec is refused. "
-    "Ask for logs and top of a pod in the cluster where it runs.\n"
-)
+_PODS_NOTE = "No container really runs: logs say so, wherever a pod runs, and exec is refused.\n"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from agents.runtime.settings import AgentSettings
+from agents.runtime.settings import AgentSettings, ExecutorOptions
 from dispatcher.api.http_api import OnlyOne
 from dispatcher.api.listen import check_port, listen
 from dispatcher.cli.output import Output
@@ -23,11 +23,11 @@ from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.interrupts import interruptible, uninterrupted
-from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayRuntime
 from dispatcher.service.reload import Reloader
 from dispatcher.service.run import Configured, read_config
+from dispatcher.service.started_agents import StartedAgents
 from localfleet.demo.clusters import Clusters, EmbeddedClusters, Running
 from localfleet.demo.show import DemoShow
 from localfleet.demo.submit import Submitter
@@ -115,18 +115,17 @@ def _run(options: DemoOptions, configured: Configured, started: float, cleanup: 
     show = DemoShow(options.names[0], sum(one.pods for one in submissions), started, options.note(kind))
     cleanup.enter_context(show)
     kind.prepare(options.clusters, show.say)
-    fleet, ray = _start(options, kind, state, show, cleanup)
-    links = [_link(ray, kind, name, fleet.kubeconfig) for name in options.names]
-    dispatcher = assemble(links, config)
+    fleet = _start(options, kind, state, show, cleanup)
+    agents = _agents(options, kind, fleet.kubeconfig, cleanup)
+    dispatcher = assemble([agents.link(name) for name in options.names], config)
+    agents.gateway.objection = dispatcher.views.relay_objection
     reloader = Reloader(config, registry, dispatcher.take_policies)
     dispatcher.service.metrics.watch(ReloadCollector(reloader))
-    stage = Stage(options, dispatcher, kind, fleet, show, reloader)
+    stage = Stage(options, dispatcher, agents, kind, fleet, show, reloader)
     return asyncio.run(_serve(stage, submissions))
 
 
-def _start(
-    options: DemoOptions, kind: Clusters, state: Path, show: DemoShow, cleanup: ExitStack
-) -> tuple[Running, RayRuntime]:
+def _start(options: DemoOptions, kind: Clusters, state: Path, show: DemoShow, cleanup: ExitStack) -> Running:
     """Start the clusters and Ray at the same time; what came up is registered for clean-up even if the other fails."""
     specs = list(_specs(options, state))
     show.say(f"starting {kind.announce(len(specs))} and Ray ...")
@@ -142,12 +141,22 @@ def _start(
         if isinstance(error, FleetError):
             print(error, file=sys.stderr)
             raise CommandError("a cluster did not start: see its log above")
-        return starting.result(), ray
+        return starting.result()
 
 
-def _link(ray: RayRuntime, kind: Clusters, name: str, kubeconfig: Path) -> AgentLink:
-    settings = AgentSettings(cluster=name, kubeconfig=str(kubeconfig), context=name, kubelet=kind.kubelet)
-    return ray.link(settings, kubelet_address=_HOST)
+def _agents(options: DemoOptions, kind: Clusters, kubeconfig: Path, cleanup: ExitStack) -> StartedAgents:
+    """Each of them serves logs and exec of its cluster's pods that run elsewhere."""
+    settings = [
+        AgentSettings(
+            cluster=name,
+            kubeconfig=str(kubeconfig),
+            context=name,
+            kubelet=kind.kubelet,
+            executor=ExecutorOptions(relay="all"),
+        )
+        for name in options.names
+    ]
+    return StartedAgents(settings, _HOST, cleanup.enter_context, relay={"address": _HOST, "host": _HOST, "port": 0})
 
 
 def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:
@@ -174,6 +183,7 @@ class Stage:
 
     options: DemoOptions
     dispatcher: Dispatcher
+    agents: StartedAgents
     kind: Clusters
     fleet: Running
     show: DemoShow
@@ -181,7 +191,12 @@ class Stage:
 
 
 async def _serve(stage: Stage, submissions: list[Submission]) -> int:
-    """Run the dispatcher and its HTTP API while the demo goes on."""
+    """Run the agents, the dispatcher and its HTTP API while the demo goes on."""
+    async with stage.agents.serving():
+        return await _serve_until_end(stage, submissions)
+
+
+async def _serve_until_end(stage: Stage, submissions: list[Submission]) -> int:
     options = stage.options
     dispatcher = stage.dispatcher
     stop = asyncio.Event()

@@ -141,6 +141,7 @@ class DemoShow:
             f"  export KUBECONFIG={fleet.kubeconfig}\n"
             f"  {fleet.kubectl} --context {first} get deployments,pods -o wide\n"
             f"  {fleet.kubectl} --context {other} get pods -o wide\n"
+            f"  {fleet.kubectl} --context {first} logs {self._a_pod().partition('/')[2]}\n"
             f"  {fleet.kubectl} --context {first} scale deployment web --replicas=0\n"
             f"  {command} pods{server}\n"
             f"  {command} explain {self._a_pod()}{server}\n"

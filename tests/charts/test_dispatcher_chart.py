@@ -29,7 +29,6 @@ DIFFERS: dict[str, Any] = {
         "cert_file": "/run/secrets/gateway/tls.crt",
         "key_file": "/run/secrets/gateway/tls.key",
         "client_ca_file": "/run/secrets/gateway/ca.crt",
-        "actors": 0,
     },
     "http": {"host": "0.0.0.0", "port": 7480, "login": {"token_file": "", "user_header": "", "proxies": []}},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2, "warm": True},

@@ -16,7 +16,7 @@ EVERYTHING: dict[str, Object] = {
         **ON,
         "prometheusRule": {"enabled": True},
         "serviceMonitor": {"enabled": True},
-        "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}], "gateway": {"actors": 2}},
+        "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]},
         "gateway": {
             "certManager": {**ISSUER, "dnsNames": ["gateway.example"]},
             "passthrough": {"hosts": ["gateway.example"], "tlsRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}},

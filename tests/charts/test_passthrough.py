@@ -59,15 +59,6 @@ def test_a_route_of_each_host_is_of_the_version_that_the_cluster_serves(
     assert routes[0]["spec"]["parentRefs"] == ROUTE["tlsRoute"]["parentRefs"]
 
 
-def test_gateway_actors_need_one_host_for_all_dispatchers(helm: Helm) -> None:
-    ray = {"tls": {"existingSecret": "ray-tls"}}
-    given = values({"hosts": HOSTS[:1], **INGRESS}, ray=ray)
-    given["config"]["gateway"] = {"actors": 2}
-    objects = helm.template("dispatcher", given)
-    (rule,) = only(objects, "Ingress")["spec"]["rules"]
-    assert rule["http"]["paths"][0]["backend"]["service"]["name"] in gateway_ports(objects)
-
-
 def test_cert_manager_makes_the_gateways_certificate_for_these_hosts(helm: Helm) -> None:
     given = values(INGRESS)
     given["gateway"]["certManager"] = {

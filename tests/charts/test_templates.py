@@ -165,7 +165,6 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
         pytest.param(
             "dispatcher", {"config": {"profile": "profiles/x.yaml"}}, "is none of: profiles/d", id="no profile"
         ),
-        pytest.param("dispatcher", {"config": {"gateway": {"actors": 65}}}, "/config/gateway/actors", id="many actors"),
         pytest.param("agent", {"clusters": "east"}, "'clusters' not allowed", id="agent: unknown"),
         pytest.param("agent", {"config": {"kubeconfig": "x"}}, "'kubeconfig' not allowed", id="kubeconfig"),
         pytest.param("agent", {"cluster": ""}, "cluster: name this cluster", id="no name"),
@@ -203,7 +202,7 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
             "dispatcher",
             {**DIALLED, "signing": {"tlsSecret": "global-dispatcher-gateway"}},
             "signing.tlsSecret: global-dispatcher-gateway is gateway.tlsSecret, too",
-            id="the signing key where gateway actors have it",
+            id="the signing key where the gateway's is",
         ),
         pytest.param(
             "dispatcher",

@@ -348,8 +348,7 @@ def test_no_files_of_another_cluster_are_written_over_by_one_that_has_its_key_al
 def dispatcher_pods(world: World, helm: Helm, **values: Any) -> Iterator[list[str]]:
     """A pod of each workload of the dispatcher's chart, with its labels and the Secrets that it mounts; their names."""
     clusters = [{"name": "east", "via": "gateway"}]
-    values["config"] = {"clusters": clusters, "gateway": {"actors": 2}}
-    values["ray"] = {"tls": {"existingSecret": "ray-tls"}}
+    values["config"] = {"clusters": clusters}
     made = []
     for one in helm.template("dispatcher", values):
         if one["kind"] in WORKLOADS:
@@ -377,7 +376,7 @@ def test_a_revocation_reaches_the_gateways_secret_and_all_pods_that_check_certif
         assert world.data(GATEWAY)["ca.crt"] == (world.fleet / "ca.crt").read_bytes()
         assert b"X509 CRL" in world.data(GATEWAY)["ca.crt"]
         told = [name for name in pods if LOOKED in world.annotations(name)]
-        assert told == ["dispatcher", "dispatcher-ray-gateway"]
+        assert told == ["dispatcher"]
 
 
 def test_a_revocation_makes_no_secret_that_nobody_reads(world: World) -> None:

@@ -164,9 +164,8 @@ def test_a_certificate_that_signs_no_others_is_no_authority(folder: Path, kind: 
         ("port: 7443, host: 10.0.0.2", "port: 7443, host: 10.0.0.1", "via: gateway", False),
         ("port: 0", "port: 0", "via: gateway", False),
         ("port: 7443", "port: 7443", "context: east", False),
-        ("port: 7443", "port: 7443, actors: 1", "via: gateway", False),
     ],
-    ids=["equal", "every address", "loopback", "other addresses", "any port", "none dials in", "actors listen"],
+    ids=["equal", "every address", "loopback", "other addresses", "any port", "none dials in"],
 )
 def test_one_port_for_two_listeners_is_told_by_both_names(
     folder: Path, http: str, gateway: str, agent: str, met: bool

@@ -53,7 +53,7 @@ MADE: dict[str, tuple[set[str], set[x509.ObjectIdentifier]]] = {
     GATEWAY: ({"127.0.0.1"}, {SERVER}),
     "global-dispatcher-signing": ({"spiffe://global-dispatcher.io/dispatcher"}, {CODE}),
     "dispatcher-ray-tls": (
-        {f"*.dispatcher-ray.{NAMESPACE}.svc", f"*.dispatcher-peers.{NAMESPACE}.svc"},
+        {f"*.dispatcher-ray.{NAMESPACE}.svc"},
         {SERVER, CLIENT},
     ),
     "global-dispatcher-agent-observer": ({f"{EAST}/observer"}, {CLIENT}),
@@ -78,8 +78,7 @@ class Site:
         self.port, self.gateway_port = free_ports(2)
         ensure(self.fleet, [], [])  # the fleet's authority
         dispatcher = {
-            "replicas": 2,
-            "config": {"clusters": [{"name": "east", "via": "gateway"}], "gateway": {"actors": 1}},
+            "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]},
             "gateway": {"certManager": {**SIGNER, "ipAddresses": ["127.0.0.1"]}},
             "ray": {"tls": {"existingSecret": "dispatcher-ray-tls", "certManager": SIGNER}},
         }

@@ -1,6 +1,6 @@
 """Dispatchers die, and agents do not: nothing that runs notices, and the next dispatcher goes on.
 
-Agents are processes of their own that join a Ray head, as the charts deploy them. GLOBAL_DISPATCHER_TEST_DEAD_S says
+Agents are processes of their own that dial in, as the charts deploy them. GLOBAL_DISPATCHER_TEST_DEAD_S says
 for how long there is no dispatcher (600: the aim), GLOBAL_DISPATCHER_TEST_LEADERS how many leaders are killed beside a
 dispatcher that stands by (50: for a p99 that means something).
 """
@@ -21,13 +21,12 @@ from shared.model.names import PROXY_NODE_PREFIX
 from tests.charts.rendering import Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.census import Census
+from tests.real.dialling import Dispatcher, Site, dialling
 from tests.real.fleet import CLUSTERS, RealFleet, start
-from tests.real.joined import Dispatcher, joined
 from tests.saying import Say
 from tests.system.cluster_api import ClusterApi, deployment, eventually
 from tests.system.harness import HOME, pause
 from tests.system.load import Load
-from tests.system.ray_fleet import Head
 
 # A node is lost after GRACE_S of silence, and its pods go TOLERATION_S later.
 GRACE_S, TOLERATION_S = 60, 10
@@ -48,17 +47,17 @@ def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.Tem
 
 
 @pytest.fixture(scope="module")
-def head(fleet: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
-    """A Ray head and the agent of each plane."""
-    with joined(fleet, tmp_path_factory.mktemp("ray")) as started:
+def site(fleet: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The agent of each plane, and where they dial."""
+    with dialling(fleet, tmp_path_factory.mktemp("agents")) as started:
         yield started
 
 
 def test_no_pod_ends_and_no_proxy_node_is_lost_while_the_dispatcher_is_dead(
-    fleet: RealFleet, head: Head, tmp_path: Path, say: Say
+    fleet: RealFleet, site: Site, tmp_path: Path, say: Say
 ) -> None:
     home = ClusterApi(fleet.kubeconfig, HOME)
-    with Dispatcher(tmp_path, head, fleet.home.kubeconfig) as dispatcher:
+    with Dispatcher(tmp_path, site, fleet.home.kubeconfig) as dispatcher:
         eventually(dispatcher.all_ready, 120, dispatcher.tail)
         home.create(DEPLOYMENTS, deployment("web", REPLICAS, requests={"cpu": "500m", "memory": "64Mi"}))
         eventually(lambda: ready(home) == REPLICAS, 60, dispatcher.tail, lambda: ready(home))
@@ -72,7 +71,7 @@ def test_no_pod_ends_and_no_proxy_node_is_lost_while_the_dispatcher_is_dead(
     assert running(fleet) == before
     assert ready(home) == REPLICAS
     assert not Census(fleet.planes.values()).astray()
-    with Dispatcher(tmp_path, head, fleet.home.kubeconfig) as dispatcher:
+    with Dispatcher(tmp_path, site, fleet.home.kubeconfig) as dispatcher:
         eventually(dispatcher.all_ready, 120, dispatcher.tail)
         home.merge(f"{DEPLOYMENTS}/web", {"spec": {"replicas": REPLICAS + 3}})
         eventually(lambda: ready(home) == REPLICAS + 3, 60, dispatcher.tail)
@@ -104,14 +103,14 @@ def lost(plane: ControlPlane) -> list[str]:
 class Pair:
     """Two dispatchers, each a process; one of them leads."""
 
-    def __init__(self, fleet: RealFleet, head: Head, folder: Path, stack: ExitStack) -> None:
-        self._fleet, self._head, self._folder, self._stack = fleet, head, folder, stack
+    def __init__(self, fleet: RealFleet, site: Site, folder: Path, stack: ExitStack) -> None:
+        self._fleet, self._site, self._folder, self._stack = fleet, site, folder, stack
         self._numbers = itertools.count()
         self._both = [self._start(), self._start()]
 
     def _start(self) -> Dispatcher:
         name = f"dispatcher{next(self._numbers)}"
-        one = Dispatcher(self._folder, self._head, self._fleet.home.kubeconfig, SHORT, name)
+        one = Dispatcher(self._folder, self._site, self._fleet.home.kubeconfig, SHORT, name)
         return self._stack.enter_context(one)
 
     @property
@@ -159,12 +158,12 @@ def seconds_until_bound(home: ClusterApi, name: str, tail: Pair) -> float:
 
 
 def test_placements_go_on_and_each_pod_runs_once_while_leaders_are_killed(
-    fleet: RealFleet, head: Head, tmp_path: Path, say: Say
+    fleet: RealFleet, site: Site, tmp_path: Path, say: Say
 ) -> None:
     home, feeder = ClusterApi(fleet.kubeconfig, HOME), ClusterApi(fleet.kubeconfig, HOME)
     before, waited = len(Census(fleet.planes.values()).sources), []
     with ExitStack() as stack:
-        pair = Pair(fleet, head, tmp_path, stack)
+        pair = Pair(fleet, site, tmp_path, stack)
         eventually(pair.one_leads, 120, pair.tail)
         with Load(feeder, lambda number: pod(f"load-{number}"), LOAD_S) as load:
             for at in range(KILLS):

@@ -38,7 +38,6 @@ from tests.real.metrics_server import front_proxy, metrics_server
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS, Dispatcher
 from tests.system.ray_fleet import JoinedAgent, free_ports
-from tests.system.test_gateway_actors import Site
 
 __all__ = ["real_node"]
 Object = dict[str, Any]
@@ -49,7 +48,6 @@ DELEGATED = "web-"  # how the name of web's delegate begins
 SIZE = 8 * 1024 * 1024
 # The kubectl of the users in east, by its name in `binaries`.
 KUBECTL = os.environ.get("GLOBAL_DISPATCHER_TEST_KUBECTL", "kubectl")
-TRIES = 12  # which of two actors takes a connection is the kernel's choice
 # Says something, answers, serves a page, and is sometimes started again.
 SCRIPT = """
 mkdir -p /tmp/www; echo a page > /tmp/www/index.html; httpd -p 8080 -h /tmp/www
@@ -463,42 +461,3 @@ def test_logs_of_a_pod_whose_cluster_is_away_say_so_and_exec_that_loses_it_fails
         world.logs()
     world.started(TARGET).wait_ready()
     eventually(lambda: said(world), WAIT_S, world.told)
-
-
-def test_all_of_it_goes_through_gateway_actors_too_the_same_one_or_two(world: World) -> None:
-    world.dispatcher.__exit__(None, None, None)
-    folder = world.folder / "actors"
-    folder.mkdir()
-    with contextlib.ExitStack() as stack:
-        site = Site(folder, stack)
-        more = {"ray": {"address": site.head.address}, "gateway": {"actors": 2}}
-        port = world.dispatcher.gateway_port
-        world.dispatcher = stack.enter_context(Dispatcher(folder, world.certificates, port, more))
-        eventually(lambda: world.dispatcher.ready() == [True, True], WAIT_S, world.told)
-        together: set[bool] = set()
-        for _ in range(TRIES):
-            eventually(lambda: said(world), WAIT_S, world.told)
-            same = len({site.holder(name) for name in CLUSTERS}) == 1
-            if same not in together:
-                ask_much(world)
-                together.add(same)
-            if len(together) == 2:
-                break
-            world.agents[TARGET].__exit__(None, None, None)
-            world.started(TARGET).wait_ready()
-        assert together == {True, False}, "the kernel chose the same actor for both agents each time, or never"
-    world.stop()
-
-
-def ask_much(world: World) -> None:
-    """More than a window of bytes each way, at once, and an exit code."""
-    sent = os.urandom(SIZE // 4)
-    begun = time.monotonic()
-    done = subprocess.run(
-        world.command("exec", "-i", "web", "--", "cat"), input=sent, capture_output=True, check=False, timeout=WAIT_S
-    )
-    assert (done.returncode, done.stdout == sent) == (0, True), done.stderr
-    print(f"{2 * len(sent) / (time.monotonic() - begun) / 1e6:.1f} MB/s")
-    done = subprocess.run(world.command("exec", "web", "--", "sh", "-c", "exit 7"), capture_output=True, check=False)
-    assert done.returncode == 7
-    assert "line 5" in world.logs()

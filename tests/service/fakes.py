@@ -88,7 +88,6 @@ class ScriptedLink:
     """A link whose calls are plain functions; by default it is silent: every call times out at once."""
 
     executor_apart: bool | None = None
-    actor = ""
 
     def __init__(self, cluster: str, **calls: Callable[..., Any]) -> None:
         self.cluster, self._calls = cluster, calls

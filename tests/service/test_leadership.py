@@ -200,26 +200,6 @@ async def test_an_answer_of_an_executor_that_obeys_another_ends_the_term_and_is_
         assert service.deposed.first == (leader == "twin"), "what is newer than the greeting is not of before"
 
 
-async def test_a_word_against_a_term_names_the_gateway_actor_that_brought_it() -> None:
-    heard = list[Deposed]()
-    link = ScriptedLink(
-        "east",
-        hello=lambda: Hello("east", "uid", "one", obeys=9),
-        execute=lambda batch: OutcomeBatch("east", (), obeys=9, leader="other"),
-    )
-    link.actor = "gateway-0"
-    poller = Service(FakeCore(), [link], clock=Clock(), metrics=Metrics(), timing=FAST).pollers["east"]
-    poller._depose = heard.append
-    await poller._greet()
-    sender = IntentSender(link, lambda _: None, FAST, Term("me", 3), heard.append)
-    sender.put((bind(1),))
-    await until(lambda: len(heard) == 2)
-    assert [one.why for one in heard] == [
-        "the agent of cluster east obeys epoch 9 (through gateway actor gateway-0)",
-        "the executor of cluster east obeys dispatcher 'other' (through gateway actor gateway-0)",
-    ]
-
-
 async def test_an_executor_that_has_obeyed_this_term_does_not_tell_of_what_was_before_it() -> None:
     leaders, heard = ["me", "twin"], list[Deposed]()
     link = ScriptedLink(

@@ -113,7 +113,7 @@ def test_epochs_cannot_be_used_up_by_less_than_most_clusters() -> None:
     assert it.highest(5) == 7 + MOST_AHEAD  # two of three have reached 7
 
 
-def test_one_gateway_actor_that_speaks_for_most_clusters_does_not_use_up_the_epochs_in_a_term() -> None:
+def test_most_clusters_together_do_not_use_up_the_epochs_in_a_term() -> None:
     it = ObeyedEpochs(FLEET)
     for cluster in FLEET:
         it.note(cluster, MOST_EPOCHS - 1)

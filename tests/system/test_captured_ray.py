@@ -21,22 +21,22 @@ def test_code_of_hostile_actors_runs_where_there_is_no_signing_key(tmp_path: Pat
     with ExitStack() as stack:
         ray_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
         ports = free_ports(2)
-        head = stack.enter_context(Head(tmp_path, ray_folder, ports[0], {"gateway": 1, "cluster:west": 1}))
+        head = stack.enter_context(Head(tmp_path, ray_folder, ports[0], {"cluster:west": 1}))
         head.wait_ready()
         hostile = [sys.executable, "-m", "tests.system.hostile_actors", head.address, str(ran), "west"]
         driver = stack.enter_context(Driver(tmp_path, socket, head.address))
         subprocess.run(hostile, env=environment(), check=True, timeout=120)
-        more = {"clusters": CLUSTERS, "ray": {"driver": str(socket)}, "gateway": {"actors": 1}}
+        more = {"clusters": CLUSTERS, "ray": {"driver": str(socket)}}
         dispatcher = stack.enter_context(Dispatcher(tmp_path, certificates, ports[1], more))
 
         def lines() -> list[dict[str, object]]:
             return [json.loads(line) for line in ran.read_text().splitlines()] if ran.exists() else []
 
         # In the driver's process in the end, or, were Ray there, in the dispatcher's.
-        asked = {"class", "digest", "hello"}
+        asked = {"class", "hello"}
         ours = (driver.pid, dispatcher.pid)
         eventually(lambda: {one["by"] for one in lines() if one["pid"] in ours} >= asked, 60, dispatcher.tail)
-        assert {one["pid"] for one in lines() if one["by"] in ("digest", "hello")} == {driver.pid}
+        assert {one["pid"] for one in lines() if one["by"] == "hello"} == {driver.pid}
         assert [one for one in lines() if one["pid"] == dispatcher.pid or one["keys"]] == []
         assert (loads_ray(driver.pid), loads_ray(dispatcher.pid)) == (True, False)
         assert (driver.code, dispatcher.code) == (None, None)

@@ -57,7 +57,7 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
 async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event, beat: Beat) -> None:
     beating = asyncio.create_task(_beats(beat), name="beats")  # also while the API server does not answer at the start
     try:
-        await _be_agent(settings, outbound, stop)
+        await be_agent(settings, outbound, stop)
     finally:
         beating.cancel()
 
@@ -68,14 +68,18 @@ async def _beats(beat: Beat) -> None:
         await asyncio.sleep(_BEAT_S)
 
 
-async def _be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
+async def be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.Event, *, shared: bool = True) -> None:
+    """Until `stop`. `shared`: the gateway may be dialled by other executors of the cluster, too, of which the one that
+    holds the Lease keeps its place.
+    """
     identity = "" if settings.role == OBSERVER else lasting_identity(settings.cluster)
     agent = Agent(settings.agent, identity)
     await agent.start()
     role = settings.role
     serve = serve_none if role == OBSERVER else agent.far_end.serve
     answers = answers_of(agent, role, agent.gate)
-    dialler = Dialler(_gateway(settings), settings.cluster, answers, serve, role, agent.lease)
+    lease = agent.lease if shared else None
+    dialler = Dialler(_gateway(settings), settings.cluster, answers, serve, role, lease)
     outbound.dialler = dialler
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:

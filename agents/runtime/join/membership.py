@@ -104,7 +104,7 @@ class Membership:
     def _attach(self) -> None:
         import ray
 
-        from agents.runtime.actor import NAMESPACE
+        from agents.runtime.called_actor import NAMESPACE
 
         ours = {"_node_ip_address": self._settings.node.node_ip} if self._settings.node.node_ip else {}
         ray.init(
@@ -125,7 +125,7 @@ class Membership:
         """The actor, made by us: one that another has made here does not know this file, so it goes."""
         import ray
 
-        from agents.runtime.actor import NAMESPACE, actor_name, create_actor
+        from agents.runtime.called_actor import NAMESPACE, actor_name, create_actor
 
         with suppress(ValueError):  # there is none
             ray.kill(ray.get_actor(actor_name(self._settings.cluster), namespace=NAMESPACE))

@@ -39,7 +39,7 @@ def prepare_environment(address: str, node_ip: str = "") -> None:
 
 def node_options(settings: JoinSettings) -> list[str]:
     """Those of `ray start` for this node: no room for anything but the cluster's actor, every port fixed."""
-    from agents.runtime.actor import resource_name
+    from agents.runtime.called_actor import resource_name
 
     ray = settings.node
     options: dict[str, object] = {

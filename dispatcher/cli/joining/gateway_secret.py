@@ -20,8 +20,7 @@ _SECRETS = ((objects.GATEWAY_SECRET, "gateway"), (objects.SIGNING_SECRET, SIGNIN
 _VOLUME = "gateway"
 _LATE = "its pods read the Secret within two minutes, as they cannot be told to look now"
 LOOKED = "checksum/gateway-certificates"
-# Gateway actors have pods of their own, which end the agents' TLS in the dispatcher's place.
-_PODS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component in (dispatcher,ray-gateway)"
+_PODS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component=dispatcher"
 
 
 async def bring(folder: Folder, place: Place, namespace: str, *, make: bool = True) -> list[str]:
@@ -58,7 +57,7 @@ def _there(folder: Folder) -> list[tuple[str, str]]:
 
 
 async def _pods(target: Target, namespace: str) -> list[Object] | None:
-    """The pods that end the agents' TLS, or would without gateway actors; None: they cannot be listed (told)."""
+    """The pods that end the agents' TLS; None: they cannot be listed (told)."""
     try:
         return await target.member.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=_PODS)
     except MemberError as error:

@@ -22,7 +22,6 @@ from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
 from shared.security.leader_certificate import LEADER_URI
 from shared.security.revocation_lists import lists_of, revocation_lists
-from shared.security.seals import SigningKey
 
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 90
@@ -59,9 +58,12 @@ class Made:
     until: dt.datetime
 
 
-def ensure(folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
+def ensure(
+    folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str], *, days: int = LEAF_DAYS
+) -> list[Made]:
     """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`) and with it signing,
-    cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
+    cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two;
+    each good for so many `days`.
 
     CommandError: a file cannot be read or written.
     """
@@ -74,10 +76,10 @@ def ensure(folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str])
         found = [told]
         hosts = tuple(hosts)
         if hosts:
-            found.append(_leaf(folder, "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
-            found.append(_leaf(folder, SIGNING, authority, [_LEADER], (now, revoked)))
+            found.append(_leaf(folder, "gateway", authority, [_host(one) for one in hosts], (now, revoked), days))
+            found.append(_leaf(folder, SIGNING, authority, [_LEADER], (now, revoked), days))
         found += [
-            _leaf(folder, name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked))
+            _leaf(folder, name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked), days)
             for cluster in clusters
             for role in ("", *ROLES)
         ]
@@ -196,17 +198,6 @@ def _new_authority(now: dt.datetime) -> Authority:
     return Authority(certificate, key)
 
 
-def ephemeral_authority() -> tuple[str, SigningKey]:
-    """(an authority that signs nothing more, as PEM; a dispatcher's key that it has certified), in memory alone."""
-    now = dt.datetime.now(dt.UTC)
-    authority = _new_authority(now)
-    key = ed25519.Ed25519PrivateKey.generate()
-    leader = _certified(SIGNING, authority, [_LEADER], key, (now, AUTHORITY_DAYS))
-    pem = serialization.Encoding.PEM
-    der = serialization.Encoding.DER
-    return authority.certificate.public_bytes(pem).decode(), SigningKey(key, leader.public_bytes(der))
-
-
 def serving_files(host: str) -> dict[str, bytes]:
     """A server's certificate, of an authority that signs nothing more, as of a Secret: tls.crt, tls.key, ca.crt."""
     now = dt.datetime.now(dt.UTC)
@@ -226,6 +217,7 @@ def _leaf(
     authority: Authority,
     names: list[x509.GeneralName],
     at: tuple[dt.datetime, frozenset[int]],
+    days: int,
 ) -> Made:
     """`at`: the time, and the serial numbers that are revoked."""
     now, revoked = at
@@ -240,7 +232,7 @@ def _leaf(
         return Made(folder.path / f"{stem}.crt", made=False, until=pair.certificate.not_valid_after_utc)
     signs = names == [_LEADER]
     key: AnyKey = ed25519.Ed25519PrivateKey.generate() if signs else ec.generate_private_key(_CURVE)
-    certificate = _certified(stem, authority, names, key, (now, LEAF_DAYS))
+    certificate = _certified(stem, authority, names, key, (now, days))
     _record(folder, stem, certificate)
     return _written(folder, stem, Pair(certificate, key))
 

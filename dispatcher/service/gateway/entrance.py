@@ -33,12 +33,12 @@ class Entrance:
         self._sparing = SparingLog()
         self._acceptance = LastingLog("a connection cannot be accepted", "connections are accepted again", most=1)
 
-    async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
-        """Accept from now on, at every address of the host; the port. OSError. `shared`: other processes may, too."""
+    async def listen(self, host: str, port: int) -> int:
+        """Accept from now on, at every address of the host; the port. OSError."""
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(infos):
-            listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG, reuse_port=shared)
+            listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
             listening.setblocking(False)
             self._listening.append(listening)
         self._accepting = [asyncio.create_task(self._accept(one), name="gateway accepts") for one in self._listening]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog, http_logger, shortened
-from dispatcher.service.gateway.splices import Objection, RelayLine, Route
+from dispatcher.service.gateway.splices import Objection, RelayLine
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.signing import NO_SIGNER, Sealer
 from shared.streams import ProtocolError
@@ -52,38 +52,25 @@ class Gateway:
         self._section = section
         self._sealer = sealer
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
-        self.route: Route | None = None  # see RelayLine
+        self.beside: Gateway | None = None  # another one of this dispatcher, for other clusters
         self._clusters = frozenset(clusters)
         self.stream_limit = StreamLimit()
         # Why nobody serves a role of a cluster, and who does.
         self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
-        self._ending: set[asyncio.Task[None]] = set()
         self._sparing = SparingLog()
         self._of_connections = SparingLog(_CONNECTIONS)
-        self.on_change: Callable[[], None] = lambda: None  # called when somebody has connected or gone
         self.port = section.port
 
-    def link(self, cluster: str) -> GatewayLink:
-        """The dispatcher's way to a cluster's agent."""
+    def link(self, cluster: str, sealer: Sealer | None = None) -> GatewayLink:
+        """The dispatcher's way to a cluster's agent. `sealer`: instead of that of all."""
         refused = lambda: self.stream_limit.refused[cluster]  # noqa: E731
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, refused)
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), sealer or self._sealer, refused)
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
         return held[0] if held is not None else self._absent[served]
-
-    def lines(self) -> Mapping[Named, Line | str]:
-        """Who serves each role of each cluster, or why nobody does."""
-        return {served: self._line(served) for served in self._absent}
-
-    def replace(self, line: Line) -> None:
-        """End a connection whose cluster has connected elsewhere; its agent waits before it tries again."""
-        for socket in {socket for held, socket in self._lines.values() if held is line}:
-            task = asyncio.create_task(_closed(socket, REPLACED), name="gateway ends a connection")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
 
     def relay_line(self, cluster: str) -> RelayLine | str:
         """Where streams to a cluster go; why there is no way, else."""
@@ -92,6 +79,12 @@ class Gateway:
         if held is None:
             return self._absent.get(served, "it does not come through this gateway (`via: gateway`)")
         return held[0].relayed if held[1].ws_protocol == SUBPROTOCOL else "its agent does not relay: upgrade it"
+
+    def _relay_line_anywhere(self, cluster: str) -> RelayLine | str:
+        """As `relay_line`, whichever gateway of this dispatcher the cluster comes through."""
+        if cluster in self._clusters or self.beside is None:
+            return self.relay_line(cluster)
+        return self.beside.relay_line(cluster)
 
     def objection_now(self, home: str, target: str, pod: str) -> str:
         """As `objection`, which may be set later."""
@@ -124,7 +117,7 @@ class Gateway:
         host = self._section.host
         port = self._section.port
         try:
-            self.port = await entrance.listen(host, port, shared=self._section.actors > 0)
+            self.port = await entrance.listen(host, port)
         except OSError as error:
             raise CommandError(f"gateway: cannot listen at {host}:{port}: {error.strerror or error}") from None
         log.info("gateway listens", host=host, port=self.port)
@@ -151,9 +144,7 @@ class Gateway:
         if named not in (offered, Named(offered.cluster)):
             why = f"an agent was refused: its certificate is of {str(named)!r}"
             absent = [one for one in _served(offered) if one in self._absent and one not in self._lines]
-            if any(self._absent[one] != why for one in absent):  # who tries again and again is told of once
-                self._absent |= dict.fromkeys(absent, why)
-                self.on_change()
+            self._absent |= dict.fromkeys(absent, why)
             self._sparing.warning(
                 "an agent is refused: its certificate is of another",
                 str(named),
@@ -169,17 +160,13 @@ class Gateway:
 
     async def _serve(self, offered: Named, socket: web.WebSocketResponse, left_s: float) -> None:
         served = _served(offered)
-        find = self.relay_line
-        route = self.route
-        if Named(offered.cluster, EXECUTOR) not in served:
-            find = _relays_nothing
-            route = None
-        line = Line(offered.cluster, socket, find, self.objection_now, route)
+        relays = Named(offered.cluster, EXECUTOR) in served
+        find = self._relay_line_anywhere if relays else _relays_nothing
+        line = Line(offered.cluster, socket, find, self.objection_now)
         line.relayed.limit = self.stream_limit
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         line.until = time.time() + left_s
         self._lines |= dict.fromkeys(served, (line, socket))
-        self.on_change()
         why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s := connection_s(left_s))
         try:
             for replaced in earlier - {held[1] for held in self._lines.values()}:
@@ -201,7 +188,6 @@ class Gateway:
                 del self._lines[one]
                 self._absent[one] = self._cutting or why
             if left:
-                self.on_change()
                 problem = self._cutting or why
                 self._of_connections.warning(
                     "agent is not connected", str(offered), agent=str(offered), problem=problem

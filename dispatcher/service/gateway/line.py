@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from time import time
 
-from dispatcher.service.gateway.splices import Objection, RelayLine, Route
+from dispatcher.service.gateway.splices import Objection, RelayLine
 from dispatcher.service.link import AgentDied, AgentFault
 from shared.streams import Kind, Message, Priority
 from shared.streams.calls import PRIORITIES, Call, encode_call
@@ -16,20 +15,16 @@ from shared.streams.frames import RELAY_KINDS
 class Line:
     """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are kept alone."""
 
-    actor = ""  # it is of no gateway actor
-
     def __init__(
         self,
         cluster: str,
         socket: Socket,
         find: Callable[[str], RelayLine | str],
         objection: Objection,
-        route: Route | None = None,
     ) -> None:
-        """`find`, `objection` and `route` are as of RelayLine."""
+        """`find` and `objection` are as of RelayLine."""
         self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
-        self.relayed = RelayLine(cluster, self._connection, find, objection, route)
-        self.since = time()  # s, Unix time: which of two connections to different processes is the later one
+        self.relayed = RelayLine(cluster, self._connection, find, objection)
         self.until = 0.0  # Unix time, s: when the certificate ends that the agent has shown; 0: not known
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}

@@ -5,13 +5,12 @@ the one cannot speak for the other.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from dispatcher.service.link import AgentMismatch, AgentMissing, Arrived, LinkError, at_once, read, through, within
+from dispatcher.service.link import AgentMismatch, AgentMissing, Arrived, LinkError, at_once, read, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
 from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
 from shared.model.pod import Record
@@ -24,16 +23,9 @@ _GREET_S = 5.0  # for an executor to say who it is
 
 
 class Line(Protocol):
-    """A connection of an agent, to a gateway in this process or to one elsewhere. `until`: when the certificate ends
-    that it was made with (Unix time, s); 0: not known. `actor`: the gateway actor that has it, '' if none does.
-    """
+    """An agent's connection. `until`: when the certificate ends that it was made with (Unix time, s), 0: not known."""
 
     until: float
-
-    @property
-    def actor(self) -> str:
-        """Whose it is."""
-        ...
 
     async def call(self, call: Call) -> bytes:
         """The answer's bytes; LinkError."""
@@ -68,12 +60,6 @@ class GatewayLink:
             return None
         return not isinstance(executor, str)
 
-    @property
-    def actor(self) -> str:
-        """The gateway actor through which its executor is reached, '' if through none."""
-        line = self._find(EXECUTOR)
-        return "" if isinstance(line, str) else line.actor
-
     def certificate_ends(self) -> dict[str, float]:
         """By role, of agents that are connected: when their certificate ends (Unix time, s)."""
         lines = {role: self._find(role) for role in (OBSERVER, EXECUTOR)}
@@ -95,12 +81,11 @@ class GatewayLink:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
         line = self._connected(OBSERVER)
-        with _naming(line.actor):
-            answer = await within(line.call(call), timeout_s, self.cluster, call.method)
-            apart = self.executor_apart is not None
-            executor = await self._executor() if apart else None
-            await arrived(answer)
-            told = read(Changes, answer, self.cluster)
+        answer = await within(line.call(call), timeout_s, self.cluster, call.method)
+        apart = self.executor_apart is not None
+        executor = await self._executor() if apart else None
+        await arrived(answer)
+        told = read(Changes, answer, self.cluster)
         self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
         if not apart:
             return told
@@ -165,10 +150,9 @@ class GatewayLink:
         return self._told[1] if self._told is not None else None
 
     async def _ask(self, kind: type[M], role: str, call: Call, timeout_s: float) -> M:
-        """The answer; LinkError names the gateway actor that it came through, which may be at fault."""
+        """The answer; LinkError."""
         line = self._connected(role)
-        with _naming(line.actor):
-            return read(kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster)
+        return read(kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster)
 
     def _connected(self, role: str) -> Line:
         line = self._find(role)
@@ -176,13 +160,3 @@ class GatewayLink:
             who = "agent" if isinstance(self._find(OBSERVER if role == EXECUTOR else EXECUTOR), str) else role
             raise AgentMissing(f"{who} of cluster {self.cluster} is not connected: {line}")
         return line
-
-
-@contextmanager
-def _naming(actor: str) -> Iterator[None]:
-    try:
-        yield
-    except LinkError as error:
-        if not actor or actor in str(error):
-            raise
-        raise type(error)(f"{error}{through(actor)}") from None

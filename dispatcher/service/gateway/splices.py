@@ -4,9 +4,7 @@ It reads nothing of them. Whether a cluster may ask for a delegate the target's 
 source's cluster; here a stream is refused that is between clusters of which no such pod is known.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
@@ -26,8 +24,6 @@ _LONGEST_REASON = 1024
 _TOO_MANY = "too many streams at once"
 # (source, target, UID of the source pod) -> why nothing is relayed, '' if it is
 Objection = Callable[[str, str, str], str]
-# The same, where others have to be asked: the line that leads to the target, or why nothing is relayed.
-Route = Callable[[RelayOpen, str], Awaitable["RelayLine | str"]]
 
 
 class Sending(Protocol):
@@ -72,11 +68,7 @@ class End:
 
 
 class RelayLine:
-    """The relayed streams of one cluster's connection. `find` gives that of another cluster, or why there is none;
-    `route`, where there is one, is asked instead of it and of `objection`.
-    """
-
-    most = MAX_STREAMS
+    """The relayed streams of one cluster's connection. `find` gives that of another cluster, or why there is none."""
 
     def __init__(
         self,
@@ -84,37 +76,25 @@ class RelayLine:
         connection: Sending,
         find: "Callable[[str], RelayLine | str]",
         objection: Objection,
-        route: Route | None = None,
     ) -> None:
         self.cluster = cluster
         self.connection = connection
         self._find = find
         self._objection = objection
-        self._route = route
-        self.limit: StreamLimit | None = None  # None between actors: each limits its own agents
+        self.limit: StreamLimit | None = None
         self._ends: dict[int, End] = {}
-        self._asking: dict[int, asyncio.Task[None]] = {}  # streams of which the way is being asked for
         self._numbers = count()
-
-    @property
-    def idle(self) -> bool:
-        """Whether there are no streams."""
-        return not self._ends and not self._asking
 
     def take(self, message: Message) -> None:
         """A message of this connection. ProtocolError: it must end."""
         kind, number, body = message
         end = self._ends.get(number)
         if kind is Kind.OPEN:
-            if end is not None or number in self._asking or not number & OPENED_BY_AGENT:
+            if end is not None or not number & OPENED_BY_AGENT:
                 raise ProtocolError("a relayed stream was opened twice, or under a number of ours")
             self._open(number, body)
         elif end is not None:
             self._pass_on(end, kind, body)
-        elif (asking := self._asking.pop(number, None)) is not None:
-            asking.cancel()
-            if kind is not Kind.RESET:
-                self._refuse(number, "it was used before the other end had answered")
         elif kind is Kind.DATA:
             self._refuse(number, "no such stream")
 
@@ -125,73 +105,49 @@ class RelayLine:
 
     def close(self, why: str) -> None:
         """The connection has ended: so have all its streams, at their other ends."""
-        for asking in self._asking.values():
-            asking.cancel()
-        self._asking.clear()
         for end in list(self._ends.values()):
             end.other.send(Kind.RESET, why.encode())
             _forget(end)
 
     def _open(self, number: int, body: bytes) -> None:
         try:
-            home, wanted = self._wanted(body)
+            wanted = decode_open(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"a relayed stream that cannot be read: {error}") from None
         if self.limit is not None and (why := self.limit.admit(self.cluster)):
             self.connection.charge(FRAMES_PER_REFUSAL)
             self._refuse(number, why)
-        elif self._route is None:
-            self._splice(number, home, wanted, self._way(home, wanted))
-        elif len(self._asking) + len(self._ends) >= self.most:
-            self._refuse(number, _TOO_MANY)
         else:
-            asked = self._ask(self._route, number, home, wanted)
-            self._asking[number] = asyncio.create_task(asked, name="way of a relayed stream")
+            self._splice(number, wanted)
 
-    async def _ask(self, route: Route, number: int, home: str, wanted: RelayOpen) -> None:
-        line = await route(wanted, home)
-        if self._asking.pop(number, None) is not None:
-            with suppress(ProtocolError):  # who reads no answers is cut with the next message
-                self._splice(number, home, wanted, line)
-
-    def _way(self, home: str, wanted: RelayOpen) -> "RelayLine | str":
+    def _way(self, wanted: RelayOpen) -> "RelayLine | str":
         line = self._find(wanted.cluster)
         if isinstance(line, str):
             return f'cluster "{wanted.cluster}" cannot be reached: {line}'
-        return self._objection(home, wanted.cluster, wanted.pod) or line
+        return self._objection(self.cluster, wanted.cluster, wanted.pod) or self._excess(wanted.cluster, line) or line
 
-    def _splice(self, number: int, home: str, wanted: RelayOpen, line: "RelayLine | str") -> None:
-        """Join a stream to the cluster that it is for, over `line`; where that is a reason, refuse it."""
+    def _splice(self, number: int, wanted: RelayOpen) -> None:
+        """Join a stream to the cluster that it is for, or refuse it."""
+        line = self._way(wanted)
         if isinstance(line, str):
             self._refuse(number, line)
             return
-        if why := self._excess(home, wanted.cluster, line):
-            self._refuse(number, why)
-            return
-        between = frozenset((home, wanted.cluster))
+        between = frozenset((self.cluster, wanted.cluster))
         near = End(self, number, between)
         far = End(line, line.free_number(), between)
         near.other = far
         far.other = near
         self._ends[number], line._ends[far.number] = near, far
-        far.send(Kind.OPEN, line.opening(home, wanted))
+        far.send(Kind.OPEN, encode_relay(RelayOpen(self.cluster, wanted.pod)))
 
-    def _excess(self, home: str, target: str, line: "RelayLine") -> str:
+    def _excess(self, target: str, line: "RelayLine") -> str:
         """What of it would be too much; '' if nothing is."""
-        if len(self._ends) >= self.most or len(line._ends) >= line.most:
+        if max(len(self._ends), len(line._ends)) >= MAX_STREAMS:
             return _TOO_MANY
-        between = frozenset((home, target))
+        between = frozenset((self.cluster, target))
         if sum(1 for end in line._ends.values() if end.between == between) >= MAX_BETWEEN:
-            return f"{_TOO_MANY} between {home} and {target}"
+            return f"{_TOO_MANY} between {self.cluster} and {target}"
         return "its connection is too slow just now" if line.connection.urgent >= MAX_URGENT else ""
-
-    def _wanted(self, body: bytes) -> tuple[str, RelayOpen]:
-        """By which cluster what is wanted; msgspec.MsgspecError."""
-        return self.cluster, decode_open(body)
-
-    def opening(self, home: str, wanted: RelayOpen) -> bytes:
-        """How the other end of this line is told of a stream."""
-        return encode_relay(RelayOpen(home, wanted.pod))
 
     def free_number(self) -> int:
         """Of a stream that we open."""

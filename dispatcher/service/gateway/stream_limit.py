@@ -19,20 +19,16 @@ FRAMES_PER_REFUSAL = 20
 
 
 class StreamLimit:
-    """The limits of all clusters, each over all its connections to one gateway. `clock` gives seconds.
+    """The limits of all clusters, each over all its connections to one gateway. `clock` gives seconds."""
 
-    `times`: so many times as many streams.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic, times: int = 1) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.refused = Counter[str]()  # by cluster, in all
-        self._streams = TokenBuckets(times * AT_ONCE, times * PER_S)
+        self._streams = TokenBuckets(AT_ONCE, PER_S)
         self._clock = clock
-        self._per_s = times * PER_S
 
     def admit(self, cluster: str) -> str:
         """Count one more stream: '', or why it is refused."""
         if self._streams.admit(self._clock(), cluster) is not None:
             return ""
         self.refused[cluster] += 1
-        return f"cluster {cluster} opens more than {self._per_s:g} streams a second: try again in a moment"
+        return f"cluster {cluster} opens more than {PER_S:g} streams a second: try again in a moment"

@@ -5,14 +5,11 @@ driver; here only bytes and texts arrive, each message checked (`messages`).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 
-from agents.runtime.settings import AgentSettings
 from dispatcher.service.beside import beside
-from dispatcher.service.gateway.actor_settings import NamedSettings
-from dispatcher.service.gateway.remote import SILENT_S, Actor
 from dispatcher.service.gateway.sparing_log import SparingLog
 from dispatcher.service.link import AgentDied, AgentFault, AgentTimeout, Word
 from dispatcher.service.ray_driver.connection import BadMessage, Connection
@@ -42,7 +39,6 @@ _UNHEARD = 10  # beats that nothing came to: it hangs
 _LASTS_S = 10.0  # a connection that ends sooner counts as a failure
 _PAUSES = Backoff(0.1, 2.0)
 _FIND_S = 10.0  # for the driver to find an agent's actor; and this much above its own limits
-_FIND_GATEWAY_S = 30.0 + _FIND_S
 _MOST_UNSENT = 64 * 2**20
 _LONGEST_WHY = 300  # characters
 _MOST_UNANSWERED = 10_000  # calls, those that were given up among them
@@ -51,18 +47,12 @@ _MOST_UNANSWERED = 10_000  # calls, those that were given up among them
 class RayDriver:
     """The connection to the driver at the socket `path`, made again when it is lost.
 
-    `clusters` are those whose agents are actors, `actors` the gateway actors that there shall be; `leads` says whether
-    this dispatcher leads, and so makes, replaces and ends gateway actors.
+    `clusters` are those whose agents are actors.
     """
 
-    ours = False  # the Ray was joined, and others may have, too
-
-    def __init__(
-        self, path: str, clusters: Iterable[str], actors: Iterable[NamedSettings], leads: Callable[[], bool]
-    ) -> None:
+    def __init__(self, path: str, clusters: Iterable[str]) -> None:
         self._path = path
-        self._leads = leads
-        self._setup = Setup(version(), tuple(clusters), {one.name: one.encoded() for one in actors})
+        self._setup = Setup(version(), tuple(clusters))
         self._connection: Connection | None = None  # once the driver is ready
         self._tried = asyncio.Event()
         self._problem = "it has not been tried yet"
@@ -71,13 +61,9 @@ class RayDriver:
         self._beats = 0  # not answered
         self._log = SparingLog(most=5)
 
-    def link(self, settings: AgentSettings, sealer: Sealer) -> RayLink:
+    def link(self, cluster: str, sealer: Sealer) -> RayLink:
         """To the actor of a cluster, which its own agent has made."""
-        return RayLink(_DriverCaller(settings.cluster, self), sealer)
-
-    def open_actors(self) -> dict[str, Actor]:
-        """A way to each gateway actor, by name."""
-        return {name: _DriverActor(name, self) for name in self._setup.actors}
+        return RayLink(_DriverCaller(cluster, self), sealer)
 
     def serving(self) -> AbstractAsyncContextManager[None]:
         """Be connected meanwhile, as far as the driver is there."""
@@ -89,7 +75,7 @@ class RayDriver:
         number = next(self._numbers)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            connection.send(Call(number, self._leads(), target, method, timeout_s, words))
+            connection.send(Call(number, target, method, timeout_s, words))
             async with asyncio.timeout(within_s):
                 body: bytes = await answer
             return body
@@ -161,7 +147,7 @@ class RayDriver:
             while not ended.done():
                 connection.unheard += 1
                 self._beats += 1
-                connection.send(Beat(self._leads()))
+                connection.send(Beat())
                 await asyncio.wait([ended], timeout=BEAT_S)
                 if connection.unheard > _UNHEARD:
                     connection.end(f"it has said nothing for {_UNHEARD * BEAT_S:g} s")
@@ -220,28 +206,6 @@ class _DriverCaller:
         """As of ray_link.Caller."""
         within_s = timeout_s + 2 * _FIND_S
         return await self._driver.call(target_of(self.cluster), method, words, timeout_s, within_s)
-
-
-class _DriverActor:
-    """As of remote.Actor."""
-
-    def __init__(self, name: str, driver: RayDriver) -> None:
-        self._name = name
-        self._driver = driver
-
-    async def send(self, session: str, batch: bytes) -> None:
-        """As of remote.Actor."""
-        await self._call("send", session, batch)
-
-    async def collect(self, since: bytes, wait_s: float) -> bytes:
-        """As of remote.Actor."""
-        return await self._call("collect", since, wait_s, wait_s=wait_s)
-
-    async def _call(self, method: str, *words: Word, wait_s: float = 0.0) -> bytes:
-        try:
-            return await self._driver.call(self._name, method, words, 0.0, _FIND_GATEWAY_S + SILENT_S + wait_s)
-        except AgentTimeout as error:
-            raise AgentDied(str(error)) from None
 
 
 def _printable(text: str) -> str:

@@ -15,8 +15,7 @@ from shared.model.bounds import MAX_BYTES
 
 MAX_FRAME: Final = MAX_BYTES + 2**20  # the longest message of an agent, and what is around it
 MAX_TEXT: Final = 500  # characters of why a call failed
-BEAT_S = 1.0  # the dispatcher says so often whether it leads, and hears that the driver lives
-LEADS_S = 3.0  # for which that counts
+BEAT_S = 1.0  # the dispatcher hears so often that the driver lives
 
 Kind = Literal["timeout", "died", "missing", "fault", "mismatch"]
 ERRORS: Final[Mapping[Kind, type[LinkError]]] = {
@@ -29,24 +28,20 @@ ERRORS: Final[Mapping[Kind, type[LinkError]]] = {
 
 
 class Setup(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """First of all: the clusters whose agents are actors, and the gateway actors that there shall be, by name."""
+    """First of all: the clusters whose agents are actors."""
 
     build: str
     clusters: tuple[str, ...]
-    actors: dict[str, bytes]  # ActorSettings, encoded
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Whether the dispatcher leads, which counts for LEADS_S; the driver answers with Alive."""
-
-    leads: bool
+    """The driver answers with Alive."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Of a method of `target`, as of `target_of` or the name of a gateway actor. Numbers rise."""
+    """Of a method of `target`, as of `target_of`. Numbers rise."""
 
     number: int
-    leads: bool
     target: str
     method: str
     timeout_s: float
@@ -92,7 +87,7 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 def target_of(cluster: str) -> str:
-    """The agent of a cluster. Names of gateway actors have no colon."""
+    """The agent of a cluster."""
     return f"agent:{cluster}"
 
 

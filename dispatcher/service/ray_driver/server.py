@@ -3,21 +3,17 @@
 import asyncio
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from dispatcher.service.gateway.actor import RayActor, Surplus
 from dispatcher.service.link import AgentDied, AgentFault, LinkError, Word
 from dispatcher.service.ray_caller import RayCaller, first_line
 from dispatcher.service.ray_driver.connection import BadMessage, Connection
 from dispatcher.service.ray_driver.messages import (
-    LEADS_S,
     Alive,
     Answer,
     Beat,
@@ -40,44 +36,24 @@ Way = Callable[[Call], Awaitable[bytes]]
 _OWNER_AND_GROUP = 0o660
 
 
-@dataclass(frozen=True)
-class GivenSettings:
-    """What a gateway actor is made with, byte for byte as the dispatcher says."""
-
-    name: str
-    given: bytes
-
-    def encoded(self) -> bytes:
-        """As the actor is given it."""
-        return self.given
-
-
 class Session:
-    """One dispatcher's connection. Whether it leads counts for a while after it has said so, as long as it lasts."""
+    """One dispatcher's connection."""
 
     def __init__(self, over: Callable[["Session"], None]) -> None:
         self.connection = Connection(decode_to_driver, self._take, self._lost)
         self._over = over
-        self._led_until = float("-inf")
         self._ways: Mapping[str, Way] | None = None
         self._under_way: dict[int, asyncio.Task[None]] = {}
-        self._surplus: asyncio.Task[None] | None = None
-
-    def leads(self) -> bool:
-        """From any thread."""
-        return time.monotonic() < self._led_until
 
     def _take(self, message: ToDriver) -> None:
         match message:
             case Call():
                 if not all(isinstance(word, Word) for word in message.words):
                     raise BadMessage(f"{message.method} of {message.target} with words that no actor is sent")
-                self._note_leading(message.leads)
                 task = asyncio.create_task(self._answer(message), name=f"{message.method} of {message.target}")
                 self._under_way[message.number] = task
                 task.add_done_callback(partial(self._done, message.number))
             case Beat():
-                self._note_leading(message.leads)
                 self.connection.send(Alive())
             case Cancel():
                 if (task_of := self._under_way.get(message.number)) is not None:
@@ -90,25 +66,12 @@ class Session:
         if task.cancelled():  # each call is answered once
             self.connection.send(failure(number, AgentDied("it was given up")))
 
-    def _note_leading(self, leads: bool) -> None:
-        self._led_until = time.monotonic() + LEADS_S if leads else float("-inf")
-
     def _begin(self, setup: Setup) -> None:
         if self._ways is not None:
             raise BadMessage("a second setup")
-        self._ways = {
-            **{target_of(cluster): _agent(cluster) for cluster in setup.clusters},
-            **{
-                name: _gateway(RayActor(GivenSettings(name, given), self.leads)) for name, given in setup.actors.items()
-            },
-        }
-        if setup.actors:
-            surplus = Surplus(len(setup.actors), self.leads)
-            self._surplus = asyncio.create_task(surplus.run(), name="surplus gateway actors are ended")
+        self._ways = {target_of(cluster): _agent(cluster) for cluster in setup.clusters}
         self.connection.send(Ready(version()))
-        log.info(
-            "a dispatcher is connected", version=setup.build, actors=list(setup.actors), clusters=len(setup.clusters)
-        )
+        log.info("a dispatcher is connected", version=setup.build, clusters=len(setup.clusters))
 
     async def _answer(self, call: Call) -> None:
         reply: Answer | Failure
@@ -130,25 +93,14 @@ class Session:
 
     def _lost(self, why: str) -> None:
         log.info("the dispatcher is gone", reason=why)
-        self._led_until = float("-inf")
-        for task in (*self._under_way.values(), self._surplus):
-            if task is not None:
-                task.cancel()
+        for task in self._under_way.values():
+            task.cancel()
         self._over(self)
 
 
 def _agent(cluster: str) -> Way:
     caller = RayCaller(cluster, partial(joined_actor, cluster))
     return lambda call: caller.call(call.method, call.timeout_s, *call.words)
-
-
-def _gateway(actor: RayActor) -> Way:
-    async def send(*words: object) -> bytes:
-        await actor.send(*words)  # type: ignore[arg-type]
-        return b""
-
-    methods: Mapping[str, Callable[..., Awaitable[bytes]]] = {"send": send, "collect": actor.collect}
-    return lambda call: methods[call.method](*call.words)
 
 
 def _bound(path: Path) -> socket.socket:

@@ -1,7 +1,6 @@
 {{- /* The Services of the gateway, one for each connection that an agent keeps: names, in the order of the hosts. */ -}}
 {{- define "dispatcher.gatewayServices" -}}
-{{- $actors := include "dispatcher.actors" . -}}
-{{- range $number := until (ternary 1 (int .Values.replicas) (not (empty $actors))) }}
+{{- range $number := until (int .Values.replicas) }}
 {{ include "dispatcher.fullname" $ }}-gateway{{ with $number }}-{{ . }}{{ end }}
 {{- end }}
 {{- end -}}

@@ -1,20 +1,5 @@
-{{- /* How many gateway actors hold the agents' connections; empty: the dispatcher does it itself. */ -}}
-{{- define "dispatcher.actors" -}}
-{{- $actors := int (.Values.config.gateway | default dict).actors -}}
-{{- if and $actors (include "dispatcher.dialledIn" .) }}{{ $actors }}{{ end -}}
-{{- end -}}
-
-{{- /* Whether agents dial in at the dispatcher's own pods. */ -}}
-{{- define "dispatcher.listens" -}}
-{{- if and (include "dispatcher.dialledIn" .) (not (include "dispatcher.actors" .)) }}yes{{ end -}}
-{{- end -}}
-
-{{- define "dispatcher.needsRay" -}}
-{{- if or (include "dispatcher.agentsOnRay" .) (include "dispatcher.actors" .) }}yes{{ end -}}
-{{- end -}}
-
 {{- define "dispatcher.rayTls" -}}
-{{- if and .Values.ray.tls.existingSecret (include "dispatcher.needsRay" .) }}yes{{ end -}}
+{{- if and .Values.ray.tls.existingSecret (include "dispatcher.agentsOnRay" .) }}yes{{ end -}}
 {{- end -}}
 
 {{- /* Of all Ray nodes that this chart makes. */ -}}
@@ -38,24 +23,19 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{- /* Where pods of a headless Service have names. Ray's TLS checks them, so addresses of pods would need a
-certificate for each: (dict "root" $ "service" "ray"). */ -}}
+{{- /* Where pods of the headless Service have names. Ray's TLS checks them, so addresses of pods would need a certificate
+for each. */ -}}
 {{- define "dispatcher.rayDomain" -}}
-{{ include "dispatcher.fullname" .root }}-{{ .service }}.{{ .root.Release.Namespace }}.svc
+{{ include "dispatcher.fullname" . }}-ray.{{ .Release.Namespace }}.svc
 {{- end -}}
 
 {{- define "dispatcher.rayAddress" -}}
-{{ include "dispatcher.fullname" . }}-ray-head-0.{{ include "dispatcher.rayDomain" (dict "root" . "service" "ray") }}:{{ .Values.ray.ports.gcs }}
+{{ include "dispatcher.fullname" . }}-ray-head-0.{{ include "dispatcher.rayDomain" . }}:{{ .Values.ray.ports.gcs }}
 {{- end -}}
 
 {{- /* The name of a Ray node of a role: see dispatcher.rayContainer. */ -}}
 {{- define "dispatcher.rayNode" -}}
-{{- $several := include "dispatcher.several" .root -}}
-{{- if and (eq .role "node") (not $several) -}}
-{{ include "dispatcher.fullname" .root }}.{{ include "dispatcher.rayDomain" (dict "root" .root "service" "ray") }}
-{{- else -}}
-$(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (ternary "peers" "ray" (eq .role "node"))) }}
-{{- end -}}
+{{ ternary (include "dispatcher.fullname" .root) "$(POD_NAME)" (eq .role "node") }}.{{ include "dispatcher.rayDomain" .root }}
 {{- end -}}
 
 {{- /* What a Ray process is told; the dispatcher's container has no Ray, and gets none of it. */ -}}
@@ -132,7 +112,7 @@ which counts to the limit of Ray's container: a folder on the disk that outgrows
 {{- end -}}
 
 {{- /* A Ray node's container. (dict "root" $ "role" ...): `head`, in a pod of its own; `node`, in the dispatcher's
-with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
+with the Ray driver. */ -}}
 {{- define "dispatcher.rayContainer" -}}
 {{- $ray := .root.Values.ray }}
 {{- $isHead := eq .role "head" }}
@@ -154,13 +134,9 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
     {{- else }}
     - ray
     - start
-    {{- if $isHead }}
     - --head
     - --port={{ $ray.ports.gcs }}
     - --include-dashboard=false
-    {{- else }}
-    - --address={{ include "dispatcher.rayAddress" .root }}
-    {{- end }}
     - --block
     {{- end }}
     - --node-ip-address={{ include "dispatcher.rayNode" . }}
@@ -174,9 +150,6 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
     - --max-worker-port={{ $ray.ports.maxWorker }}
     # Agents run in their own clusters: no room for anybody's code here.
     - --num-cpus=0
-    {{- if eq .role "gateway" }}
-    - --resources={"gateway":1}
-    {{- end }}
     - --object-store-memory={{ mul (int $ray.objectStoreMib) 1048576 }}
     - --temp-dir=/tmp/ray
   env:
@@ -207,38 +180,19 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
     {{- else }}
     - {name: ray-node, containerPort: {{ $ray.ports.nodeManager }}}
     {{- end }}
-    {{- if eq .role "gateway" }}
-    - {name: gateway, containerPort: {{ .root.Values.config.gateway.port }}}
-    {{- end }}
   startupProbe:
     tcpSocket: {port: {{ $probed }}}
     periodSeconds: 1
     failureThreshold: 120
   livenessProbe:
-    {{- if eq .role "gateway" }}
-    # Ray was seen to lose an actor that it was just starting when its head went: a new node is given one.
-    tcpSocket: {port: gateway}
-    periodSeconds: 10
-    failureThreshold: 30
-    {{- else }}
     tcpSocket: {port: {{ $probed }}}
     periodSeconds: 10
     failureThreshold: 3
-    {{- end }}
-  {{- if eq .role "gateway" }}
-  # Once an actor listens: the dispatcher makes it.
-  readinessProbe:
-    tcpSocket: {port: gateway}
-    periodSeconds: 2
-  {{- end }}
-  resources: {{- toYaml (ternary $ray.gateways.resources $ray.resources (eq .role "gateway")) | nindent 4 }}
+  resources: {{- toYaml $ray.resources | nindent 4 }}
   securityContext: {{- include "dispatcher.securityContext" .root | nindent 4 }}
   volumeMounts:
     {{- if eq .role "head" }}
     - {name: gcs, mountPath: /var/lib/ray-gcs}
-    {{- end }}
-    {{- if eq .role "gateway" }}
-    - {name: gateway, mountPath: /run/secrets/gateway, readOnly: true}
     {{- end }}
     {{- if eq .role "node" }}
     - {name: ray-driver, mountPath: /run/ray-driver}
@@ -246,7 +200,7 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
     {{- include "dispatcher.rayMounts" . | nindent 4 }}
 {{- end -}}
 
-{{- /* What both kinds of Ray pods have in common with the dispatcher's: where and as whom they run. */ -}}
+{{- /* What the head's pod has in common with the dispatcher's: where and as whom it runs. */ -}}
 {{- define "dispatcher.rayPod" -}}
 # Nothing in it asks Kubernetes for anything.
 automountServiceAccountToken: false
@@ -269,13 +223,10 @@ tolerations: {{- toYaml . | nindent 2 }}
 
 {{- /* What must hold where there is Ray: its nodes find each other by names of this cluster, and prove them. */ -}}
 {{- define "dispatcher.checkRay" -}}
-{{- if and (int (.Values.config.gateway | default dict).actors) (not (include "dispatcher.dialledIn" .)) -}}
-{{- fail "config.gateway.actors: none of config.clusters has `via: gateway`, so no agent dials in" -}}
+{{- if and (include "dispatcher.agentsOnRay" .) (not .Values.ray.tls.existingSecret) -}}
+{{- fail "ray.tls.existingSecret: Ray needs it, for clusters without `via: gateway`: name the Secret with Ray's certificate (docs/connectivity.md)" -}}
 {{- end -}}
-{{- if and (include "dispatcher.needsRay" .) (not .Values.ray.tls.existingSecret) -}}
-{{- fail "ray.tls.existingSecret: Ray needs it, for config.gateway.actors and for clusters without `via: gateway`: name the Secret with Ray's certificate (docs/connectivity.md)" -}}
-{{- end -}}
-{{- if include "dispatcher.needsRay" . -}}
+{{- if include "dispatcher.agentsOnRay" . -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^RAY_.*TLS" (toString .name) -}}
 {{- fail (printf "extraEnv: %s is given by ray.tls.existingSecret, and would stand twice: take it out, and its files of extraVolumes" .name) -}}
@@ -283,19 +234,18 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- /* A pod of a StatefulSet has the label controller-revision-hash, NAME-HASH of at most 63 characters, the hash of 10. */ -}}
 {{- $full := include "dispatcher.fullname" . -}}
-{{- $longest := ternary 40 43 (not (empty (include "dispatcher.actors" .))) -}}
-{{- if gt (len $full) $longest -}}
-{{- fail (printf "fullnameOverride: %s has %d characters; with Ray's pods it may have %d" $full (len $full) $longest) -}}
+{{- if gt (len $full) 43 -}}
+{{- fail (printf "fullnameOverride: %s has %d characters; with Ray's pods it may have 43" $full (len $full)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* A dispatcher, and a gateway actor, listen at the address of the Ray node beside them: no port can be of two. */ -}}
+{{- /* The dispatcher listens at the address of the Ray node beside it: no port can be of two. */ -}}
 {{- define "dispatcher.checkPorts" -}}
 {{- $ports := dict "config.http.port" .Values.config.http.port -}}
 {{- if include "dispatcher.dialledIn" . -}}{{- $_ := set $ports "config.gateway.port" .Values.config.gateway.port -}}{{- end -}}
 {{- $first := 0 -}}{{- $last := 0 -}}
-{{- if include "dispatcher.needsRay" . -}}
+{{- if include "dispatcher.agentsOnRay" . -}}
 {{- $first = int .Values.ray.ports.minWorker -}}{{- $last = int .Values.ray.ports.maxWorker -}}
 {{- if gt $first $last -}}{{- fail (printf "ray.ports.minWorker: %d is above ray.ports.maxWorker, %d" $first $last) -}}{{- end -}}
 {{- range $name, $port := omit .Values.ray.ports "minWorker" "maxWorker" -}}{{- $_ := set $ports (printf "ray.ports.%s" $name) $port -}}{{- end -}}
@@ -340,8 +290,5 @@ or agents of other clusters. */ -}}
 
 {{- /* What Ray's certificate must be valid for. */ -}}
 {{- define "dispatcher.rayNames" -}}
-- "*.{{ include "dispatcher.rayDomain" (dict "root" . "service" "ray") }}"
-{{- if include "dispatcher.several" . }}
-- "*.{{ include "dispatcher.rayDomain" (dict "root" . "service" "peers") }}"
-{{- end }}
+- "*.{{ include "dispatcher.rayDomain" . }}"
 {{- end -}}

@@ -22,7 +22,7 @@ from agents.runtime.order_gate import LOOK_S, TELL_S, OrderGate
 from agents.runtime.outbound.answering import hear_of_peers, obey
 from agents.runtime.settings import OrderSettings
 from dispatcher.config.certificates import ROLES
-from dispatcher.service.gateway.authority import ensure, ephemeral_authority, name_of, read_authority
+from dispatcher.service.gateway.authority import ensure, name_of, read_authority
 from dispatcher.service.gateway.revocation import with_list
 from dispatcher.service.signing import Signer
 from shared.messages import (
@@ -230,8 +230,9 @@ def test_without_an_authority_nothing_is_verified() -> None:
     assert Door(OrderSettings()).refusal(BODY, b"") == ""
 
 
-def test_an_authority_may_be_given_as_text_and_a_missing_file_lets_nothing_in(folder: Path) -> None:
-    text, key = ephemeral_authority()
+def test_an_authority_may_be_given_as_text_and_a_missing_file_lets_nothing_in(folder: Path, tmp_path: Path) -> None:
+    key = make_fleet(tmp_path)
+    text = (tmp_path / "ca.crt").read_text()
     assert Door(OrderSettings(authority=text)).refusal(BODY, sealed(key, BODY)) == ""
     assert door(folder).refusal(BODY, sealed(key, BODY)) == "certificate"
     assert Door(OrderSettings(ca_file=str(folder / "none.crt"))).refusal(BODY, sealed(key, BODY)) == "certificate"

@@ -152,9 +152,8 @@ class Pod:
         root = self.folder / f"root-{name}"
         root.mkdir(exist_ok=True)
         env = self._environment(container)
-        first, *rest = [_expanded(word, env) for word in container["command"]]
-        program = [str(Path(sys.executable).parent / "python"), "-m", "dispatcher.cli.main"]
-        command = [str(Path(sys.executable).parent / "ray")] if first == "ray" else program
+        _, *rest = [_expanded(word, env) for word in container["command"]]
+        command = [str(Path(sys.executable).parent / "python"), "-m", "dispatcher.cli.main"]
         user = self.spec["securityContext"]
         spec = {
             "network": self.place.space.path,
@@ -254,15 +253,6 @@ class Pod:
     def ended(self) -> list[str]:
         """Containers that have ended by themselves."""
         return [name for name, process in self.running.items() if process.code is not None]
-
-    def named(self, container: str, title: str) -> list[int]:
-        """Processes of a container whose command line begins so, as this machine counts them."""
-        found = []
-        for pid in self.processes(container):
-            with suppress(OSError):
-                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title.encode()):
-                    found.append(pid)
-        return found
 
     def kill(self, container: str = "") -> None:
         """SIGKILL to a container's processes, or to all."""

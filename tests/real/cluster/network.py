@@ -72,14 +72,11 @@ class Network:
         rules = ["*filter", ":FORWARD ACCEPT", *_filter(self.places, list(policies)), "COMMIT", ""]
         self.run("iptables-restore", given="\n".join(rules))
 
-    def lead(self, address: str, port: int, targets: Iterable[tuple[str, int]]) -> None:
-        """A Service of this address and port: to one of the targets, by chance; refused where there is none."""
-        to = list(targets)
-        way = f"-d {address} -p tcp --dport {port}"
+    def lead(self, services: Mapping[str, str], port: int) -> None:
+        """Services of this port: from the address of each to that of its pod."""
         rules = [
-            f"-A PREROUTING {way} -m statistic --mode random --probability {1 / (len(to) - at):.6f}"
-            f" -j DNAT --to-destination {target}:{target_port}"
-            for at, (target, target_port) in enumerate(to)
+            f"-A PREROUTING -d {address} -p tcp --dport {port} -j DNAT --to-destination {target}:{port}"
+            for address, target in services.items()
         ]
         self.run("iptables-restore", given="\n".join(["*nat", ":PREROUTING ACCEPT", *rules, "COMMIT", ""]))
 

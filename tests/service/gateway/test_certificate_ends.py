@@ -1,4 +1,4 @@
-"""When an agent's own certificate ends: told by metric through gateway and gateway actor, and shown anew in time."""
+"""When an agent's own certificate ends: told by metric, and shown anew in time."""
 
 import asyncio
 from pathlib import Path
@@ -9,13 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from dispatcher.config.certificates import SOON
 from dispatcher.service.gateway.certificates import Named, connection_s
-from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.metrics import RelayCollector
-from dispatcher.service.gateway.remote import GatewaySite
 from tests.service.fakes import FakeAgent
-from tests.service.gateway.test_gateway import connected, dialling, eventually, folder
+from tests.service.gateway.test_gateway import connected, dialling, folder
 from tests.service.gateway.test_problems import listening
 
 __all__ = ["folder"]
@@ -42,15 +40,6 @@ async def test_the_end_of_the_certificate_that_an_agent_shows_is_told_while_it_i
             assert [told(link, role) for role in ("observer", "executor")] == [pytest.approx(end_of(folder), abs=2)] * 2
 
 
-async def test_a_gateway_actor_tells_the_dispatcher_of_it(folder: Path) -> None:
-    async with listening(folder) as site:
-        actors = GatewaySite({"actor": Exchange(site.gateway)}, ["east"])
-        link = actors.link("east")
-        async with actors.serving(), dialling(site.settings("east"), "east", FakeAgent("east")):
-            await eventually(lambda: told(link, "observer") is not None)
-            assert told(link, "observer") == pytest.approx(end_of(folder), abs=2)
-
-
 @pytest.mark.parametrize(("left", "lasts"), [(90, 69), (22.5, 1.5), (21.5, 1), (10, 1), (1, 1), (0.1, 0.1)], ids=str)
 def test_a_connection_lasts_until_the_certificate_is_to_be_shown_anew(left: float, lasts: float) -> None:
     assert connection_s(left * DAY_S) == lasts * DAY_S
@@ -70,7 +59,7 @@ async def test_an_agent_whose_certificate_ends_soon_connects_again_and_shows_wha
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
         async with asyncio.timeout(20):
             while len(lines) < 2:
-                found = site.gateway.lines()[east]
+                found = site.gateway._line(east)
                 lines |= {id(found): found} if isinstance(found, Line) else {}
                 reasons |= {found} if isinstance(found, str) else set()
                 await asyncio.sleep(0.01)

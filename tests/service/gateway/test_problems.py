@@ -148,15 +148,15 @@ async def test_a_cluster_whose_agents_certificate_ends_while_it_is_connected_is_
     monkeypatch.setattr("dispatcher.service.gateway.gateway.remaining_s", lambda _: 0.2)
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
         east = Named("east", "observer")
-        await eventually(lambda: "certificate of its agent has expired" in str(site.gateway.lines()[east]))
-        assert "`global-dispatcher join`" in str(site.gateway.lines()[east])
+        await eventually(lambda: "certificate of its agent has expired" in str(site.gateway._line(east)))
+        assert "`global-dispatcher join`" in str(site.gateway._line(east))
 
 
 async def test_a_cluster_whose_agent_cannot_come_in_leads_to_the_logs_that_say_why(folder: Path, lines: Lines) -> None:
     _expired(folder)
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
         await eventually(lambda: any(one["event"] == "a TLS handshake failed" for one in lines))
-        assert "or the gateway's, as `a TLS handshake failed`" in str(site.gateway.lines()[Named("east", "observer")])
+        assert "or the gateway's, as `a TLS handshake failed`" in str(site.gateway._line(Named("east", "observer")))
 
 
 @pytest.mark.parametrize(

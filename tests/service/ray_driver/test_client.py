@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.service.gateway.actor_settings import ActorSettings
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, AgentMissing, AgentTimeout, LinkError
 from dispatcher.service.ray_driver import client
 from dispatcher.service.ray_driver.client import RayDriver
@@ -29,8 +28,6 @@ from dispatcher.service.ray_driver.messages import (
     decode_to_driver,
 )
 from shared.model.backoff import Backoff
-
-SETTINGS = (ActorSettings("1", 0, {}, ("east",), "info"),)
 
 
 class PlayedDriver:
@@ -100,14 +97,14 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def dispatcher(path: Path, leads: Callable[[], bool] = lambda: True) -> AsyncIterator[RayDriver]:
-    one = RayDriver(str(path), ["west"], SETTINGS, leads)
+async def dispatcher(path: Path) -> AsyncIterator[RayDriver]:
+    one = RayDriver(str(path), ["west"])
     async with one.serving(), asyncio.timeout(30):
         yield one
 
 
-async def ask(one: RayDriver, method: str = "collect", within_s: float = 20.0) -> bytes:
-    return await one.call("gateway-0", method, (b"", 1.0), 0.0, within_s)
+async def ask(one: RayDriver, method: str = "changes", within_s: float = 20.0) -> bytes:
+    return await one.call("agent:west", method, (b"", 1.0), 0.0, within_s)
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -116,14 +113,13 @@ async def eventually(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_it_says_who_is_to_be_called_and_with_each_call_whether_it_leads(tmp_path: Path) -> None:
+async def test_it_says_who_is_to_be_called(tmp_path: Path) -> None:
     driver, path = PlayedDriver(echo), tmp_path / "s"
-    async with driver.listening(path), dispatcher(path, lambda: False) as one:
-        assert await one.open_actors()["gateway-0"].collect(b"since", 2.5) == b"collect"
-        assert driver.heard[0] == Setup(driver.heard[0].build, ("west",), {"gateway-0": SETTINGS[0].encoded()})
+    async with driver.listening(path), dispatcher(path) as one:
+        assert await ask(one) == b"changes"
+        assert driver.heard[0] == Setup(driver.heard[0].build, ("west",))
         (call,) = driver.calls()
-        assert (call.leads, call.target, call.words) == (False, "gateway-0", (b"since", 2.5))
-        assert not next(beat.leads for beat in driver.heard if isinstance(beat, Beat))
+        assert (call.target, call.words) == ("agent:west", (b"", 1.0))
 
 
 @pytest.mark.parametrize("kind", ERRORS)
@@ -141,7 +137,7 @@ UNTAKEN = {
     "no msgpack": b"\x00\x00\x00\x01\xc1",
     "an ext of msgpack": framed(msgspec.msgpack.Ext(5, b"x")),
     "no message": framed([99, 1, b""]),
-    "a message of the dispatcher's": framed(Beat(True)),
+    "a message of the dispatcher's": framed(Beat()),
     "a body that is no bytes": framed([7, 1, {"a": 1}]),
     "a body that is missing": framed([7, 1]),
     "a number that is none": framed([7, "1", b""]),
@@ -168,7 +164,7 @@ async def test_a_driver_that_says_what_cannot_be_taken_loses_the_connection_and_
         assert str(told.value).isprintable()
         driver.on = echo
         await eventually(lambda: one._connection is not None)
-        assert await ask(one) == b"collect"
+        assert await ask(one) == b"changes"
 
 
 async def test_a_call_is_answered_once(tmp_path: Path) -> None:
@@ -204,24 +200,14 @@ async def test_a_call_that_is_given_up_is_cancelled_and_its_late_answer_harms_no
         given_up.cancel()
         with pytest.raises(asyncio.CancelledError):
             await given_up
-        with pytest.raises(AgentTimeout, match=r"did not answer collect of gateway-0 within 0\.05 s"):
+        with pytest.raises(AgentTimeout, match=r"did not answer changes of agent:west within 0\.05 s"):
             await ask(one, within_s=0.05)
         await eventually(lambda: [m.number for m in driver.heard if isinstance(m, Cancel)] == [1, 2])
         driver.say(Answer(1, b"late"))
         driver.on = echo
-        assert await ask(one) == b"collect"
+        assert await ask(one) == b"changes"
         assert list(one._asked) == [2]
         assert len([m for m in driver.heard if isinstance(m, Setup)]) == 1
-
-
-async def test_an_actor_that_the_driver_never_answers_for_is_lost_as_a_silent_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "_FIND_GATEWAY_S", -4.95)
-    driver, path = PlayedDriver(nothing), tmp_path / "s"
-    async with driver.listening(path), dispatcher(path) as one:
-        with pytest.raises(AgentDied, match="did not answer collect"):
-            await one.open_actors()["gateway-0"].collect(b"", 0.0)
 
 
 async def test_a_driver_that_hangs_is_left(tmp_path: Path) -> None:
@@ -249,7 +235,7 @@ async def test_a_driver_that_reads_nothing_fills_no_memory(tmp_path: Path, monke
         assert driver.connection is not None
         assert driver.connection._transport is not None
         driver.connection._transport.pause_reading()
-        asked = [one.call("gateway-0", "send", ("", bytes(2**19)), 0.0, 20.0) for _ in range(8)]
+        asked = [one.call("agent:west", "send", ("", bytes(2**19)), 0.0, 20.0) for _ in range(8)]
         told = await asyncio.gather(*asked, return_exceptions=True)
         assert {str(error) for error in told if "does not read" in str(error)} == {
             "the Ray driver is gone: the other side does not read what it is sent"
@@ -259,13 +245,13 @@ async def test_a_driver_that_reads_nothing_fills_no_memory(tmp_path: Path, monke
 async def test_what_is_too_long_to_be_taken_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver, path = PlayedDriver(echo), tmp_path / "s"
     async with driver.listening(path), dispatcher(path) as one:
-        assert await ask(one) == b"collect"
+        assert await ask(one) == b"changes"
         monkeypatch.setattr("dispatcher.service.ray_driver.connection.MAX_FRAME", 1000)
         with pytest.raises(
-            AgentFault, match=r"send of gateway-0: a message of 10[0-9][0-9] bytes: 1000 are taken at most"
+            AgentFault, match=r"send of agent:west: a message of 10[0-9][0-9] bytes: 1000 are taken at most"
         ):
-            await one.call("gateway-0", "send", ("", bytes(1000)), 0.0, 20.0)
-        assert await ask(one) == b"collect"
+            await one.call("agent:west", "send", ("", bytes(1000)), 0.0, 20.0)
+        assert await ask(one) == b"changes"
 
 
 async def test_a_driver_that_is_not_there_is_told_of_once_and_used_when_it_comes(tmp_path: Path) -> None:
@@ -279,7 +265,7 @@ async def test_a_driver_that_is_not_there_is_told_of_once_and_used_when_it_comes
             driver = PlayedDriver(echo)
             async with driver.listening(path):
                 await eventually(lambda: one._connection is not None)
-                assert await ask(one) == b"collect"
+                assert await ask(one) == b"changes"
     told = [(line["event"], line.get("problem")) for line in lines]
     assert told[:2] == [
         ("the Ray driver cannot be used", "No such file or directory"),
@@ -297,7 +283,7 @@ async def test_one_that_begins_a_moment_later_is_waited_for_without_a_word(
             asked = asyncio.create_task(ask(one))
             await asyncio.sleep(0.2)
             async with PlayedDriver(echo).listening(path):
-                assert await asked == b"collect"
+                assert await asked == b"changes"
                 assert [line["event"] for line in lines] == ["the Ray driver answers"]
 
 
@@ -312,4 +298,4 @@ async def test_calls_under_way_fail_when_the_driver_ends_and_later_ones_are_of_t
         assert [type(error) for error in told] == [AgentDied] * 3
         async with second.listening(path):
             await eventually(lambda: one._connection is not None)
-            assert await ask(one) == b"collect"
+            assert await ask(one) == b"changes"

@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from dispatcher.config import ConfigError, load_config
 from dispatcher.service import run
-from dispatcher.service.ray_driver.client import RayDriver
 from dispatcher.service.ray_runtime import RayRuntime
 
 CLUSTERS = "clusters: [{name: east}, {name: west}]\n"
@@ -30,7 +29,6 @@ def test_a_driver_joins_in_the_dispatchers_place_and_not_beside_it(tmp_path: Pat
 def test_the_path_of_the_driver_is_relative_to_the_file(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, "ray: {driver: socket}"))
     assert config.ray.driver == str(tmp_path / "socket")
-    assert isinstance(run._rays(config, None, lambda: True), RayDriver)
 
 
 @pytest.mark.parametrize(
@@ -42,5 +40,5 @@ def test_a_dispatcher_that_joins_ray_itself_says_what_that_means(
     monkeypatch.setattr(RayRuntime, "start", mock.Mock())
     with capture_logs() as lines, ExitStack() as cleanup:
         run._start_ray(load_config(written(tmp_path, f"ray: {ray}")), cleanup)
-    told = [line for line in lines if "read its signing key" in line["event"] and "ray-driver" in line["fix"]]
+    told = [line for line in lines if "read its signing key" in line["event"] and "via: gateway" in line["fix"]]
     assert bool(told) == warns

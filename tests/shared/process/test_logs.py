@@ -12,7 +12,7 @@ import structlog
 
 from dispatcher.config.sections import ClusterSection
 from dispatcher.service.logs import configure_logging as configure_dispatcher_logging
-from dispatcher.service.run import agent_with_log
+from dispatcher.service.started_agents import agent_with_log
 from shared.process.logs import FILES, Lines, configure_logging, log_path
 
 

@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from dispatcher.service.gateway.actor_settings import ActorSettings
-from dispatcher.service.gateway.batches import Batch, Collected, Passed, RelayWay, Since
 from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry
 from shared.messages.relay import RelayAsk, RelayHead, RelayOpen, SignedAsk
 from shared.messages.usage import Usage
@@ -39,12 +37,6 @@ MESSAGES: tuple[type[Any], ...] = (
     Header,
     Seal,
     Call,
-    Batch,
-    Collected,
-    Passed,
-    RelayWay,
-    Since,
-    ActorSettings,
 )
 FORMATS: Mapping[str, Any] = {".msgpack": msgspec.msgpack, ".sent": msgspec.json}  # by the names of recorded files
 RECORDED = Path(__file__).parent / "recorded"

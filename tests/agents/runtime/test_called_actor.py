@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.runtime import actor
-from agents.runtime.agent import Agent
-from agents.runtime.relay.near_end import OpenStreams
-from agents.runtime.relay.settings import RelaySettings
+from agents.runtime import called_actor as actor
 from agents.runtime.settings import AgentSettings
 from shared.messages import (
     UNKNOWN,
@@ -28,29 +25,26 @@ from shared.messages import (
     decode,
     encode,
 )
-from shared.streams.relayed import Stream
 from shared.version import version
 from tests.agents.kube.fake_server import FakeApi, fake_api
 
 
 @asynccontextmanager
-async def an_actor(
-    api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch, kubelet_address: str = ""
-) -> AsyncIterator[actor.AgentActor]:
+async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[actor.CalledActor]:
     """An actor's object, its process-wide settings left alone."""
     monkeypatch.setattr(actor, "configure_logging", lambda level, file: None)
     monkeypatch.setattr(actor, "allow_open_files", lambda: 0)
     monkeypatch.setattr(actor, "collect_less_often", lambda: None)
     monkeypatch.setattr(actor, "keep_freed_memory", lambda: None)
     settings = AgentSettings.model_validate({"cluster": "east", "kubeconfig": api.kubeconfig(folder)})
-    shell = actor.AgentActor(settings.model_dump_json().encode(), kubelet_address)
+    shell = actor.CalledActor(settings.model_dump_json().encode())
     try:
         yield shell
     finally:
         await shell.stop()
 
 
-async def until_obeyed(shell: actor.AgentActor, epoch: int) -> None:
+async def until_obeyed(shell: actor.CalledActor, epoch: int) -> None:
     async with asyncio.timeout(60):
         while decode(Hello, await shell.hello()).obeys < epoch:  # noqa: ASYNC110 - told by nothing but the answer
             await asyncio.sleep(0.005)
@@ -85,18 +79,3 @@ async def test_a_new_life_has_a_new_incarnation(tmp_path: Path, monkeypatch: pyt
         first = decode(Hello, await shell.hello()).incarnation
         await shell.stop()
         assert decode(Hello, await shell.hello()).incarnation != first
-
-
-@pytest.mark.parametrize("address", ["", "127.0.0.1"])
-async def test_with_an_address_for_it_an_actor_serves_a_kubelet_endpoint_that_relays_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    served: list[tuple[str, str, int, list[Stream]]] = []
-
-    def serve(_: Agent, settings: RelaySettings, streams: OpenStreams) -> None:
-        served.append((settings.address, settings.host, settings.port, list(streams(b"opening"))))
-
-    monkeypatch.setattr(Agent, "serve_kubelet_endpoint", serve)
-    async with fake_api() as api, an_actor(api, tmp_path, monkeypatch, address) as shell:
-        await shell.hello()
-        assert served == ([(address, address, 0, [])] if address else [])

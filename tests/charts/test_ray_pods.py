@@ -1,4 +1,4 @@
-"""Gateway actors in the dispatcher's chart: a Ray head and nodes in pods of their own, beside the dispatcher's."""
+"""Agents on Ray in the dispatcher's chart: a Ray head in a pod of its own, and a node beside the dispatcher."""
 
 from pathlib import Path
 from typing import Any
@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.config import load_config
-from tests.charts.rendering import CHARTS, Helm, HelmError, Object, containers, of_kind, write_mounted
+from tests.charts.rendering import CHARTS, Helm, HelmError, Object, containers, of_kind
 
 EAST_WEST = [{"name": "east", "via": "gateway"}, {"name": "west", "via": "gateway"}]
-ACTORS: dict[str, Any] = {
-    "config": {"clusters": EAST_WEST, "gateway": {"actors": 2}},
+ON_RAY: dict[str, Any] = {
+    "config": {"clusters": [*EAST_WEST, {"name": "south"}]},
     "ray": {"tls": {"existingSecret": "ray-tls"}},
 }
 DOMAIN = "dispatcher-ray.global-dispatcher.svc"
@@ -30,17 +29,16 @@ EVERYTHING: dict[str, Any] = {
 }
 MATRIX = [
     pytest.param({}, id="example"),
-    pytest.param({"replicas": 2}, id="standbys"),
     pytest.param(EVERYTHING, id="everything set"),
-    pytest.param({"replicas": 3, "fullnameOverride": "other", **EVERYTHING}, id="standbys of another name"),
-    pytest.param({"ray": {**ACTORS["ray"], "head": {"persistence": {"enabled": False}}}}, id="no claim"),
+    pytest.param({"fullnameOverride": "other", **EVERYTHING}, id="another name"),
+    pytest.param({"ray": {**ON_RAY["ray"], "head": {"persistence": {"enabled": False}}}}, id="no claim"),
 ]
 matrix = pytest.mark.parametrize("values", MATRIX)
 
 
 @pytest.fixture
 def objects(helm: Helm) -> list[Object]:
-    return helm.template("dispatcher", {**ACTORS, **EVERYTHING})
+    return helm.template("dispatcher", {**ON_RAY, **EVERYTHING})
 
 
 def named(objects: list[Object], kind: str, name: str) -> Object:
@@ -76,19 +74,11 @@ def env_of(container: Object) -> dict[str, str]:
         pytest.param([*EAST_WEST, {"name": "south"}], ["dispatcher", "dispatcher-ray-head"], id="some on Ray"),
     ],
 )
-def test_without_actors_a_head_alone_is_made_and_only_for_agents_on_ray(
-    helm: Helm, clusters: list[Object], expected: list[str]
-) -> None:
+def test_a_head_is_made_only_for_agents_on_ray(helm: Helm, clusters: list[Object], expected: list[str]) -> None:
     objects = helm.template("dispatcher", {"config": {"clusters": clusters}, **EVERYTHING})
     assert list(pods(objects)) == expected
     for kind in ("NetworkPolicy", "PodDisruptionBudget"):
         assert [one["metadata"]["name"] for one in of_kind(objects, kind)] == expected
-
-
-def test_agents_on_ray_stand_beside_gateway_actors(helm: Helm) -> None:
-    clusters = [*EAST_WEST, {"name": "south"}]
-    objects = helm.template("dispatcher", {**ACTORS, "config": {**ACTORS["config"], "clusters": clusters}})
-    assert set(pods(objects)) == {"dispatcher", "dispatcher-ray-head", "dispatcher-ray-gateway"}
 
 
 def test_agents_on_ray_reach_its_ports_beside_the_charts_own_pods(helm: Helm) -> None:
@@ -102,20 +92,19 @@ def test_agents_on_ray_reach_its_ports_beside_the_charts_own_pods(helm: Helm) ->
 
 
 @matrix
-def test_head_and_gateways_have_pods_of_their_own(helm: Helm, values: dict[str, Any]) -> None:
-    objects = helm.template("dispatcher", {**ACTORS, **values})
+def test_the_head_has_a_pod_of_its_own(helm: Helm, values: dict[str, Any]) -> None:
+    objects = helm.template("dispatcher", {**ON_RAY, **values})
     full = values.get("fullnameOverride", "dispatcher")
     made = pods(objects)
-    assert set(made) == {full, f"{full}-ray-head", f"{full}-ray-gateway"}
+    assert set(made) == {full, f"{full}-ray-head"}
     assert named(objects, "StatefulSet", f"{full}-ray-head")["spec"]["replicas"] == 1
-    assert named(objects, "StatefulSet", f"{full}-ray-gateway")["spec"]["replicas"] == 2
-    assert [one["name"] for one in containers(objects) if on_ray(one)] == ["ray-node", "ray-gateway", "ray-head"]
+    assert [one["name"] for one in containers(objects) if on_ray(one)] == ["ray-node", "ray-head"]
     assert len({(one["kind"], one["metadata"]["name"]) for one in objects}) == len(objects)
 
 
 @matrix
 def test_selectors_match_one_kind_of_pod_alone(helm: Helm, values: dict[str, Any]) -> None:
-    objects = helm.template("dispatcher", {**ACTORS, **values})
+    objects = helm.template("dispatcher", {**ON_RAY, **values})
     made = {name: template["metadata"]["labels"].items() for name, template in pods(objects).items()}
 
     def chosen(selector: Object) -> list[str]:
@@ -128,8 +117,7 @@ def test_selectors_match_one_kind_of_pod_alone(helm: Helm, values: dict[str, Any
                        one["metadata"]["name"] == name]  # fmt: skip
         assert chosen(workload["spec"]["selector"]["matchLabels"]) == [name]
     services = {one["metadata"]["name"]: chosen(one["spec"]["selector"]) for one in of_kind(objects, "Service")}
-    peers = {f"{full}-peers": [full]} if values.get("replicas") else {}
-    assert services == {full: [full], f"{full}-gateway": [f"{full}-ray-gateway"], f"{full}-ray": list(made), **peers}
+    assert services == {full: [full], f"{full}-gateway": [full], f"{full}-ray": list(made)}
     for kind, key in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")):
         for one in of_kind(objects, kind):
             assert chosen(one["spec"][key]["matchLabels"]) == [one["metadata"]["name"]]
@@ -137,7 +125,7 @@ def test_selectors_match_one_kind_of_pod_alone(helm: Helm, values: dict[str, Any
 
 @matrix
 def test_every_ray_process_shows_a_certificate_and_the_token(helm: Helm, values: dict[str, Any]) -> None:
-    objects = helm.template("dispatcher", {**ACTORS, **values})
+    objects = helm.template("dispatcher", {**ON_RAY, **values})
     for name, template in pods(objects).items():
         spec = template["spec"]
         assert {"name": "ray-tls", "secret": {"secretName": "ray-tls", "defaultMode": 0o440}} in spec["volumes"], name
@@ -152,31 +140,28 @@ def test_every_ray_process_shows_a_certificate_and_the_token(helm: Helm, values:
             assert set(mounts) <= volumes
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_nodes_have_names_that_the_certificate_holds(helm: Helm, replicas: int) -> None:
+def test_nodes_have_names_that_the_certificate_holds(helm: Helm) -> None:
     made = {"enabled": True, "issuerRef": {"name": "ray"}}
-    values = {**ACTORS, "replicas": replicas, "ray": {"tls": {"existingSecret": "ray-tls", "certManager": made}}}
+    values = {**ON_RAY, "ray": {"tls": {"existingSecret": "ray-tls", "certManager": made}}}
     objects = helm.template("dispatcher", values)
     names = named(objects, "Certificate", "dispatcher-ray")["spec"]["dnsNames"]
     nodes = {one["name"]: option(one, "node-ip-address") for one in containers(objects) if on_ray(one)}
-    own = f"dispatcher.{DOMAIN}" if replicas == 1 else "$(POD_NAME).dispatcher-peers.global-dispatcher.svc"
-    assert nodes == {"ray-head": f"$(POD_NAME).{DOMAIN}", "ray-gateway": f"$(POD_NAME).{DOMAIN}", "ray-node": own}
+    assert nodes == {"ray-head": f"$(POD_NAME).{DOMAIN}", "ray-node": f"dispatcher.{DOMAIN}"}
     assert {f"*.{node.partition('.')[2]}" for node in nodes.values()} == set(names)
     spec = pods(objects)["dispatcher"]["spec"]
-    if replicas == 1:
-        assert (spec["hostname"], spec["subdomain"]) == ("dispatcher", "dispatcher-ray")
+    assert (spec["hostname"], spec["subdomain"]) == ("dispatcher", "dispatcher-ray")
     service = named(objects, "Service", "dispatcher-ray")["spec"]
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
 
 
 def test_all_join_the_head_by_its_name(objects: list[Object]) -> None:
     joined = [option(one, "address") for one in containers(objects) if "--address" in str(one["command"])]
-    assert joined == [f"{HEAD}:6379"] * 2
+    assert joined == [f"{HEAD}:6379"]
 
 
 @matrix
 def test_what_runs_in_ray_shares_nothing_with_the_dispatcher_but_a_socket(helm: Helm, values: dict[str, Any]) -> None:
-    objects = helm.template("dispatcher", {**ACTORS, **values, "signing": {"tlsSecret": "signing"}})
+    objects = helm.template("dispatcher", {**ON_RAY, **values, "signing": {"tlsSecret": "signing"}})
     spec = pods(objects)[values.get("fullnameOverride", "dispatcher")]["spec"]
     assert not spec.get("shareProcessNamespace")
     node, dispatcher = spec["containers"]
@@ -193,7 +178,7 @@ def test_what_runs_in_ray_shares_nothing_with_the_dispatcher_but_a_socket(helm: 
 def test_nothing_that_runs_in_ray_holds_the_dispatcher_back_or_has_its_pod_evicted(
     helm: Helm, values: dict[str, Any]
 ) -> None:
-    objects = helm.template("dispatcher", {**ACTORS, **values})
+    objects = helm.template("dispatcher", {**ON_RAY, **values})
     template = pods(objects)[values.get("fullnameOverride", "dispatcher")]
     spec = template["spec"]
     assert "initContainers" not in spec  # one that is not ready would keep the others from beginning again
@@ -214,8 +199,8 @@ def test_volumes_are_the_dispatchers_alone_unless_ray_is_given_them(helm: Helm) 
     claim = {"name": "claim", "persistentVolumeClaim": {"claimName": "journal"}}
     scripts = {"name": "scripts", "configMap": {"name": "scripts"}}
     ours, theirs = {"name": "claim", "mountPath": "/journal"}, {"name": "scripts", "mountPath": "/scripts"}
-    ray = {**ACTORS["ray"], "extraVolumeMounts": [theirs]}
-    given = {**ACTORS, "extraVolumes": [claim, scripts], "extraVolumeMounts": [ours], "ray": ray}
+    ray = {**ON_RAY["ray"], "extraVolumeMounts": [theirs]}
+    given = {**ON_RAY, "extraVolumes": [claim, scripts], "extraVolumeMounts": [ours], "ray": ray}
     objects = helm.template("dispatcher", given)
     for one in containers(objects):
         mounts = one.get("volumeMounts", [])
@@ -223,8 +208,7 @@ def test_volumes_are_the_dispatchers_alone_unless_ray_is_given_them(helm: Helm) 
     made = {name: template["spec"]["volumes"] for name, template in pods(objects).items()}
     assert claim in made["dispatcher"]
     assert scripts in made["dispatcher"]
-    for name in ("dispatcher-ray-head", "dispatcher-ray-gateway"):
-        assert (claim in made[name], scripts in made[name]) == (False, True)
+    assert (claim in made["dispatcher-ray-head"], scripts in made["dispatcher-ray-head"]) == (False, True)
 
 
 def test_the_head_keeps_what_it_knows_on_a_claim_unless_it_is_told_not_to(helm: Helm, objects: list[Object]) -> None:
@@ -234,85 +218,49 @@ def test_the_head_keeps_what_it_knows_on_a_claim_unless_it_is_told_not_to(helm: 
     mounts = {one["mountPath"]: one["name"] for one in head["volumeMounts"]}
     assert (env["RAY_gcs_storage"], mounts[env["RAY_gcs_storage_path"]]) == ("rocksdb", "gcs")
     assert [one["metadata"]["name"] for one in spec["volumeClaimTemplates"]] == ["gcs"]
-    off = {**ACTORS, "ray": {**ACTORS["ray"], "head": {"persistence": {"enabled": False}}}}
+    off = {**ON_RAY, "ray": {**ON_RAY["ray"], "head": {"persistence": {"enabled": False}}}}
     spec = named(helm.template("dispatcher", off), "StatefulSet", "dispatcher-ray-head")["spec"]
     assert "volumeClaimTemplates" not in spec
     assert {"name": "gcs", "emptyDir": {"sizeLimit": "1Gi"}} in spec["template"]["spec"]["volumes"]
 
 
-def test_agents_dial_the_actors_of_which_each_has_room_for_one(objects: list[Object]) -> None:
-    (gateway,) = pods(objects)["dispatcher-ray-gateway"]["spec"]["containers"]
-    assert option(gateway, "resources") == '{"gateway":1}'
-    assert {"name": "gateway", "containerPort": 7443} in gateway["ports"]
-    assert gateway["readinessProbe"]["tcpSocket"] == gateway["livenessProbe"]["tcpSocket"] == {"port": "gateway"}
-    # Long enough for a dispatcher that is yet to come.
-    assert gateway["livenessProbe"]["periodSeconds"] * gateway["livenessProbe"]["failureThreshold"] == 300
-    assert {"name": "gateway", "mountPath": "/run/secrets/gateway", "readOnly": True} in gateway["volumeMounts"]
-    (dispatcher,) = [one for one in containers(objects) if one["name"] == "dispatcher"]
-    assert [port["name"] for port in dispatcher["ports"]] == ["http"]
+def test_the_heads_pod_has_no_account_and_no_key(objects: list[Object]) -> None:
+    spec = pods(objects)["dispatcher-ray-head"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in spec
+    assert not {"signing", "gateway", "token"} & {one["name"] for one in spec["volumes"]}
 
 
-def test_ray_pods_have_no_account_and_no_key_that_signs(objects: list[Object]) -> None:
-    for name in ("dispatcher-ray-head", "dispatcher-ray-gateway"):
-        spec = pods(objects)[name]["spec"]
-        assert spec["automountServiceAccountToken"] is False
-        assert "serviceAccountName" not in spec
-        assert not {"signing", "token"} & {one["name"] for one in spec["volumes"]}
-
-
-def test_only_nodes_of_this_ray_reach_its_ports(objects: list[Object]) -> None:
-    mine = [{"podSelector": {"matchLabels": {"global-dispatcher.io/ray": "dispatcher"}}}]
-    for name in ("dispatcher", "dispatcher-ray-head", "dispatcher-ray-gateway"):
-        spec = named(objects, "NetworkPolicy", name)["spec"]
-        for rules, key in ((spec["ingress"], "from"), (spec["egress"], "to")):
-            (ray,) = [rule for rule in rules if {"protocol": "TCP", "port": 6379} in rule["ports"]]
-            assert ray[key] == mine
-        open_ports = [rule["ports"][0]["port"] for rule in spec["ingress"] if "from" not in rule]
-        assert open_ports == ([7443] if name.endswith("gateway") else [])
-
-
-def test_one_gateway_at_a_time_may_go_and_the_only_ones_of_a_kind_unless_they_are_held(
-    helm: Helm, objects: list[Object]
-) -> None:
+def test_the_only_pods_of_a_kind_may_go_unless_they_are_held(helm: Helm, objects: list[Object]) -> None:
     def limits(objects: list[Object]) -> dict[str, int]:
         budgets = of_kind(objects, "PodDisruptionBudget")
         return {one["metadata"]["name"]: one["spec"]["maxUnavailable"] for one in budgets}
 
-    assert limits(objects) == {"dispatcher": 1, "dispatcher-ray-head": 1, "dispatcher-ray-gateway": 1}
-    held = helm.template("dispatcher", {**ACTORS, "podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}})
-    assert limits(held) == {"dispatcher": 0, "dispatcher-ray-head": 0, "dispatcher-ray-gateway": 1}
-    usual = of_kind(helm.template("dispatcher", ACTORS), "PodDisruptionBudget")
-    assert [one["metadata"]["name"] for one in usual] == ["dispatcher-ray-gateway"]
+    assert limits(objects) == {"dispatcher": 1, "dispatcher-ray-head": 1}
+    held = helm.template("dispatcher", {**ON_RAY, "podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}})
+    assert limits(held) == {"dispatcher": 0, "dispatcher-ray-head": 0}
+    assert of_kind(helm.template("dispatcher", ON_RAY), "PodDisruptionBudget") == []
 
 
 @matrix
 def test_every_container_is_hardened_and_bounded(helm: Helm, values: dict[str, Any]) -> None:
-    for one in containers(helm.template("dispatcher", {**ACTORS, **values})):
+    for one in containers(helm.template("dispatcher", {**ON_RAY, **values})):
         assert one["securityContext"]["readOnlyRootFilesystem"] is True
         assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert "memory" in one["resources"]["limits"]
 
 
-def test_the_dispatcher_is_told_how_many_actors_there_are(
-    helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GLOBAL_DISPATCHER_RAY__DRIVER", "/run/ray-driver/socket")
-    folder = write_mounted(helm.template("dispatcher", ACTORS), tmp_path)
-    assert load_config(folder / "dispatcher.yaml").gateway.actors == 2
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"ray": {"tls": {"existingSecret": ""}}}, "ray.tls.existingSecret: Ray needs it, for config.gateway.actors"),
+        ({"ray": {"tls": {"existingSecret": ""}}}, "ray.tls.existingSecret: Ray needs it, for clusters without"),
         ({"ray": {"head": {"persistence": {"size": "much"}}}}, "/ray/head/persistence/size"),
         ({"ray": {"tls": {"existingSecret": "Ray TLS"}}}, "/ray/tls/existingSecret"),
-        ({"config": {"clusters": [{"name": "east"}]}}, "none of config.clusters has `via: gateway`"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(helm: Helm, values: dict[str, Any], words: str) -> None:
-    given = {**ACTORS, **values}
-    given["config"] = {**ACTORS["config"], **values.get("config", {})}
+    given = {**ON_RAY, **values}
+    given["config"] = {**ON_RAY["config"], **values.get("config", {})}
     with pytest.raises(HelmError, match=words):
         helm.template("dispatcher", given)
 
@@ -324,11 +272,11 @@ RAY_ALONE: dict[str, Any] = {"config": {"clusters": [{"name": "east"}]}}
     ("values", "words"),
     [
         (
-            {**ACTORS, "config": {**ACTORS["config"], "gateway": {"actors": 2, "port": 6380}}},
+            {**ON_RAY, "config": {**ON_RAY["config"], "gateway": {"port": 6380}}},
             "ray.ports.nodeManager: 6380 is config.gateway.port, too",
         ),
         (
-            {**ACTORS, "config": {**ACTORS["config"], "gateway": {"actors": 2, "port": 10149}}},
+            {**ON_RAY, "config": {**ON_RAY["config"], "gateway": {"port": 10149}}},
             "config.gateway.port: 10149 is one of ray.ports.minWorker to maxWorker, 10100 to 10149",
         ),
         (
@@ -355,17 +303,16 @@ def test_a_port_that_two_would_listen_on_is_refused_by_both_names(
 def test_tls_of_ray_that_would_stand_twice_is_refused(helm: Helm, variable: str) -> None:
     own = {"extraEnv": [{"name": "TZ", "value": "UTC"}, {"name": variable, "value": "1"}]}
     with pytest.raises(HelmError, match=f"extraEnv: {variable} is given by ray.tls.existingSecret"):
-        helm.template("dispatcher", {**ACTORS, **own})
+        helm.template("dispatcher", {**ON_RAY, **own})
     assert helm.template("dispatcher", {"config": {"clusters": EAST_WEST}, **own})
 
 
 HASH = 10  # characters of it at most in the label controller-revision-hash, NAME-HASH, of a StatefulSet's pods
 
 
-@pytest.mark.parametrize(("values", "longest"), [(ACTORS, 40), (RAY_ALONE, 43)], ids=["actors", "agents on Ray"])
-def test_a_name_too_long_for_the_labels_of_rays_pods_is_refused(
-    helm: Helm, values: dict[str, Any], longest: int
-) -> None:
+def test_a_name_too_long_for_the_labels_of_rays_pods_is_refused(helm: Helm) -> None:
+    values = RAY_ALONE
+    longest = 43
     objects = helm.template("dispatcher", {**values, "fullnameOverride": "n" * longest})
     labels = [f"{one['metadata']['name']}-{'h' * HASH}" for one in of_kind(objects, "StatefulSet")]
     assert max(map(len, labels)) == 63
@@ -378,15 +325,13 @@ def test_ports_of_a_ray_that_is_not_there_are_nobodys(helm: Helm) -> None:
     assert helm.template("dispatcher", values)
 
 
-def test_the_notes_name_one_host_and_both_secrets_of_ray(helm: Helm, tmp_path: Path) -> None:
+def test_the_notes_name_the_host_and_both_secrets_of_ray(helm: Helm, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
-    file.write_text(yaml.safe_dump({**ACTORS, "replicas": 2}))
+    file.write_text(yaml.safe_dump(ON_RAY))
     words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", str(file), "--dry-run=client")
     notes = helm(*words).partition("NOTES:")[2]
     assert "join --context CONTEXT --cluster east --gateway HOST:7443 -n fleet" in notes
-    assert "held by 2 gateway actors" in notes
     roll = [line.split()[-1] for line in notes.splitlines() if "rollout restart" in line]
-    assert roll == ["statefulset/gd-ray-gateway", "statefulset/gd-ray-head", "statefulset/gd"]
+    assert roll == ["statefulset/gd-ray-head", "deployment/gd"]
     assert 'create secret generic global-dispatcher-ray --from-literal=token="$(openssl rand -hex 32)"' in notes
     assert '"*.gd-ray.fleet.svc"' in notes
-    assert '"*.gd-peers.fleet.svc"' in notes

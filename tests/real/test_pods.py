@@ -1,10 +1,8 @@
-"""The dispatcher's chart with gateway actors as a whole: its pods' containers in namespaces, users and read-only roots
+"""Both charts as a whole, with a standby: their pods' containers in namespaces, users and read-only roots
 of their own, beside a real control plane; names, NetworkPolicies, Services and probes are those of the release.
 """
 
-import os
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -21,14 +19,14 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, of_kind
-from tests.charts.split_install import installed
+from tests.charts.split_install import RELAY, installed
 from tests.charts.test_install import PODS, pod, policies
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.cluster.kubelet import Pod, Secrets, of_size
 from tests.real.cluster.network import Network
 from tests.saying import Say
 from tests.system.cluster_api import eventually
-from tests.system.ray_fleet import TOKEN, loads_ray
+from tests.system.ray_fleet import loads_ray
 
 
 def unavailable() -> str:
@@ -43,26 +41,20 @@ def unavailable() -> str:
 pytestmark = [pytest.mark.skipif(bool(unavailable()), reason=unavailable()), pytest.mark.timeout(900)]
 
 CLUSTER = "east"
-SERVICE = "10.96.0.10"
-HEAD, GATEWAYS, DISPATCHERS = (
-    "dispatcher-ray-head-0",
-    ("dispatcher-ray-gateway-0", "dispatcher-ray-gateway-1"),
-    ("dispatcher-0", "dispatcher-1"),
-)
+DISPATCHERS = ("dispatcher-0", "dispatcher-1")
+SERVICES = dict(zip(DISPATCHERS, ("10.96.0.10", "10.96.0.11"), strict=True))  # of the gateway of each
+URLS = [f"wss://{address}:7443" for address in SERVICES.values()]
 AGENTS = ("agent-observer", "agent-executor")
 VALUES: Object = {
     "replicas": 2,
     "config": {
         "clusters": [{"name": CLUSTER, "via": "gateway"}],
-        "gateway": {"actors": 2},
         # Shorter than the defaults, for a short test.
         "leader_election": {"lease_s": 4, "renew_deadline_s": 3, "retry_s": 0.5},
         "timing": {"peers_s": 1},
     },
-    "ray": {"tls": {"existingSecret": "ray-tls"}},
-    "networkPolicy": {"enabled": True},
+    "networkPolicy": {"enabled": True, "http": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]},
 }
-RAY_NAMES = ("*.dispatcher-ray.global-dispatcher.svc", "*.dispatcher-peers.global-dispatcher.svc")
 
 
 class Site:
@@ -74,9 +66,7 @@ class Site:
         self.pods: dict[str, Pod] = {}
         self.hosts = folder / "hosts"
         self._made = 0
-        self._led: list[tuple[str, int]] | None = None
         self.begun_again: list[tuple[str, str]] = []
-        self._unready: dict[Pod, float] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._proxy = threading.Thread(target=self._follow, daemon=True)
@@ -104,10 +94,12 @@ class Site:
             *(f"{one.place.address} {' '.join(one.names)}" for one in self.pods.values() if one.names),
         ]
         self.hosts.write_text("\n".join(lines) + "\n")
+        led = {address: self.pods[name].place.address for name, address in SERVICES.items() if name in self.pods}
+        self.network.lead(led, 7443)
         self.network.obey(of_kind(self.objects, "NetworkPolicy"))
 
     def _follow(self) -> None:
-        """As kubelet and kube-proxy: what has ended begins again, and the Service leads to gateways that are Ready."""
+        """As a kubelet: what has ended begins again."""
         while not self._stop.wait(0.5):
             with self._lock:
                 pods = [one for one in self.pods.values() if one.running]
@@ -115,35 +107,11 @@ class Site:
                     for name in one.ended():
                         self.begun_again.append((one.name, name))
                         one.start(name, self.hosts)
-            ready = [one for one in pods if one.name in GATEWAYS and one.probe("ray-gateway", "readinessProbe")]
-            self._begin_overdue([one for one in pods if one.name in GATEWAYS], ready)
-            if (led := [(one.place.address, 7443) for one in ready]) != self._led:
-                self.network.lead(SERVICE, 7443, led)
-                self._led = led
-
-    def _begin_overdue(self, gateways: list[Pod], ready: list[Pod]) -> None:
-        """Their liveness probe asks what their readiness probe does, and has more patience."""
-        for one in gateways:
-            told = one.containers["ray-gateway"]["livenessProbe"]
-            since = self._unready.setdefault(one, time.monotonic())
-            if one in ready:
-                del self._unready[one]
-            elif time.monotonic() - since > told["periodSeconds"] * told["failureThreshold"]:
-                with self._lock:
-                    if one.running:
-                        one.kill("ray-gateway")
-                        one.start("ray-gateway", self.hosts)
-                        self.begun_again.append((one.name, "ray-gateway"))
-                del self._unready[one]
 
     def start(self, name: str, container: str) -> None:
         """A container, also one that was killed."""
         with self._lock:
             self.pods[name].start(container, self.hosts)
-
-    def up(self, name: str, container: str) -> None:
-        """Wait for a container's startup probe."""
-        eventually(lambda: self.pods[name].probe(container, "startupProbe"), 60, self.tails)
 
     def kill(self, name: str, container: str) -> None:
         """All processes of a container, which begins again after a while, as with a kubelet."""
@@ -165,44 +133,14 @@ class Site:
         self.plane.admin.create(PODS, pod(name, {"global-dispatcher.io/schedule": "true"}, **named))
         eventually(lambda: self.plane.admin.get(f"{PODS}/{name}")["status"].get("phase") == "Running", 30, self.tails)
 
-    def actors(self) -> dict[str, list[int]]:
-        """The processes of gateway actors in each pod."""
-        return {name: self.pods[name].named("ray-gateway", "ray::GatewayActor") for name in GATEWAYS}
-
-    def serving(self) -> list[str]:
-        """The gateways to which agents are connected, by what the kernel says."""
-        here, established = f":{7443:04X}", "01"
-
-        def connected(name: str) -> bool:
-            net = Path(f"/proc/{self.pods[name].place.space.pid}/net")
-            rows = [line.split() for file in ("tcp", "tcp6") for line in (net / file).read_text().splitlines()[1:]]
-            return any(row[1].endswith(here) and row[3] == established for row in rows)
-
-        return [name for name in GATEWAYS if connected(name)]
-
-    def await_gateways(self) -> None:
-        """Until both are Ready."""
-        eventually(
-            lambda: all(self.pods[name].probe("ray-gateway", "readinessProbe") for name in GATEWAYS), 60, self.tails
-        )
-
     def leader(self) -> str:
         """The pod whose name is in the Lease."""
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/dispatcher"
         return str(self.plane.admin.get(lease)["spec"]["holderIdentity"]).partition("_")[0]
 
     def logs(self) -> list[Path]:
-        """Of all containers, and what Ray's processes have written in their folder."""
-        return [
-            one
-            for pattern in (
-                "life-*/*/*.log",
-                "life-*/*/volume-ray-tmp/ray/session_2*/logs/**/*.*",
-                "life-*/*/volume-ray-tmp/session_2*/logs/**/*.*",
-            )
-            for one in self._folder.glob(pattern)
-            if one.is_file()
-        ]
+        """Of all containers."""
+        return [one for one in self._folder.glob("life-*/*/*.log") if one.is_file()]
 
     def clusters(self) -> list[bool]:
         """Whether each is Ready, as the leader says; empty while nobody leads."""
@@ -234,26 +172,10 @@ class Site:
         self.network.close()
 
 
-def ray_secret(folder: Path) -> dict[str, bytes]:
-    """As docs/connectivity.md has it made: an authority for Ray alone, one certificate for the names of all pods."""
-    folder.mkdir()
-    (folder / "ext").write_text(
-        f"subjectAltName={','.join(f'DNS:{name}' for name in RAY_NAMES)}\nextendedKeyUsage=serverAuth,clientAuth\n"
-    )
-    new = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
-    for words in (
-        f"req -x509 {new} -days 3650 -subj /CN=ray-authority -keyout ca.key -out ca.crt",
-        f"req {new} -subj /CN=ray -keyout tls.key -out tls.csr",
-        "x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 365 -out tls.crt -extfile ext",
-    ):
-        subprocess.run(["openssl", *words.split()], check=True, cwd=folder, capture_output=True)
-    return {name: (folder / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt")}
-
-
 def given_secrets(folder: Path) -> Secrets:
     """What users make before they install the charts."""
     certificates = folder / "certificates"
-    ensure(certificates, [SERVICE], [CLUSTER])
+    ensure(certificates, SERVICES.values(), [CLUSTER])
 
     def of(stem: str) -> dict[str, bytes]:
         files = {"tls.crt": f"{stem}.crt", "tls.key": f"{stem}.key", "ca.crt": "ca.crt"}
@@ -261,8 +183,6 @@ def given_secrets(folder: Path) -> Secrets:
 
     agents = {f"global-dispatcher-{name}": of(f"cluster-{CLUSTER}.{name.partition('-')[2]}") for name in AGENTS}
     return {
-        "global-dispatcher-ray": {"token": TOKEN.encode()},
-        "ray-tls": ray_secret(folder / "ray"),
         "global-dispatcher-gateway": of("gateway"),
         "global-dispatcher-signing": of("signing"),
         **agents,
@@ -287,18 +207,13 @@ def named(objects: list[Object], kind: str, name: str) -> Object:
 def site(helm: Helm, control_plane: ControlPlanes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("pods")
     (plane,) = control_plane.together(PlaneSpec(CLUSTER, nodes=4, minor=selected_minor()))
-    objects = installed(helm, plane, f"wss://{SERVICE}:7443")
+    objects = installed(helm, plane, URLS[0], {**RELAY, "gateway": {"urls": URLS}})
     objects += release(helm, plane, "install", VALUES)
     one = Site(plane, objects, given_secrets(folder), folder)
     try:
         one.open()
-        one.start(HEAD, "ray-head")
-        one.up(HEAD, "ray-head")
-        for name in (*GATEWAYS, *DISPATCHERS):
-            one.start(name, next(iter(one.pods[name].containers)))
-        for name in DISPATCHERS:  # which wait for no Ray node
+        for name in DISPATCHERS:
             one.start(name, "dispatcher")
-        one.await_gateways()
         for name in AGENTS:
             one.start(name, "agent")
         eventually(lambda: one.clusters() == [True], 90, one.tails)
@@ -316,7 +231,7 @@ def test_every_probe_of_every_container_is_answered(site: Site) -> None:
         for kind in kinds
         if kind in one
     ]
-    assert len(every) == 2 + 2 * 3 + 2 * (2 + 3) + 2 * 3
+    assert len(every) == 2 * 3 + 2 * 3
     eventually(
         lambda: all(pod.probe(name, kind) for pod, name, kind in every),
         30,
@@ -328,34 +243,21 @@ def test_an_annotated_pod_runs(site: Site) -> None:
     site.run_pod("first")
 
 
-def test_what_runs_in_ray_sees_neither_the_dispatchers_processes_nor_its_keys(site: Site) -> None:
-    secrets = {
-        "ray-node": {"ray"},
-        "dispatcher": {"gateway", "signing", "kubernetes.io"},
-    }
+def test_a_dispatcher_has_its_own_secrets_and_no_ray(site: Site) -> None:
     for name in DISPATCHERS:
-        spaces = []
-        for container, expected in secrets.items():
-            (first, *_) = sorted(site.pods[name].processes(container))
-            root = Path(f"/proc/{first}/root")
-            assert {one.name for at in ("run/secrets", "var/run/secrets") for one in root.glob(f"{at}/*")} == expected
-            spaces.append(os.stat(f"/proc/{first}/ns/pid").st_ino)
-        assert len(set(spaces)) == 2
+        (first, *_) = sorted(site.pods[name].processes("dispatcher"))
+        root = Path(f"/proc/{first}/root")
+        secrets = {one.name for at in ("run/secrets", "var/run/secrets") for one in root.glob(f"{at}/*")}
+        assert secrets == {"gateway", "signing", "kubernetes.io"}
         assert not any(map(loads_ray, site.pods[name].processes("dispatcher")))
 
 
-def test_a_policy_lets_agents_reach_nothing_but_the_gateway(site: Site) -> None:
+def test_a_policy_lets_agents_reach_nothing_but_the_gateways(site: Site) -> None:
     agent = site.pods["agent-executor"].place.space
-    assert agent.connect(SERVICE, 7443) == ""
-    gateway, head = (site.pods[name].place.address for name in (GATEWAYS[0], HEAD))
-    refused = {
-        (gateway, 6380),
-        (head, 6379),
-        (head, 6380),
-        *((site.pods[name].place.address, 6380) for name in DISPATCHERS),
-    }
-    assert {agent.connect(*one) for one in refused} == {"ConnectionRefusedError"}
-    assert {site.pods[DISPATCHERS[0]].place.space.connect(*one) for one in refused} == {""}
+    assert [agent.connect(address, 7443) for address in SERVICES.values()] == ["", ""]
+    http = [(site.pods[name].place.address, 7480) for name in DISPATCHERS]
+    assert {agent.connect(*one) for one in http} == {"ConnectionRefusedError"}
+    assert {site.pods[DISPATCHERS[0]].place.space.connect(*one) for one in http} == {""}
 
 
 def test_each_container_has_the_memory_that_it_asks_for(site: Site, say: Say) -> None:
@@ -366,66 +268,27 @@ def test_each_container_has_the_memory_that_it_asks_for(site: Site, say: Say) ->
             assert used < of_size(asked["limits"]["memory"])
 
 
-def test_without_the_head_pods_run_and_its_container_comes_back_to_what_it_knew(site: Site, say: Say) -> None:
-    actors = site.actors()
-    assert [len(of) for of in actors.values()] == [1, 1]
-    site.kill(HEAD, "ray-head")
-    site.run_pod("without-head")
-    began = time.monotonic()
-    site.start(HEAD, "ray-head")
-    site.up(HEAD, "ray-head")
-    say(f"the head listens {time.monotonic() - began:.1f} s after its container began again")
-    site.run_pod("after-head")
-    assert site.actors() == actors
-    os.kill(actors[GATEWAYS[0]][0], signal.SIGKILL)  # only the head has it made again
-    began = time.monotonic()
-    eventually(lambda: len(site.actors()[GATEWAYS[0]]) == 1 and site.actors() != actors, 60, site.tails)
-    say(f"the head has an actor that was killed made again after {time.monotonic() - began:.1f} s")
-    assert site.actors()[GATEWAYS[1]] == actors[GATEWAYS[1]]
-    site.await_gateways()
-
-
-def test_an_upgrade_that_replaces_the_heads_pod_keeps_its_claim_its_actors_and_what_runs(
-    site: Site, helm: Helm, say: Say
-) -> None:
-    actors, before = site.actors(), named(site.objects, "StatefulSet", "dispatcher-ray-head")
+def test_an_upgrade_that_replaces_a_dispatchers_pod_keeps_what_runs(site: Site, helm: Helm, say: Say) -> None:
+    before = named(site.objects, "StatefulSet", "dispatcher")
     upgraded = release(helm, site.plane, "upgrade", {**VALUES, "podAnnotations": {"example.com/build": "2"}})
-    workload = named(upgraded, "StatefulSet", "dispatcher-ray-head")
+    workload = named(upgraded, "StatefulSet", "dispatcher")
     assert workload["spec"]["template"] != before["spec"]["template"]
-    assert workload["spec"]["volumeClaimTemplates"] == before["spec"]["volumeClaimTemplates"]
-    site.replace(HEAD, workload)
-    site.run_pod("while-the-head-is-replaced")
-    began = time.monotonic()
-    site.start(HEAD, "ray-head")
-    site.up(HEAD, "ray-head")
-    say(f"an upgraded head listens at another address {time.monotonic() - began:.1f} s after its pod began")
-    site.run_pod("after-the-upgrade")
-    assert site.actors() == actors
-    os.kill(actors[GATEWAYS[0]][0], signal.SIGKILL)  # only a head that knows it has it made again
-    eventually(lambda: len(site.actors()[GATEWAYS[0]]) == 1 and site.actors() != actors, 60, site.tails)
-    site.await_gateways()
+    for name in reversed(DISPATCHERS):
+        began = time.monotonic()
+        site.replace(name, workload)
+        site.run_pod(f"without-{name}")
+        site.start(name, "dispatcher")
+        eventually(partial(site.pods[name].probe, "dispatcher", "readinessProbe"), 60, site.tails)
+        say(f"{name} is Ready again {time.monotonic() - began:.1f} s after its pod went")
 
 
-def test_agents_of_a_gateway_pod_that_goes_are_taken_by_the_other_at_once(site: Site, say: Say) -> None:
-    went = site.serving()[0]
-    began = time.monotonic()
-    site.replace(went)
-    site.run_pod("without-a-gateway")
-    say(f"a pod runs {time.monotonic() - began:.1f} s after the gateway of the agents went")
-    assert went not in site.serving()
-    site.start(went, "ray-gateway")
-    site.await_gateways()
-    say(f"made anew, it is Ready {time.monotonic() - began:.1f} s after it went")
-
-
-def test_the_next_leader_takes_the_actors_as_they_are(site: Site, say: Say) -> None:
-    actors, leader = site.actors(), site.leader()
+def test_the_standby_leads_when_the_leader_is_killed(site: Site, say: Say) -> None:
+    leader = site.leader()
     site.kill(leader, "dispatcher")
     began = time.monotonic()
     site.run_pod("next-leader")
     say(f"a pod runs {time.monotonic() - began:.1f} s after the leader went")
     assert site.leader() != leader
-    assert site.actors() == actors
     site.start(leader, "dispatcher")
     eventually(lambda: site.pods[leader].probe("dispatcher", "readinessProbe"), 60, site.tails)
 
@@ -433,7 +296,7 @@ def test_the_next_leader_takes_the_actors_as_they_are(site: Site, say: Say) -> N
 def test_nobody_has_wanted_to_write_where_nothing_is_mounted(site: Site) -> None:
     words = ("Read-only file system", "Permission denied", "PermissionError")
     logs = site.logs()
-    assert len(logs) > 20
+    assert len(logs) > 4
     assert [
         (file.name, line)
         for file in logs
@@ -442,6 +305,5 @@ def test_nobody_has_wanted_to_write_where_nothing_is_mounted(site: Site) -> None
     ] == []
 
 
-def test_nothing_but_a_ray_that_a_busy_machine_starved_has_begun_again(site: Site, say: Say) -> None:
-    say(f"began again by themselves: {site.begun_again}")
-    assert [one for one in site.begun_again if not one[1].startswith("ray-")] == []
+def test_nothing_has_begun_again_by_itself(site: Site) -> None:
+    assert site.begun_again == []
