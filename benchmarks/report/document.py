@@ -170,9 +170,14 @@ def _figure(one: Result | None) -> str:
 
 
 def _mixed(found: Mapping[Key, Result]) -> str:
-    """Figures of work as fleets have it that have a target; the results file has the others."""
+    """Figures of work as fleets have it that have a target and are no goal; the results file has those without."""
     head = ("mixed work, and fleets", "what it is", "nodes", "pods", "measured", "target", "beside, in the same run")
-    rows = [one for one in found.values() if one.row.name.startswith(_MIXED) and one.row.target is not None]
+    goals = {key for goal in GOALS for key in goal.figures}
+    rows = [
+        one
+        for key, one in found.items()
+        if one.row.name.startswith(_MIXED) and one.row.target is not None and key not in goals
+    ]
     return _markdown(head, (_work(one) for one in sorted(rows, key=_place)))
 
 
