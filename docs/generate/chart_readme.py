@@ -49,7 +49,11 @@ def _rows(lines: list[str], root: yaml.MappingNode) -> Iterator[tuple[str, str, 
         else:
             keys = [one for one, _ in value.value]
             first = _comment(lines, keys[0].start_mark.line)
-            yield code(key.value), f"has {', '.join(code(one.value) for one in keys)}", _first_sentence(meaning or first)
+            yield (
+                code(key.value),
+                f"has {', '.join(code(one.value) for one in keys)}",
+                _first_sentence(meaning or first),
+            )
 
 
 def render(chart: str) -> str:
