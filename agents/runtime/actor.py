@@ -4,6 +4,7 @@ Who it is crosses to it as bytes, and stays in memory: a private key in a file w
 """
 
 import os
+import secrets
 import threading
 import time
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import ray
 import structlog
+from ray.util import list_named_actors
 
 from agents.runtime.called_actor import NAMESPACE, actor_name, resource_name
 from agents.runtime.join.dial_out import Outbound, be_agent
@@ -66,10 +68,16 @@ def _in_memory(settings: JoinSettings, credentials: Credentials, files: ExitStac
 
 def create_actor(settings: JoinSettings, credentials: Credentials) -> Any:
     """The actor of this cluster, on a node that has the cluster's resource, as soon as there is one. It restarts for
-    ever, also on another such node, and ends with the last handle to it. ValueError: there is one of this name.
+    ever, also on another such node, and ends with the last handle to it. ValueError: there is one.
+
+    Its name is new each time: Ray looks up who has the name that an actor is given, and would run the code of a
+    stranger who has it in this process, as it unpickles his class.
     """
+    prefix = f"{actor_name(settings.cluster)}:"
+    if taken := next((name for name in list_named_actors() if name.startswith(prefix)), ""):
+        raise ValueError(f"{taken} is there")
     options = ray.remote(AgentActor).options(
-        name=actor_name(settings.cluster),
+        name=f"{prefix}{secrets.token_hex(8)}",
         namespace=NAMESPACE,
         max_restarts=-1,
         max_task_retries=0,
