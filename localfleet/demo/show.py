@@ -81,8 +81,10 @@ class DemoShow:
         """
         self.say("waiting for nodes and their first readings ..." if read else "waiting for nodes ...")
         until = perf_counter() + patience_s
-        while (missing := _missing(dispatcher, read=read)) and perf_counter() < until:  # noqa: ASYNC110 - as below
-            await asyncio.sleep(_LOOK_S)
+        missing = _missing(dispatcher, read=read)
+        while missing and perf_counter() < until:
+            await asyncio.sleep(_LOOK_S)  # views do not wake who waits
+            missing = _missing(dispatcher, read=read)
         if missing:
             self.say(f"going on without {missing}")
 
