@@ -56,7 +56,7 @@ def test_the_command_starts_without_anything_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_agent_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of_ray(
+def test_the_agent_is_told_its_file_and_address_and_ends_without_exit_handlers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[Any] = []

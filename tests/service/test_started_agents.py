@@ -12,6 +12,7 @@ import pytest
 from agents.runtime import actor
 from agents.runtime.join.dial_out import Outbound, be_agent
 from agents.runtime.join.settings import JoinSettings
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.link import AgentFault
@@ -64,9 +65,8 @@ async def started(
     monkeypatch.setattr(actor, "create_actor", ray.create_actor)
     async with AsyncExitStack() as stack:
         settings = AgentSettings.model_validate(given)
-        agents = StartedAgents(
-            [settings], "127.0.0.1", stack.enter_context, sealer, relay={"address": "127.0.0.1", "port": 0}
-        )
+        relays = {"east": RelaySettings(address="127.0.0.1", port=0)}
+        agents = StartedAgents([settings], "127.0.0.1", stack.enter_context, sealer, relays)
         await stack.enter_async_context(agents.serving())
         stack.push_async_callback(ray.end)
         yield agents, ray
