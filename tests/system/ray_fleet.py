@@ -144,9 +144,17 @@ class Head(Process):
 class Node(Process):
     """`ray start` of a node at `ip` that joins the head at `address` and offers `resources`."""
 
-    def __init__(self, log: Path, ray_folder: Path, address: str, ip: str, resources: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        log: Path,
+        ray_folder: Path,
+        address: str,
+        ip: str,
+        resources: Mapping[str, int],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         words = ["ray", "start", f"--address={address}", *_words(ip, ray_folder, resources)]
-        super().__init__(words, log, environment())
+        super().__init__(words, log, env or environment())
 
 
 def loads_ray(pid: int) -> bool:
