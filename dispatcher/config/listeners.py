@@ -40,7 +40,7 @@ def _of_dispatcher(config: ConfigFile) -> Iterator[Listener]:
     yield Listener(("http", "port"), config.http.host, config.http.port)
     if len(here(config.clusters)) < len(config.clusters):
         yield Listener(("gateway", "port"), config.gateway.host, config.gateway.port)
-    if config.ray.port:
+    if here(config.clusters):
         yield Listener(("ray", "port"), "", config.ray.port)
     for at, cluster in enumerate(config.clusters if not config.ray.address else ()):
         with suppress(ValidationError):  # told by `agent_problems`

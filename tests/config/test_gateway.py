@@ -180,6 +180,13 @@ def test_one_port_for_two_listeners_is_told_by_both_names(
     )
 
 
+@pytest.mark.parametrize(("agent", "met"), [("context: east", True), ("via: gateway", False)])
+def test_where_started_agents_dial_is_a_listener_where_there_are_any(folder: Path, agent: str, met: bool) -> None:
+    text = f"clusters: [{{name: east, {agent}}}]\nhttp: {{port: 7444}}\nray: {{port: 7444}}\n"
+    files = "gateway: {cert_file: a, key_file: b, client_ca_file: c}\n"
+    assert ["ray.port" in one.key for one in check_config(written(folder, text + files))] == [True] * met
+
+
 @pytest.mark.parametrize(
     ("relays", "ray", "want"),
     [

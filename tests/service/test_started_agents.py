@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -24,6 +25,14 @@ from tests.agents.runtime.leader import signing_section
 from tests.service.gateway.test_gateway import WAIT_S, connected
 
 BATCH = IntentBatch("d", 1, (Bind("i1", PodRef("default", "web", "u1"), 1, "node-1"),), 20.0)
+
+
+WEST = JoinSettings.model_validate(
+    {
+        "cluster": "west",
+        "gateway": {"urls": ["wss://127.0.0.1:1"], "ca_file": "-", "cert_file": "-", "key_file": "-"},
+    }
+)
 
 
 class Started:
@@ -99,6 +108,25 @@ async def test_one_that_is_told_whom_to_obey_obeys_nobody_else(tmp_path: Path, m
         assert (await link.execute(BATCH, timeout_s=WAIT_S)).outcomes
         with pytest.raises(AgentFault, match="refused"):
             await agents.gateway.link("east", agents._own_sealer).execute(BATCH, timeout_s=WAIT_S)
+
+
+def test_an_actor_has_a_new_name_each_time_and_is_made_where_there_is_none_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def options(**given: str) -> mock.Mock:
+        names.append(given["name"])
+        return mock.Mock()
+
+    there = ["agent:westend:1", "other"]
+    monkeypatch.setattr(actor, "list_named_actors", lambda: there)
+    monkeypatch.setattr("ray.remote", lambda _: mock.Mock(options=options))
+    for _ in range(2):
+        actor.create_actor(WEST, actor.Credentials(b"", b"", b""))
+    assert len(set(names)) == 2  # Ray would unpickle the class of whoever has the name that it is given
+    assert all(name.startswith("agent:west:") for name in names)
+    there.append(names[0])
+    with pytest.raises(ValueError, match=f"{names[0]} is there"):
+        actor.create_actor(WEST, actor.Credentials(b"", b"", b""))
 
 
 def test_an_agent_that_fails_ends_its_process_so_that_ray_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
