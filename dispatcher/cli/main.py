@@ -143,9 +143,7 @@ def agent(
     """
     from agents.runtime.join.process import join
 
-    code = join(config, node_ip, role)
-    sys.stderr.flush()
-    os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
+    raise typer.Exit(join(config, node_ip, role))
 
 
 @app.command()
