@@ -145,9 +145,9 @@ def put(page: str, text: str) -> str:
 def _machines(results: Iterable[Result]) -> str:
     runs: dict[str, list[str]] = {}
     for line in sorted({heading(one.machine) for one in results}):
-        date, commit, *machine, load = line.split(", ")
-        runs.setdefault(", ".join(machine), []).append(f"{date} ({commit}, {load})")
-    lines = [f"- {machine}: {'; '.join(of)}" for machine, of in runs.items()]
+        date, commit, *machine, _load = line.split(", ")
+        runs.setdefault(", ".join(machine), []).append(f"{date[:10]} ({commit})")
+    lines = [f"- {machine}: {'; '.join(dict.fromkeys(of))}" for machine, of in runs.items()]
     return "\n".join(["Measured:", "", *lines]) if lines else "Nothing is measured yet."
 
 
@@ -170,9 +170,14 @@ def _figure(one: Result | None) -> str:
 
 
 def _mixed(found: Mapping[Key, Result]) -> str:
-    """Every figure of work as fleets have it, as the benchmarks tell them."""
+    """Figures of work as fleets have it that have a target and are no goal; the results file has those without."""
     head = ("mixed work, and fleets", "what it is", "nodes", "pods", "measured", "target", "beside, in the same run")
-    rows = [one for one in found.values() if one.row.name.startswith(_MIXED)]
+    goals = {key for goal in GOALS for key in goal.figures}
+    rows = [
+        one
+        for key, one in found.items()
+        if one.row.name.startswith(_MIXED) and one.row.target is not None and key not in goals
+    ]
     return _markdown(head, (_work(one) for one in sorted(rows, key=_place)))
 
 

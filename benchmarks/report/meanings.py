@@ -75,7 +75,7 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "fleet_remote_later": "how much later than a local pod a remote one is shown Running, median of 20 pairs",
         "fleet_first_report_stall": f"{_STALL} while a cluster is heard of for the first time",
         "fleet_return_stall": f"{_STALL} while an agent that restarted tells all anew",
-        "fleet_return_changed_stall": f"{_STALL} while it does, and the labels of all its nodes have changed",
+        "fleet_return_changed_stall": f"{_STALL} while an agent tells all anew, with other labels on all nodes",
         "fleet_lists_stall": f"{_STALL} while all nodes, pods, clusters and links are listed, and a pod explained",
         "fleet_scrape_stall": f"{_STALL} while metrics are scraped",
         "fleet_rss_peak_at_end": "most memory of the whole process by the end of all this, bursts among it",

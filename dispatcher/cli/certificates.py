@@ -25,6 +25,8 @@ def write_certificates(folder: Path, hosts: Sequence[str], clusters: Sequence[st
         if not _HOST.fullmatch(host):
             text = f"--gateway {host!r} is no host: give a name or an address, without wss:// and without a port"
             raise CommandError(text, ExitCode.USAGE)
+    if folder.exists() and not folder.is_dir():
+        raise CommandError(f"{folder} is a file: name a folder, which need not be there yet", ExitCode.USAGE)
     made = ensure(folder, hosts, clusters)
     if output is not Output.TABLE:
         print_value([_row(one) for one in made], output)

@@ -37,6 +37,8 @@ def support_bundle(
         raise next(iter(errors.values()))
     try:
         target = open(file, "xb", opener=_for_us_alone)  # noqa: SIM115 - closed below; Path.open has no opener
+    except FileExistsError:
+        raise CommandError(f"{file} is there already, and is not overwritten: name a new .tar.gz") from None
     except OSError as error:
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
     try:

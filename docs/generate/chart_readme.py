@@ -1,5 +1,6 @@
-"""README.md of each chart: its values at a glance, made of the comments of values.yaml, which explains every key."""
+"""README.md of each chart: the first sentence of each value's comment in values.yaml, which explains every key."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ def _comment(lines: list[str], line: int) -> str:
     while first > 0 and lines[first - 1].lstrip().startswith("#"):
         first -= 1
     return " ".join(one.lstrip(" #").removeprefix("-- ") for one in lines[first:line])
+
+
+def _first_sentence(meaning: str) -> str:
+    return re.split(r"(?<=[a-z0-9)`])\. (?=[A-Z])", meaning, maxsplit=1)[0].removesuffix(".")
 
 
 def _default(lines: list[str], node: yaml.Node) -> str:
@@ -40,11 +45,15 @@ def _rows(lines: list[str], root: yaml.MappingNode) -> Iterator[tuple[str, str, 
     for key, value in root.value:
         meaning = _comment(lines, key.start_mark.line)
         if _is_leaf(value):
-            yield code(key.value), code(_default(lines, value)) or "see values.yaml", meaning
+            yield code(key.value), code(_default(lines, value)) or "see values.yaml", _first_sentence(meaning)
         else:
             keys = [one for one, _ in value.value]
             first = _comment(lines, keys[0].start_mark.line)
-            yield code(key.value), f"has {', '.join(code(one.value) for one in keys)}", meaning or first
+            yield (
+                code(key.value),
+                f"has {', '.join(code(one.value) for one in keys)}",
+                _first_sentence(meaning or first),
+            )
 
 
 def render(chart: str) -> str:

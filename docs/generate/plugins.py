@@ -69,35 +69,51 @@ def _about(spec: PluginSpec) -> str:
 def _used(use: PluginUse | None, spec: PluginSpec) -> str:
     """Whether the default profile has it, how heavy, and with which arguments that are not its own defaults."""
     if use is None:
-        return "Not in the default profile."
-    weight = f"weight {use.weight:g}" if "Score" in spec.points else "on"
-    args = f", with {code(flow(dict(use.args)))}" if use.args else ""
-    return f"Default profile: {weight}{args}."
+        return "-"
+    weight = f"{use.weight:g}" if "Score" in spec.points else "on"
+    args = f", {code(flow(dict(use.args)))}" if use.args else ""
+    return f"{weight}{args}"
 
 
-def _section(name: str, spec: PluginSpec, use: PluginUse | None) -> Iterator[str]:
-    names = {other for other, ours in ALIASES.items() if ours == name}
-    yield f"## {name}"
-    also = f" Also named {', '.join(code(one) for one in sorted(names))}." if names else ""
-    yield f"{_about(spec)}{also}"
-    yield f"Points: {', '.join(spec.points)}. {_used(use, spec)}"
-    rows = [
+def _plugin(name: str, use: PluginUse | None) -> tuple[str, ...]:
+    """A row of the table of plugins."""
+    spec = REGISTRY[name]
+    names = sorted(other for other, ours in ALIASES.items() if ours == name)
+    also = f" Also named {', '.join(map(code, names))}." if names else ""
+    return (code(name), f"{_about(spec)}{also}", ", ".join(spec.points), _used(use, spec))
+
+
+def _arguments(spec: PluginSpec) -> tuple[tuple[str, ...], ...]:
+    """Rows of its arguments."""
+    return tuple(
         (code(key), code(default(arg)), bounds(arg.schema), arg.doc[:1].upper() + arg.doc[1:])
         for key, arg in spec.arguments.items()
-    ]
-    if rows:
-        yield table(("argument", "default", "may be", "meaning"), rows)
+    )
+
+
+def _sections(order: Sequence[str]) -> Iterator[str]:
+    """The arguments of plugins; those that have equal ones share a section."""
+    names: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for name in order:
+        names.setdefault(_arguments(REGISTRY[name]), []).append(name)
+    for rows, of in names.items():
+        if rows:
+            yield f"## {', '.join(of)}"
+            yield table(("argument", "default", "may be", "meaning"), rows)
 
 
 def render() -> str:
     """The page."""
     uses = {use.name: use for use in DEFAULT_PROFILE.plugins}
     order = [*uses, *(name for name in REGISTRY if name not in uses)]
-    sections = [part for name in order for part in _section(name, REGISTRY[name], uses.get(name))]
     return page(
         "Plugins",
-        "What a profile may name, and what may stand under `args` there. `global-dispatcher plugin list` tells yours, too. "
-        "The order is that of the default profile, then those that are not in it. Weight 0: it does not score. A default below is "
-        "the plugin's own, for an argument that `args` leaves out.",
-        *sections,
+        "What a profile may name, in the order of the default profile, then those that are not in it; below, what may stand under "
+        "`args`. `global-dispatcher plugin list` tells yours, too. A default is the plugin's own, for an argument that `args` "
+        "leaves out.",
+        table(
+            ("plugin", "what it does", "points", "weight in the default profile"),
+            (_plugin(name, uses.get(name)) for name in order),
+        ),
+        *_sections(order),
     )

@@ -38,7 +38,7 @@ from localfleet.embedded.fleet import ClusterSpec, FleetError
 
 _NAMES = ("east", "west", "north", "south")
 _HOST = "127.0.0.1"
-_READY_S = 30.0
+_READY_S = 60.0
 # The first cluster is as good as busy before the demo begins: shares of each node's capacity.
 _BUSY = {
     "embedded.global-dispatcher.io/background-cpu": "0.55",

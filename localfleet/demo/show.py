@@ -5,7 +5,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -77,13 +76,15 @@ class DemoShow:
             self._console.print(line, soft_wrap=True)
 
     async def wait_for_nodes(self, dispatcher: Dispatcher, patience_s: float, *, read: bool) -> None:
-        """Until every cluster reports, and if `read` every node has a live reading: load shall count from the start."""
+        """Until every cluster reports and takes orders, and if `read` every node has a live reading: load shall count
+        from the start. After `patience_s` the demo goes on without, and says so.
+        """
         self.say("waiting for nodes and their first readings ..." if read else "waiting for nodes ...")
-        there = _all_read if read else _all_seen
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                while not (dispatcher.service.ready and there(dispatcher)):  # noqa: ASYNC110 - views do not wake
-                    await asyncio.sleep(_LOOK_S)
+        until = perf_counter() + patience_s
+        while (missing := _missing(dispatcher, read=read)) and perf_counter() < until:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(_LOOK_S)
+        if missing:
+            self.say(f"going on without {missing}")
 
     async def watch(self, dispatcher: Dispatcher, patience_s: float, *, lenient: bool) -> None:
         """Show placements until all that can run does, or for `patience_s`.
@@ -201,14 +202,18 @@ class DemoShow:
         return perf_counter() - self._started
 
 
-def _all_read(dispatcher: Dispatcher) -> bool:
-    nodes = whole(dispatcher.views.nodes())
-    return bool(nodes) and all(node["load"][name]["used"] is not None for node in nodes for name in BASE_SIGNALS)
-
-
-def _all_seen(dispatcher: Dispatcher) -> bool:
+def _missing(dispatcher: Dispatcher, *, read: bool) -> str:
+    """What is not there yet, in words; '' if all is."""
     clusters = whole(dispatcher.views.clusters())
-    return bool(clusters) and all(cluster["nodes"] for cluster in clusters)
+    for cluster in clusters:
+        if cluster["problem"] or not cluster["nodes"]:
+            return f"cluster {cluster['name']}: {cluster['problem'] or 'no nodes yet'}"
+    if not (clusters and dispatcher.service.ready):
+        return "clusters: not all have reported"
+    for node in whole(dispatcher.views.nodes()) if read else ():
+        if any(node["load"][name]["used"] is None for name in BASE_SIGNALS):
+            return f"readings of node {node['name']}"
+    return ""
 
 
 def _server(port: int) -> str:

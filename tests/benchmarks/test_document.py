@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.catalogue import ALL, minutes
 from benchmarks.end_to_end.contestants import THEM
+from benchmarks.fleet.case import DECODED
 from benchmarks.report import document
 from benchmarks.report.anchors import ANCHORS
 from benchmarks.report.document import GOALS, PAGE, put, tables
@@ -80,3 +81,12 @@ def test_mixed_work_is_shown_with_its_target_and_what_it_was_measured_beside() -
     )
     low = replace(row, name="fleet_x", unit="ms", value=3.0, target=10, baseline=None, beside="")
     assert "| 3 ms (met) | <= 10 ms | - |" in tables([Result(low, QUIET)])
+
+
+def test_mixed_work_without_a_target_and_goals_are_not_among_it() -> None:
+    row = replace(RATE, name="fleet_x", target=10)
+    goal = replace(row, name="fleet_until_it_decides", nodes=500_000, beside=DECODED)
+    shown = tables([Result(row, QUIET), Result(replace(row, name="fleet_y", target=None), QUIET), Result(goal, QUIET)])
+    assert "| fleet_x |" in shown
+    assert "| fleet_y |" not in shown
+    assert "| fleet_until_it_decides |" not in shown

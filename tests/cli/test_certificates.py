@@ -32,6 +32,13 @@ def test_a_url_is_no_host(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_where_the_folder_belongs_is_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "certs"
+    file.write_text("mine")
+    done = CliRunner().invoke(app, ["certificates", str(file), "--gateway", "gateway.example"])
+    assert (done.exit_code, "is a file: name a folder" in " ".join(done.output.split())) == (2, True)
+
+
 def test_a_second_run_makes_nothing(tmp_path: Path) -> None:
     run(str(tmp_path), "--gateway", "gateway.example")
     told = json.loads(run(str(tmp_path), "--gateway", "gateway.example", "-o", "json"))

@@ -81,7 +81,7 @@ async def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     file.write_text("mine")
     done = await served(lambda server: bundle(file, server))
     assert done.exit_code == 1
-    assert "File exists" in done.output
+    assert "name a new .tar.gz" in done.output
     assert file.read_text() == "mine"
 
 

@@ -21,6 +21,7 @@ from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
 from shared.model.pod import Claim, Pod
 from tests.laws.cores import make_core
+from tests.laws.examples import some
 
 HOME_KINDS = (IntentKind.BIND, IntentKind.CLAIM, IntentKind.UNCLAIM)
 
@@ -127,7 +128,7 @@ def test_pods_that_are_due_together_come_to_what_each_comes_to_alone(other: dict
 
 def test_a_look_at_a_pod_whose_order_is_under_way_finds_nothing_to_do() -> None:
     spared = Counter[IntentKind]()
-    for tracked in _waiting(tuple(IntentKind)):
+    for tracked in some(_waiting(tuple(IntentKind)), 11):
         for again_at in (float("inf"), 99.0):
             order = tracked.in_flight
             assert order is not None

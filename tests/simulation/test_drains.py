@@ -9,6 +9,8 @@ from tests.simulation.telling import Told
 from tests.simulation.world.loop import live
 from tests.simulation.world.processes import sim_client
 
+pytestmark = pytest.mark.patient
+
 
 def _told(script: Script, seed: int) -> Told:
     async def tell() -> Told:

@@ -5,6 +5,8 @@ import pytest
 from tests.simulation.plans import FAULTS, Effect, Plan, Ran, compare, enumerated, run
 from tests.simulation.workloads import WORKLOADS
 
+pytestmark = pytest.mark.patient
+
 KINDS = {"claim", "create", "bind", "bind-proxy", "mirror", "report", "delete", "let-go"}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.simulation.planted import PLANTED, Patches, hunt, search, table
 
+pytestmark = pytest.mark.patient
+
 # One for each way in which a story goes wrong; `make sim` tells all.
 TOLD = ("claims-unchecked", "dispatcher-believes-claims", "lease-by-the-wall-clock", "bind-without-uid", "no-bookings")
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from shared.kube.http import Request
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.facts import FINALIZER
@@ -10,6 +12,8 @@ from tests.simulation.telling import Told
 from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.world.loop import live
 from tests.simulation.world.processes import sim_client
+
+pytestmark = pytest.mark.patient
 
 LONG_S = 90.0
 

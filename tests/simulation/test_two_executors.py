@@ -9,6 +9,8 @@ from tests.simulation.telling import Told, tell
 from tests.simulation.world.loop import live
 from tests.simulation.world.processes import sim_client
 
+pytestmark = pytest.mark.patient
+
 STORIES = (executors.a_second_executor, executors.a_node_that_was_given_up, executors.a_machine_that_slept)
 
 

@@ -50,6 +50,7 @@ def test_every_kind_of_fault_is_told_to_the_world() -> None:
     assert {kind for kinds in THEMES.values() for kind in kinds} <= set(ACTS)
 
 
+@pytest.mark.patient
 def test_a_planted_fault_is_found_and_the_story_is_made_smaller() -> None:
     name = "delegates-stay"
     story = next(one for one in (draw(seed, planted.PLANTED[name].themes) for seed in range(9)) if _breaks(name, one))
