@@ -1,4 +1,4 @@
-# The one image: dispatcher, Ray head and agent differ by command alone, and Ray wants the same Python everywhere.
+# The one image: dispatcher, Ray node and agent differ by command alone, and Ray wants the same Python everywhere.
 #   docker build -t global-dispatcher:VERSION . # the version in pyproject.toml, for which the charts ask
 # The base is pinned by digest, since a tag means another image tomorrow; another one: --build-arg BASE=...@sha256:...
 ARG BASE=python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7

@@ -14,13 +14,13 @@ import ray
 import structlog
 from ray.util import list_named_actors
 
-from agents.runtime.called_actor import NAMESPACE, actor_name, resource_name
 from agents.runtime.join.dial_out import Outbound, be_agent
 from agents.runtime.join.settings import JoinSettings
 from shared.kube.memory import memory_file
 from shared.process.event_loop import run
 from shared.process.limits import allow_open_files, collect_less_often, keep_freed_memory
 from shared.process.logs import configure_logging
+from shared.process.ray_names import NAMESPACE, actor_name, resource_name
 
 LOG = structlog.get_logger("agent")
 _PAUSE_S = 2.0  # before Ray may begin an agent anew that has failed
@@ -60,10 +60,11 @@ class AgentActor:
 
 def _in_memory(settings: JoinSettings, credentials: Credentials, files: ExitStack) -> JoinSettings:
     ca, certificate, key = (files.enter_context(memory_file(content)) for content in credentials)
-    if settings.gateway is None:
-        raise TypeError("an agent on Ray dials a gateway, and is told of none")
     gateway = settings.gateway.model_copy(update={"ca_file": ca, "cert_file": certificate, "key_file": key})
-    return settings.model_copy(update={"gateway": gateway})
+    relay = settings.relay
+    if relay is not None and not relay.address:
+        relay = relay.model_copy(update={"address": ray.util.get_node_ip_address()})
+    return settings.model_copy(update={"gateway": gateway, "relay": relay})
 
 
 def create_actor(settings: JoinSettings, credentials: Credentials) -> Any:

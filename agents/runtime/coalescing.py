@@ -15,9 +15,9 @@ async def coalesce_changes(
     """One pause, and up to MOST_PAUSES in all while each brings a change and none of them is urgent; up to
     MOST_QUIET_PAUSES, whatever they bring, while none of the changes is `unexpected`.
 
-    A call that an actor answers now and then costs the two processes 3 ms of CPU (Ray 2.60, 30 calls a second): where
-    readings and bound pods come all the time, an answer every 20 ms would cost more than what is in it. That a pod
-    shows on the node that it was bound to is news to nobody who has the outcome of that bind.
+    Each answer costs both ends CPU, whatever is in it: where readings and bound pods come all the time, one every 20 ms
+    would cost more than what is in it. That a pod shows on the node that it was bound to is news to
+    nobody who has the outcome of that bind.
     """
     for pauses in range(1, MOST_QUIET_PAUSES + 1):
         before = revision()

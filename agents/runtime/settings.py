@@ -193,7 +193,7 @@ class OrderSettings(BaseModel):
     ca_file: str = Field(
         default="",
         description="Authorities of the dispatcher's signing certificate (PEM), with their revocation lists if there "
-        "are any; empty: `gateway.ca_file`, and on Ray no order is verified.",
+        "are any; empty: `gateway.ca_file`.",
     )
     authority: str = Field(default="", description="The same as text, where an agent is started with its settings.")
     unsigned: Literal["refuse", "take"] = Field(

@@ -40,12 +40,9 @@ class Finding:
 _SEE_ITS_LOG = "see the agent's log, and whether its API server answers (docs/troubleshooting.md)"
 _NOT_READY = (  # words of the problem, and what to do
     (
-        "no Ray node offers",
-        "see the agent's log: its certificate for Ray must be of ray.nodeName (docs/connectivity.md)",
-    ),
-    (
         "is not connected",
-        "see whether the agent runs; its log says why it does not reach the gateway (docs/connectivity.md)",
+        "see whether the agent runs; its log says why it does not reach the gateway (docs/connectivity.md); of one "
+        "that the dispatcher starts on Ray: the dispatcher's log says where no node has a place for it",
     ),
 )
 

@@ -15,7 +15,6 @@ from dispatcher.cli.membership import certificates, install, inventory, join, re
 from dispatcher.cli.options import Config, Out
 from dispatcher.cli.output import Output
 from dispatcher.cli.queries import clusters, doctor, explain, nodes, pods, rebalance
-from dispatcher.cli.ray_driver import ray_driver
 from dispatcher.cli.signals import signals_app
 from dispatcher.cli.support_bundle import support_bundle
 from dispatcher.cli.top import top_app
@@ -59,7 +58,7 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
-for _one in (join, revoke, certificates, install, inventory, ray_driver):
+for _one in (join, revoke, certificates, install, inventory):
     app.command()(_one)
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
@@ -131,20 +130,20 @@ def run(
 @app.command()
 def agent(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
-    node_ip: Annotated[str, typer.Option("--node-ip", metavar="IP", help="Instead of ray.node_ip.")] = "",
+    node_ip: Annotated[
+        str, typer.Option("--node-ip", metavar="IP", help="Where the API server reaches it, for relay.address.")
+    ] = "",
     role: Annotated[
         str, typer.Option("--role", metavar="observer|executor|both", help="Instead of role: one half of the agent.")
     ] = "",
 ) -> None:
     """Run the agent of a cluster, beside its API server, and stay.
 
-    Exit codes: 0 stopped by a signal, 1 lost (to be started again), 2 wrong configuration.
+    Exit codes: 0 stopped by a signal, 2 wrong configuration.
     """
     from agents.runtime.join.process import join
 
-    code = join(config, node_ip, role)
-    sys.stderr.flush()
-    os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
+    raise typer.Exit(join(config, node_ip, role))
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Where the configured clusters are: that each kubeconfig and context is there, and that no API server has two names.
 
-Nothing connects. Only where agents run beside the dispatcher: those that join a running Ray have files of their own.
+Nothing connects. Only where agents run beside the dispatcher: those on another Ray have their files there.
 """
 
 import os

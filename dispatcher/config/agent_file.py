@@ -50,8 +50,7 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
     if settings.orders.verified:
         problems += _order_problems(settings.orders, document, now or dt.datetime.now(dt.UTC))
-    if settings.gateway is not None:
-        problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
+    problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
     return problems
 
 

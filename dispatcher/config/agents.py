@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.config.access import usual_kubeconfig
 from dispatcher.config.document import Document
@@ -21,6 +22,7 @@ from shared.streams.calls import BOTH
 
 # Set by keys of the cluster itself.
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context", "role": "via"}
+_RELAY = "relay"  # of an agent's process, as in agent.yaml
 _OF_ONE = {  # what no two clusters have in common
     "uid": "{value} is that of {twin}, too: one cluster may be listed once",
     "key": "{value} is given for {twin} and for {name}: each cluster signs with a key of its own",
@@ -76,13 +78,24 @@ def _items(section: object, key: str) -> list[tuple[int, Any]]:
 def agent_settings(cluster: ClusterSection) -> AgentSettings:
     """The settings of the agent of one cluster; pydantic's ValidationError for keys that the agent does not know."""
     given: dict[str, Any] = {
-        **cluster.agent,
+        **{key: value for key, value in cluster.agent.items() if key != _RELAY},
         "cluster": cluster.name,
         "kubeconfig": cluster.kubeconfig or usual_kubeconfig(),
         "context": cluster.context,
         "role": BOTH,  # on Ray there is one process
     }
     return AgentSettings.model_validate(given)
+
+
+def relay_settings(cluster: ClusterSection) -> RelaySettings | None:
+    """Where the agent of a cluster that is started here serves as kubelet; None: nowhere. ValidationError."""
+    given = cluster.agent.get(_RELAY)
+    return None if given is None else RelaySettings.model_validate(given)
+
+
+def relays_of(clusters: Sequence[ClusterSection]) -> dict[str, RelaySettings]:
+    """Of those that have one, by cluster."""
+    return {one.name: relay for one in clusters if (relay := relay_settings(one)) is not None}
 
 
 def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
@@ -97,6 +110,10 @@ def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list
         agent_settings(cluster)
     except ValidationError as error:
         problems += findings(AgentSettings, document, error, path)
+    try:
+        relay_settings(cluster)
+    except ValidationError as error:
+        problems += findings(RelaySettings, document, error, (*path, _RELAY))
     return problems
 
 

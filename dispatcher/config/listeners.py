@@ -1,9 +1,13 @@
 """Two listeners of one process cannot have one port."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from agents.runtime.join.settings import JoinSettings
+from dispatcher.config.agents import relay_settings
 from dispatcher.config.document import Document
 from dispatcher.config.gateway import here
 from dispatcher.config.problems import Path, Problem, dotted
@@ -23,12 +27,12 @@ class Listener(NamedTuple):
 
 
 def listener_problems(config: ConfigFile, document: Document) -> list[Problem]:
-    """Of the dispatcher's process."""
+    """Of the dispatcher's process, and of agents beside it."""
     return _port_problems([*_of_dispatcher(config)], document)
 
 
 def agent_listener_problems(settings: JoinSettings, document: Document) -> list[Problem]:
-    """Of an agent's process, and of its Ray node."""
+    """Of an agent's process."""
     return _port_problems([*_of_agent(settings)], document)
 
 
@@ -36,6 +40,13 @@ def _of_dispatcher(config: ConfigFile) -> Iterator[Listener]:
     yield Listener(("http", "port"), config.http.host, config.http.port)
     if len(here(config.clusters)) < len(config.clusters):
         yield Listener(("gateway", "port"), config.gateway.host, config.gateway.port)
+    if here(config.clusters):
+        yield Listener(("ray", "port"), "", config.ray.port)
+    for at, cluster in enumerate(config.clusters if not config.ray.address else ()):
+        with suppress(ValidationError):  # told by `agent_problems`
+            relay = relay_settings(cluster)
+            if relay is not None:
+                yield Listener(("clusters", at, "agent", "relay", "port"), relay.host, relay.port)
 
 
 def _of_agent(settings: JoinSettings) -> Iterator[Listener]:
@@ -47,9 +58,6 @@ def _of_agent(settings: JoinSettings) -> Iterator[Listener]:
     host, _, port = settings.links.listen.rpartition(":")
     if port.isdecimal():
         yield Listener(("links", "listen"), host.strip("[]"), int(port))
-    if settings.ray is not None:
-        for name, number in settings.ray.ports.model_dump(exclude={"min_worker", "max_worker"}).items():
-            yield Listener(("ray", "ports", name), "", number)
 
 
 def _port_problems(listeners: Sequence[Listener], document: Document) -> list[Problem]:

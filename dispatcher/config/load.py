@@ -51,7 +51,7 @@ from shared.model.tenant import Tenant
 from shared.process.file_paths import with_whole_paths
 
 T = TypeVar("T")
-_AS_GIVEN = ("tracing", "cluster_profiles", "rebalancing", "links", "log")
+_AS_GIVEN = ("ray", "tracing", "cluster_profiles", "rebalancing", "links", "log")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,6 @@ def load_config(
         clusters=clusters,
         profiles=read.profiles,
         tenants=tenants,
-        ray=config.ray.model_copy(update={"driver": _whole(document, config.ray.driver)}),
         gateway=gateway,
         signing=signing,
         http=http,
@@ -326,11 +325,11 @@ def _reach_problems(
     if not clusters:
         text = "none is listed: name at least one, such as {name: west, context: west-admin}"
         return [] if known_bad else [document.problem(("clusters",), text)]
-    started = () if config.ray.joined else here(clusters)
+    started = () if config.ray.address else here(clusters)
     if config.cluster_profiles.namespace and not (election.kubeconfig or started):
         text = "is where the Lease is, and leader_election.kubeconfig does not say where that is"
         return [document.problem(("cluster_profiles", "namespace"), text)]
-    if election.enabled and not election.kubeconfig and not started and not config.ray.joined:
+    if election.enabled and not election.kubeconfig and not started and not config.ray.address:
         text = "is empty, and no agent is started here: say where the Lease is"
         return [document.problem(("leader_election", "kubeconfig"), text)]
     if not started:

@@ -78,7 +78,7 @@ class ClusterSection(Section):
     ] = REPORT_MIB
     via: Annotated[
         Literal["ray", "gateway"],
-        Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`agent`)"),
+        Field(description="ray: its agent is started here, as an actor; gateway: it has settings of its own (`agent`)"),
     ] = "ray"
 
 
@@ -89,23 +89,11 @@ class RaySection(Section):
         str,
         Field(description="address of a running Ray, whose nodes the agents are started on; empty: start one here"),
     ] = ""
-    driver: Annotated[
-        str, Field(description="socket of `global-dispatcher ray-driver`, which joins Ray in the dispatcher's place")
-    ] = ""
+    port: Annotated[
+        int,
+        Field(ge=0, le=65_535, description="where agents that are started dial the dispatcher; 0: any free port"),
+    ] = 0
     object_store_mib: Annotated[int, Field(ge=75, le=1_048_576, description="MiB, for a Ray started here")] = 80
-
-    @property
-    def joined(self) -> bool:
-        """Whether it is there already, with agents of its own."""
-        return bool(self.address or self.driver)
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.address and self.driver:
-            raise ValueError(
-                "address and driver exclude each other: it is the driver that joins Ray, at its own --address"
-            )
-        return self
 
 
 class GatewaySection(Section):

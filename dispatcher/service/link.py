@@ -1,6 +1,7 @@
 """How the dispatcher reaches one agent: five calls, each with its own time limit and typed errors.
 
-Only bytes cross (`shared.messages`). `LocalLink` joins an agent in this process; `ray_link.RayLink` an actor.
+Only bytes cross (`shared.messages`). `LocalLink` joins an agent in this process, and
+`gateway.link.GatewayLink` one that dials in.
 """
 
 import asyncio
@@ -24,7 +25,6 @@ from shared.streams.calls import Called
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Record)
-Word = bytes | str | float | int | bool  # that may cross to an actor
 Arrived = Callable[[bytes], Awaitable[object]]  # an answer, before it is read
 
 

@@ -4,6 +4,7 @@ A local Ray lives in a folder of its own with a token of its own, so it neither 
 Its processes end with the dispatcher's, also when that is killed: Ray's own reaper sees to it within seconds.
 """
 
+import json
 import os
 import secrets
 import shutil
@@ -14,17 +15,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
+from shared.process.ray_names import NAMESPACE, resource_name
 from shared.process.ray_security import insecure, insecure_nodes
 
 log = structlog.get_logger("ray")
 
-NAMESPACE = "global-dispatcher"
 _LOOPBACK = "127.0.0.1"
 _PROBE_S = 3.0
 _END_S = 1.0
@@ -33,14 +33,11 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port,
-    which `key` gave.
-    """
+    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port."""
 
     address: str = ""
     num_cpus: int = 1
     object_store_bytes: int = 80_000_000
-    key: str = "ray.address"
 
 
 class RayRuntime:
@@ -71,17 +68,20 @@ class RayRuntime:
 
         quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
         if options.address:
-            if problem := insecure(options.address, os.environ, options.key):
+            if problem := insecure(options.address, os.environ):
                 raise CommandError(f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)")
             _probe(options)
             ray.init(address=options.address, **quiet)
             living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
             if problem := insecure_nodes(living, os.environ):
                 raise CommandError(f"{problem}; or start Ray with --node-ip-address=127.0.0.1, if all of it is here")
+            for name in clusters:
+                if not any(node["Alive"] and node["Resources"].get(resource_name(name)) for node in ray.nodes()):
+                    log.warning("no Ray node has a place for the agent of a cluster yet", **_place(name))
             return
         ray.init(
             "local",
-            resources={resource_of(name): 1 for name in clusters},
+            resources={resource_name(name): 1 for name in clusters},
             include_dashboard=False,
             num_cpus=options.num_cpus,
             object_store_memory=options.object_store_bytes,
@@ -144,42 +144,20 @@ def _remove(folder: Path) -> None:
         time.sleep(0.1)
 
 
-def resource_of(cluster: str) -> str:
-    """The Ray resource of nodes that an agent of `cluster` may run on."""
-    return f"cluster:{cluster}"
-
-
-def joined_actor(cluster: str) -> Any:
-    """The actor that the cluster's own agent has made in a Ray that was joined. ValueError: there is none."""
-    import ray
-
-    from agents.runtime.called_actor import actor_name
-
-    require_resource(cluster)
-    return ray.get_actor(actor_name(cluster), namespace=NAMESPACE)
-
-
-def require_resource(cluster: str) -> None:
-    """ValueError unless a living Ray node offers the cluster's resource; a call without one would hang for ever."""
-    import ray
-
-    wanted = resource_of(cluster)
-    if not any(node["Alive"] and node["Resources"].get(wanted) for node in ray.nodes()):
-        raise ValueError(
-            f"no Ray node offers {wanted!r}: its agent has not joined, and its log says why (with TLS, its certificate "
-            "must be valid for its --node-ip, `ray.nodeName` of its chart)"
-        )
+def _place(cluster: str) -> dict[str, str]:
+    """What to do where none has one."""
+    offer = json.dumps({resource_name(cluster): 1})
+    return {"cluster": cluster, "fix": f"start a node that offers it: ray start --resources='{offer}'"}
 
 
 def _probe(options: RayOptions) -> None:
     """Ray retries a dead address for minutes without a word, so see first whether anything listens."""
-    key = options.key
     address = options.address
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _PROBE_S):
             return
     except ValueError:
-        raise CommandError(f"{key} {address!r} is not HOST:PORT, such as ray-head:6379") from None
+        raise CommandError(f"ray.address {address!r} is not HOST:PORT, such as ray-head:6379") from None
     except OSError as error:
-        raise CommandError(f"nothing listens at {key} {address}: {error.strerror or error}") from None
+        raise CommandError(f"nothing listens at ray.address {address}: {error.strerror or error}") from None

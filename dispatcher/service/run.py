@@ -11,6 +11,7 @@ import structlog
 from aiohttp import web
 
 from dispatcher.config import ConfigError, DispatcherConfig, load_config, plugin_registry
+from dispatcher.config.agents import relays_of
 from dispatcher.config.gateway import here
 from dispatcher.config.sections import LoginSection
 from dispatcher.plugins.registry import PluginSpec
@@ -23,7 +24,6 @@ from dispatcher.service.leader_client import access_of, candidate
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
-from dispatcher.service.ray_driver.client import RayDriver
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
 from dispatcher.service.signing import Sealer, sealer_of
@@ -53,7 +53,7 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
         log.warning("a note on the configuration", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
-            ray = _start_ray(config, cleanup) if _needs_ray(config) and not config.ray.driver else None
+            ray = _start_ray(config, cleanup) if here(config.clusters) else None
             return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
@@ -70,10 +70,6 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
         return load_config(file, registry=registry, reach=reach, expired_too=True), registry
     except ConfigError as error:
         raise CommandError(_all_problems(file, error)) from None
-
-
-def _needs_ray(config: DispatcherConfig) -> bool:
-    return bool(here(config.clusters))
 
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
@@ -93,32 +89,34 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
 async def _serve(
     config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
 ) -> int:
-    if here(config.clusters) and not config.ray.driver:
+    if ray is not None:
         log.info("agents write their own logs", files=str(log_path("*")))
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
         gateway = Gateway(config.gateway, _dialling(config), sealer)
         gateways = [gateway]
-        on_ray: Callable[[str], AgentLink]
+        links: dict[str, AgentLink] = {name: gateway.link(name) for name in _dialling(config)}
         if ray is not None:
-            agents = [agent_with_log(cluster) for cluster in here(config.clusters)]
-            started = StartedAgents(agents, ray.host, stack.enter_context, sealer)
+            clusters = here(config.clusters)
+            started = StartedAgents(
+                [agent_with_log(cluster) for cluster in clusters],
+                ray.host,
+                stack.enter_context,
+                sealer,
+                relays_of(clusters),
+                port=config.ray.port,
+            )
             gateway.beside = started.gateway
             started.gateway.beside = gateway
             gateways.append(started.gateway)
             await stack.enter_async_context(started.serving())
-            on_ray = started.link
-        else:
-            on_ray = await _joined(config, sealer, stack)
+            links |= {cluster.name: started.link(cluster.name) for cluster in clusters}
         if _dialling(config):
             await stack.enter_async_context(gateway.serving())
-        links = [
-            gateway.link(cluster.name) if cluster.name in _dialling(config) else on_ray(cluster.name)
-            for cluster in config.clusters
-        ]
+        in_order = [links[cluster.name] for cluster in config.clusters]
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
-        leadership = Leadership(one, links)
-        terms = TermRunner(links, config, leadership)
+        leadership = Leadership(one, in_order)
+        terms = TermRunner(in_order, config, leadership)
         for each in gateways:
             each.objection = terms.relay_objection
         access = access_of(config.leader_election, here(config.clusters))
@@ -138,14 +136,6 @@ def _sealer(config: DispatcherConfig) -> Sealer:
 
 def _dialling(config: DispatcherConfig) -> tuple[str, ...]:
     return tuple(cluster.name for cluster in config.clusters if cluster not in here(config.clusters))
-
-
-async def _joined(config: DispatcherConfig, sealer: Sealer, stack: AsyncExitStack) -> Callable[[str], AgentLink]:
-    """The way to agents that have joined a Ray cluster, by the Ray driver."""
-    driver = RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)])
-    if here(config.clusters):
-        await stack.enter_async_context(driver.serving())
-    return partial(driver.link, sealer=sealer)
 
 
 async def serve_until_signal(

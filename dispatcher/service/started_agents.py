@@ -5,12 +5,13 @@ Their certificates are made at each start, of an authority that signs nothing el
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from agents.runtime.join.settings import JoinSettings
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import agent_settings
 from dispatcher.config.sections import ClusterSection, GatewaySection, SigningSection
@@ -39,14 +40,16 @@ class StartedAgents:
         host: str,
         enter: Callable[[AbstractContextManager[str]], str],
         sealer: Sealer = NO_SIGNER,
-        relay: dict[str, object] | None = None,
+        relays: Mapping[str, RelaySettings] | None = None,
+        *,
+        port: int = 0,
     ) -> None:
-        """`host`: where they dial this process. `enter`: of an ExitStack, which holds the keys. `relay`: where they
-        serve logs and exec of pods that run in another cluster (RelaySettings); None: nowhere.
+        """`host` and `port`: where they dial this process; port 0: any free one. `enter`: of an ExitStack, which holds
+        the keys. `relays`: of each cluster where its agent serves logs and exec of pods that run in another.
         """
         self._agents = {one.cluster: one for one in agents}
         self._host = host
-        self._relay = relay
+        self._relays = relays or {}
         self._sealer = sealer
         self._folder = Folder(Path(_NO_FILE), dry_run=True)
         ensure(self._folder, [host], self._agents, days=AUTHORITY_DAYS)
@@ -57,7 +60,7 @@ class StartedAgents:
         authority = file("ca.crt")
         section = GatewaySection(
             host=host,
-            port=0,
+            port=port,
             cert_file=file("gateway.crt"),
             key_file=file("gateway.key"),
             client_ca_file=authority,
@@ -109,7 +112,9 @@ class StartedAgents:
             "key_file": _NO_FILE,
             "longest_pause_s": 1,
         }
-        return JoinSettings.model_validate({**agent.model_dump(), "gateway": gateway, "relay": self._relay})
+        return JoinSettings.model_validate(
+            {**agent.model_dump(), "gateway": gateway, "relay": self._relays.get(agent.cluster)}
+        )
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:

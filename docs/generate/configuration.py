@@ -105,10 +105,9 @@ def render() -> str:
         table(head, rows(ClusterSection)),
         "## An agent",
         "Keys of agent.yaml, the file of `global-dispatcher agent`. Under `clusters[].agent` of dispatcher.yaml stand all but "
-        "`cluster`, `kubeconfig` and `context` (there keys of the cluster itself), `ray` and `health`. In the agent's chart "
-        "`cluster`, `metrics`, `ray`, `health` and, for `key_file`, `keySecret` are values of their own; `kubeconfig`, `context` "
-        "and `log_file` are not there, and the rest is under `config`. One of the sections `gateway` and `ray` is given, the other "
-        "left out. `config check` takes this file, too, on the machine where the agent is to run.",
+        "`cluster`, `kubeconfig` and `context` (there keys of the cluster itself), `gateway` and `health`. In the agent's chart "
+        "`cluster`, `metrics`, `gateway`, `relay`, `health` and, for `key_file`, `keySecret` are values of their own; `kubeconfig`, `context` "
+        "and `log_file` are not there, and the rest is under `config`. `config check` takes this file, too, on the machine where the agent is to run.",
         table(head, rows(JoinSettings)),
         *(
             part

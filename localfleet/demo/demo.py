@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings, ExecutorOptions
 from dispatcher.api.http_api import OnlyOne
 from dispatcher.api.listen import check_port, listen
@@ -156,7 +157,8 @@ def _agents(options: DemoOptions, kind: Clusters, kubeconfig: Path, cleanup: Exi
         )
         for name in options.names
     ]
-    return StartedAgents(settings, _HOST, cleanup.enter_context, relay={"address": _HOST, "host": _HOST, "port": 0})
+    relay = RelaySettings(address=_HOST, host=_HOST, port=0)
+    return StartedAgents(settings, _HOST, cleanup.enter_context, relays=dict.fromkeys(options.names, relay))
 
 
 def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:

@@ -17,7 +17,6 @@ FILES: Final = (
     ("relay", "key_file"),
     ("relay", "client_ca_file"),
     ("relay", "folder"),
-    ("ray", "temp_dir"),
 )
 SOURCE_FILES: Final = ("token_file", "password_file", "ca_file", "cert_file", "key_file", "path")  # of telemetry
 

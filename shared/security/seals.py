@@ -2,8 +2,7 @@
 
 A *seal* travels beside the message, so that agents that know none read the message as ever. It is made over the
 message's bytes as they are sent, once for each message, by an Ed25519 key that the fleet's authority has certified for
-the dispatcher (`shared.security.leader_certificate`). Whoever passes bytes on (a gateway, a Ray worker) has no such
-key.
+the dispatcher (`shared.security.leader_certificate`). Whoever passes bytes on (a gateway) has no such key.
 """
 
 from hashlib import sha256

@@ -110,7 +110,7 @@ def write_key(objects: list[Object], folder: Path) -> Path:
     """The pod's key file, from the Secret that its volume names; the settings must say the path that the pod has."""
     secret = only(objects, "Secret")
     spec = only(objects, "Deployment")["spec"]["template"]["spec"]
-    (volume,) = [one for one in spec["volumes"] if "secret" in one]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "keys"]
     assert volume["secret"]["secretName"] == secret["metadata"]["name"]
     (item,) = volume["secret"]["items"]
     (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]

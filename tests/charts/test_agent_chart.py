@@ -12,7 +12,7 @@ from cryptography import x509
 from agents.runtime.join import settings as join
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings
+from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings, OrderSettings
 from dispatcher.cli.joining import install
 from dispatcher.cli.joining import objects as given_by_join
 from localfleet.controlplane import opt_in
@@ -117,47 +117,26 @@ def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Pat
         key_file=KEY_FILE,
         metrics=metrics,
         kubelet=KubeletSettings(account=KUBELET_ACCOUNT),
+        orders=OrderSettings(ca_file=f"{GATEWAY_FOLDER}/ca.crt"),
     )
-    assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
+    assert settings.relay == RelaySettings()
     assert settings.health == join.HealthSettings(host="0.0.0.0")
 
 
 def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     accept = [{"clusters": ["west"], "namespaces": ["team-*"]}]
     config = {"executor": {"accept": accept}, "rename_from": "old"}
-    values = {"config": config, "ray": {"lostSeconds": 60, "ports": {"maxWorker": 10199}}}
-    settings = join.read_settings(write_mounted(helm.template("agent", values), tmp_path) / "agent.yaml")
+    objects = helm.template("agent", {"config": config})
+    settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
     assert settings.agent.rename_from == "old"
     assert settings.agent.executor.accept == (AcceptSettings(clusters=("west",), namespaces=("team-*",)),)
-    assert (settings.node.lost_s, settings.node.ports.max_worker) == (60, 10_199)
-
-
-def test_an_agent_on_ray_gets_its_certificate_for_ray_from_a_secret(helm: Helm) -> None:
-    (deployment,) = of_kind(helm.template("agent", {"ray": {"tls": {"existingSecret": "ray-tls"}}}), "Deployment")
-    (one,) = containers([deployment])
-    (mount,) = [mount for mount in one["volumeMounts"] if mount["name"] == "ray-tls"]
-    (volume,) = [volume for volume in deployment["spec"]["template"]["spec"]["volumes"] if volume["name"] == "ray-tls"]
-    assert volume["secret"]["secretName"] == "ray-tls"
-    told = {env["name"]: env.get("value", "") for env in one["env"]}
-    assert told["RAY_USE_TLS"] == "1"
-    files = {name: told[f"RAY_TLS_{name}"] for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT")}
-    at = mount["mountPath"]
-    assert files == {"SERVER_CERT": f"{at}/tls.crt", "SERVER_KEY": f"{at}/tls.key", "CA_CERT": f"{at}/ca.crt"}
-
-
-def test_notes_say_where_orders_are_not_verified(helm: Helm) -> None:
-    warning = "ORDERS ARE NOT VERIFIED"
-    assert warning in helm.notes("agent")
-    verified = helm.notes("agent", {"config": {"orders": {"authority": "-----BEGIN CERTIFICATE-----"}}})
-    assert warning not in verified
-    assert "with a fleet on Ray alone this agent refuses every order" in verified
-    assert warning not in helm.notes("agent", DIALS_OUT)
 
 
 def test_notes_say_what_kubectl_needs_for_pods_that_run_elsewhere(helm: Helm) -> None:
-    words = "its API server must reach port 10250 of the executor's pod"
-    assert words in helm.notes("agent", DIALS_OUT)
-    assert words not in helm.notes("agent")
+    words = "its API server must reach port 10250 of the"
+    assert f"{words} executor's pod" in helm.notes("agent", DIALS_OUT)
+    assert f"{words} agent's pod" in helm.notes("agent")
+    assert words not in helm.notes("agent", {"relay": {"enabled": False}})
 
 
 def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: Helm, tmp_path: Path) -> None:
@@ -167,16 +146,14 @@ def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: H
     (one,) = containers(of_kind(objects, "Deployment"))
     assert {"name": "metrics", "containerPort": 9102} in one["ports"]
     (usual,) = containers(of_kind(helm.template("agent"), "Deployment"))
-    assert [port["name"] for port in usual["ports"]] == ["health"]
+    assert [port["name"] for port in usual["ports"]] == ["health", "kubelet"]
 
 
 def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> None:
     (one,) = containers(of_kind(helm.template("agent"), "Deployment"))
     start = ["global-dispatcher", "agent", "--config", "/etc/global-dispatcher/agent.yaml"]
     assert one["command"] == [*start, "--node-ip", "$(POD_IP)"]
-    assert {"RAY_AUTH_TOKEN", "POD_IP"} <= {env["name"] for env in one["env"]}
-    (named,) = containers(of_kind(helm.template("agent", {"ray": {"nodeName": "agent.east.example"}}), "Deployment"))
-    assert named["command"] == [*start, "--node-ip", "agent.east.example"]
+    assert [env["name"] for env in one["env"]] == ["POD_IP", "HOME"]
     assert [one[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")] == [
         "/livez",
         "/livez",
@@ -184,9 +161,8 @@ def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> No
     ]
 
 
-def test_an_agent_that_dials_out_has_certificates_and_nothing_of_ray(helm: Helm, tmp_path: Path) -> None:
-    gateway = {"urls": ["wss://gateway.example:7443"], "tlsSecret": "mine", "split": False}
-    objects = helm.template("agent", {"ray": {"address": ""}, "gateway": gateway})
+def test_the_agent_has_the_certificates_of_the_secret_that_is_named(helm: Helm, tmp_path: Path) -> None:
+    objects = helm.template("agent", {"gateway": {"tlsSecret": "mine"}})
     settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
     assert settings.gateway == GatewaySettings(
         urls=("wss://gateway.example:7443",),
@@ -199,11 +175,13 @@ def test_an_agent_that_dials_out_has_certificates_and_nothing_of_ray(helm: Helm,
     assert {"name": "gateway", "mountPath": GATEWAY_FOLDER, "readOnly": True} in one["volumeMounts"]
     volumes = deployment["spec"]["template"]["spec"]["volumes"]
     assert "mine" in [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
-    assert "RAY_AUTH_TOKEN" not in {env["name"] for env in one["env"]}
+
+
+RELAYS_NOTHING: Object = {"relay": {"enabled": False}, "config": {"executor": {"relay": "none"}}}
 
 
 def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:
-    objects = helm.template("agent")
+    objects = helm.template("agent", RELAYS_NOTHING)
     roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
     assert roles == {
         f"{PREFIX}-observer": OBSERVER,
@@ -219,13 +197,13 @@ def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:
 
 
 def test_the_right_to_evict_is_given_where_pods_are_to_be_moved_alone(helm: Helm) -> None:
-    objects = helm.template("agent", {"rebalancing": {"enabled": True}})
+    objects = helm.template("agent", {**RELAYS_NOTHING, "rebalancing": {"enabled": True}})
     roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
     assert roles[f"{PREFIX}-executor"] == EXECUTOR | {("", "pods/eviction", "", "create")}
 
 
 def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:
-    assert bindings(helm.template("agent")) == {
+    assert bindings(helm.template("agent", RELAYS_NOTHING)) == {
         ("ClusterRoleBinding", "", f"{PREFIX}-observer"),
         ("ClusterRoleBinding", "", f"{PREFIX}-kubelets"),
         ("RoleBinding", "global-dispatcher", "agent-kubelets"),
@@ -237,7 +215,7 @@ def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:
 
 
 def test_with_namespaces_it_may_write_to_pods_there_alone(helm: Helm) -> None:
-    assert bindings(helm.template("agent", {"namespaces": ["team-a", "team-b"]})) == {
+    assert bindings(helm.template("agent", {**RELAYS_NOTHING, "namespaces": ["team-a", "team-b"]})) == {
         ("ClusterRoleBinding", "", f"{PREFIX}-observer"),
         ("ClusterRoleBinding", "", f"{PREFIX}-kubelets"),
         ("RoleBinding", "global-dispatcher", "agent-kubelets"),
@@ -465,7 +443,7 @@ def test_a_key_of_the_operator_is_mounted_and_none_is_made(helm: Helm) -> None:
     objects = helm.template("agent", {"keySecret": "mine"})
     assert not of_kind(objects, "Secret")
     volumes = only(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
-    assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["mine"]
+    assert [one["secret"]["secretName"] for one in volumes if one["name"] == "keys"] == ["mine"]
 
 
 def test_every_rendering_without_a_server_makes_a_key_of_its_own(helm: Helm) -> None:
@@ -553,7 +531,7 @@ def test_nothing_is_reserved_where_it_cannot_be_or_is_not_wanted(
     assert not policies(helm.template("agent", values, apis=apis), "reserve")
 
 
-DIALS_OUT: Object = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"]}}
+DIALS_OUT: Object = {"gateway": {"split": True}}
 LOGS = {("", "pods/log", "", "get")}
 EXEC = {("", f"pods/{what}", "", "get create") for what in ("exec", "attach", "portforward")}
 
@@ -607,11 +585,10 @@ def test_who_asks_for_its_serving_certificate_has_the_right_to_that_and_cannot_a
 
 
 def test_without_it_nothing_of_that_is_there(helm: Helm) -> None:
-    for values in ({}, {**DIALS_OUT, "relay": {"enabled": False}}):
-        objects = helm.template("agent", values)
-        assert not [one for one in objects if one["metadata"]["name"] == f"{PREFIX}-relay"]
-        for one in containers(of_kind(objects, "Deployment")):
-            assert [port["name"] for port in one["ports"]] == ["health"]
+    objects = helm.template("agent", {**DIALS_OUT, "relay": {"enabled": False}})
+    assert not [one for one in objects if one["metadata"]["name"] == f"{PREFIX}-relay"]
+    for one in containers(of_kind(objects, "Deployment")):
+        assert [port["name"] for port in one["ports"]] == ["health"]
 
 
 @pytest.mark.parametrize("split", [True, False])
@@ -619,8 +596,7 @@ def test_the_test_pod_asks_the_sources_of_load_with_the_file_and_the_account_of_
     helm: Helm, split: bool
 ) -> None:
     token = [{"name": "PROMETHEUS_TOKEN", "value": "/tokens/prometheus"}]
-    gateway = {"urls": ["wss://gateway.example:7443"], "split": split}
-    objects = helm.template("agent", {"ray": {"address": ""}, "gateway": gateway, "extraEnv": token})
+    objects = helm.template("agent", {"gateway": {"split": split}, "extraEnv": token})
     spec = only(objects, "Pod")["spec"]
     (one,) = spec["containers"]
     assert one["command"] == ["global-dispatcher", "signals", "check", "--config", "/etc/global-dispatcher/agent.yaml"]

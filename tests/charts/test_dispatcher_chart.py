@@ -13,11 +13,11 @@ from dispatcher.config.profiles import read_profile
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.plugin_args import check_args
-from tests.charts.dispatcher_values import LOGIN_VARIABLE
+from tests.charts.dispatcher_values import LOGIN_VARIABLE, ON_RAY
 from tests.charts.rendering import CHARTS, Helm, write_mounted
 
 CONFIGS = CHARTS.parent / "configs"
-CLUSTERS = [{"name": "east"}, {"name": "west"}]
+CLUSTERS = [{"name": "east", "via": "gateway"}, {"name": "west", "via": "gateway"}]
 # Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
 DIFFERS: dict[str, Any] = {
     "clusters": CLUSTERS,
@@ -31,6 +31,8 @@ DIFFERS: dict[str, Any] = {
         "client_ca_file": "/run/secrets/gateway/ca.crt",
     },
     "http": {"host": "0.0.0.0", "port": 7480, "login": {"token_file": "", "user_header": "", "proxies": []}},
+    "ray": {"address": "", "port": 7444, "object_store_mib": 80},
+    "signing": {"cert_file": "/run/secrets/signing/tls.crt", "key_file": "/run/secrets/signing/tls.key"},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2, "warm": True},
 }
 OWN_PROFILE = {
@@ -54,8 +56,6 @@ def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: 
     folder = write_mounted(helm.template("dispatcher"), tmp_path)
     expected = {**yaml.safe_load((CONFIGS / "dispatcher.yaml").read_text()), **DIFFERS}
     # kubeconfig, namespace, name and leader_url come by variables, as they depend on the release.
-    del expected["ray"]  # its driver is the pod's, by GLOBAL_DISPATCHER_RAY__DRIVER
-    del expected["signing"]  # of the Secret's files, where clusters dial in
     assert yaml.safe_load((folder / "dispatcher.yaml").read_text()) == expected
 
 
@@ -93,12 +93,13 @@ def meant(file: Path) -> tuple[str, list[Any]]:
     ],
 )
 def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
-    folder = write_mounted(helm.template("dispatcher", values), tmp_path)
-    # In its pod there is a Ray driver; without one the agents would be started here, by kubeconfigs.
+    config = {**ON_RAY["config"], **values.get("config", {})}
+    folder = write_mounted(helm.template("dispatcher", {**ON_RAY, **values, "config": config}), tmp_path)
     tokens = tmp_path / "tokens"
     tokens.write_text("0123456789abcdef\n")
-    in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket", LOGIN_VARIABLE: str(tokens)}
-    told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
+    told = CliRunner(env={LOGIN_VARIABLE: str(tokens)}).invoke(
+        app, ["config", "check", str(folder / "dispatcher.yaml")]
+    )
     assert (told.exit_code, told.stdout) == (0, f"{folder / 'dispatcher.yaml'}: ok\n"), told.output
 
 

@@ -8,14 +8,14 @@ from typer.testing import CliRunner
 
 from dispatcher.cli.api_client import TOKEN_VARIABLE
 from dispatcher.cli.main import app
-from tests.charts.dispatcher_values import LOGIN_VARIABLE, TOKENS
+from tests.charts.dispatcher_values import LOGIN_VARIABLE, ON_RAY, TOKENS
 from tests.charts.rendering import Helm, HelmError, only, write_mounted
 
 
 def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm: Helm) -> None:
     objects = helm.template("dispatcher", {**TOKENS, "serviceMonitor": {"enabled": True}})
     spec = only(objects, "Deployment")["spec"]["template"]["spec"]
-    _, dispatcher = spec["containers"]
+    (dispatcher,) = spec["containers"]
     env = {one["name"]: one.get("value") for one in dispatcher["env"]}
     (mount,) = [one for one in dispatcher["volumeMounts"] if one["name"] == "http-tokens"]
     (volume,) = [one["secret"] for one in spec["volumes"] if one["name"] == "http-tokens"]
@@ -30,7 +30,7 @@ def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm
 
 
 def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
-    _, dispatcher = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    (dispatcher,) = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert LOGIN_VARIABLE not in {one["name"] for one in dispatcher["env"]}
 
 
@@ -52,9 +52,8 @@ def test_config_check_notes_an_http_api_that_asks_nobody_who_he_is_and_claims_no
     helm: Helm, tmp_path: Path, closed: bool
 ) -> None:
     values = {"networkPolicy": {"enabled": closed}}
-    file = write_mounted(helm.template("dispatcher", values), tmp_path) / "dispatcher.yaml"
-    in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket"}
-    told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(file)])
+    file = write_mounted(helm.template("dispatcher", {**values, **ON_RAY}), tmp_path) / "dispatcher.yaml"
+    told = CliRunner().invoke(app, ["config", "check", str(file)])
     (note, _) = told.stdout.splitlines()
     assert "http.host: is '0.0.0.0' and http.login asks nobody who he is: whoever reaches port 7480" in note
     assert "unless a NetworkPolicy, which is not seen from here, lets only those reach it who may read" in note

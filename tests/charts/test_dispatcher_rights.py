@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 
 from tests.charts.rendering import Helm, HelmError, containers, of_kind, only
+from tests.charts.test_ray_pods import JOINED
 
 TOKEN = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
 
 
 def test_the_dispatcher_alone_has_credentials_of_the_cluster_for_its_lease(helm: Helm) -> None:
-    objects = helm.template("dispatcher")
+    objects = helm.template("dispatcher", JOINED)
     assert only(objects, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
-    head, dispatcher = containers(of_kind(objects, "Deployment"))
-    assert [TOKEN in one["volumeMounts"] for one in (head, dispatcher)] == [False, True]
+    node, dispatcher = containers(of_kind(objects, "Deployment"))
+    assert [TOKEN in one["volumeMounts"] for one in (node, dispatcher)] == [False, True]
     election = {key: value for key, value in env_of(dispatcher).items() if "LEADER_ELECTION" in key}
     assert election == {
         "GLOBAL_DISPATCHER_LEADER_ELECTION__KUBECONFIG": "in-cluster",
@@ -25,7 +26,7 @@ def test_the_dispatcher_alone_has_credentials_of_the_cluster_for_its_lease(helm:
 
 def test_without_an_election_the_dispatcher_has_no_credentials(helm: Helm) -> None:
     objects = helm.template("dispatcher", {"config": {"leader_election": {"enabled": False}}})
-    _, dispatcher = containers(of_kind(objects, "Deployment"))
+    (dispatcher,) = containers(of_kind(objects, "Deployment"))
     assert TOKEN not in dispatcher["volumeMounts"]
     assert not [key for key in env_of(dispatcher) if "LEADER_ELECTION" in key]
 

@@ -39,7 +39,7 @@ async def told(cluster: Cluster) -> list[Any]:
     return await unguarded(cast(Member, cluster))
 
 
-@pytest.mark.parametrize("values", [{}, SPLIT, ONE_PROCESS, EVERYTHING], ids=["ray", "split", "one", "everything"])
+@pytest.mark.parametrize("values", [SPLIT, ONE_PROCESS, EVERYTHING], ids=["split", "one", "everything"])
 async def test_each_policy_of_the_chart_is_looked_for_and_found(helm: Helm, values: Object) -> None:
     objects = helm.template("agent", values)
     policies = [one["metadata"]["name"] for one in of_kind(objects, "ValidatingAdmissionPolicy")]

@@ -4,10 +4,8 @@ The audit log is the judge: nothing that an agent does is refused to it, and it 
 """
 
 import json
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane import opt_in
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
@@ -25,7 +24,7 @@ from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODE
 from tests.charts.used_rights import granted, unused, used
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
-from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
+from tests.system.ray_fleet import Process, free_ports
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
@@ -35,32 +34,6 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BINDS = ("create", "", "pods/binding")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:agent"
-
-
-def camel(ports: dict[str, int]) -> dict[str, int]:
-    """Port names as values.yaml spells them."""
-    words = {name: name.title().replace("_", "") for name in ports}
-    return {words[name][0].lower() + words[name][1:]: port for name, port in ports.items()}
-
-
-def _with_ports(command: list[str], ports: dict[str, int]) -> list[str]:
-    """`ray start` with these: two pods have an address each, two Ray nodes of one machine do not."""
-    options = {f"--{name.replace('_', '-')}-port": port for name, port in ports.items()}
-    return [f"{key}={options[key]}" if (key := word.partition("=")[0]) in options else word for word in command]
-
-
-def _begin(run: Callable[[], Process], stack: ExitStack) -> None:
-    """Ray, until it has started; begun again, as kubelets do, where a starved machine lets it end before."""
-    for _ in range(5):
-        ray = stack.enter_context(run())
-        eventually(partial(_settled, ray), 60, ray.tail)
-        if ray.code is None:
-            return
-    raise AssertionError(ray.tail())
-
-
-def _settled(ray: Process) -> bool:
-    return "block forever" in ray.tail() or "the Ray driver listens" in ray.tail() or ray.code is not None
 
 
 def _changed(word: str, change: dict[str, str]) -> str:
@@ -75,7 +48,9 @@ class Install:
     def __init__(self, helm: Helm, planes: dict[str, ControlPlane], folder: Path) -> None:
         self.planes, self.folder = planes, folder
         self._helm = helm
-        self.gcs, self.http, *self.health = free_ports(2 + len(planes))
+        self.gateway, self.http, *self.health = free_ports(2 + len(planes))
+        self.certificates = folder / "certificates"
+        ensure(self.certificates, ["127.0.0.1"], list(planes))
         self.notes: dict[tuple[str, str], str] = {}
         self.dispatcher: list[Object] = []
         # Pods with more rights than the strictest of the Pod Security Standards allows would not be made there.
@@ -84,17 +59,19 @@ class Install:
             plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": strict}})
 
     def values(self, chart: str, cluster: str) -> Object:
-        """What a user of this machine would set: names, the head, and ports that are free here."""
-        ray: Object = {"ports": camel(node_ports())}
+        """What a user of this machine would set: names, the gateway, and ports that are free here."""
         if chart == "agent":
-            ray["address"] = f"{HEAD_IP}:{self.gcs}"
             port = self.health[list(self.planes).index(cluster)]
-            config = {"kubelet": {"interval_s": 2, "timeout_s": 1}}
-            return {"cluster": cluster, "config": config, "ray": ray, "health": {"port": port}}
-        ray["ports"]["gcs"] = self.gcs
-        http = {"port": self.http}
-        ray["tls"] = {"existingSecret": "ray-tls"}
-        return {"config": {"clusters": [{"name": name} for name in self.planes], "http": http}, "ray": ray}
+            config = {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": {"relay": "none"}}
+            return {
+                "cluster": cluster,
+                "config": config,
+                "gateway": {"urls": [f"wss://127.0.0.1:{self.gateway}"], "split": False},
+                "relay": {"enabled": False},  # the API server reaches no address of these pods
+                "health": {"port": port},
+            }
+        clusters = [{"name": name, "via": "gateway"} for name in self.planes]
+        return {"config": {"clusters": clusters, "http": {"port": self.http}, "gateway": {"port": self.gateway}}}
 
     def install(self, chart: str, cluster: str) -> list[Object]:
         """helm install; the objects as the release has them."""
@@ -107,24 +84,20 @@ class Install:
         return [one for one in yaml.safe_load_all(manifest) if one]
 
     def run_dispatcher(self, objects: list[Object], stack: ExitStack) -> Process:
-        """Head, then the dispatcher and the Ray node beside it. No TLS, as all is on loopback: test_ray_pods has it."""
+        """With the rights of the service account that the release has, and the files that kubelets mount."""
         self.dispatcher = objects
         files = write_mounted(objects, self.folder / "dispatcher")
-        (head,) = containers(of_kind(objects, "StatefulSet"))
-        node, dispatcher = containers(of_kind(objects, "Deployment"))
-        for one in (head, node, dispatcher):
-            one["env"] = [var for var in one["env"] if not var["name"].startswith(("RAY_USE_TLS", "RAY_TLS_"))]
-        node["command"] = _with_ports(node["command"], node_ports())
-        domain = f"dispatcher-ray.{NAMESPACE}.svc"
-        short = [stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")) for _ in range(3)]
-        names = {f"dispatcher-ray-head-0.{domain}": HEAD_IP, f"dispatcher.{domain}": NODE_IP}
-        paths: dict[str, Path | str] = {
-            "/etc/global-dispatcher": files,
-            "/var/lib/ray-gcs": self.folder / "gcs",
-            "/run/ray-driver": short.pop(),
-            **names,
+        told = yaml.safe_load((files / "dispatcher.yaml").read_text())
+        told["gateway"] |= {
+            "host": "127.0.0.1",
+            "cert_file": str(self.certificates / "gateway.crt"),
+            "key_file": str(self.certificates / "gateway.key"),
+            "client_ca_file": str(self.certificates / "ca.crt"),
         }
-        # What kubelets mount, with the rights of the service account that the release has.
+        signing = self.certificates / "signing"
+        told["signing"] = {"cert_file": f"{signing}.crt", "key_file": f"{signing}.key"}
+        (files / "dispatcher.yaml").write_text(yaml.safe_dump(told))
+        (dispatcher,) = containers(of_kind(objects, "Deployment"))
         access = {
             "GLOBAL_DISPATCHER_LEADER_ELECTION__KUBECONFIG": str(
                 self.planes[HOME].kubeconfig_for("dispatcher", NAMESPACE)
@@ -134,13 +107,7 @@ class Install:
         }
         others = [one for one in dispatcher["env"] if one["name"] not in access]
         dispatcher["env"] = [*others, *({"name": name, "value": value} for name, value in access.items())]
-        for one, ip, folder, name in (
-            (head, HEAD_IP, short[0], "dispatcher-ray-head-0"),
-            (node, NODE_IP, short[1], "dispatcher"),
-        ):
-            log = self.folder / f"{one['name']}.log"
-            run = partial(run_container, one, ip, {**paths, "/tmp/ray": folder}, log, name=name)
-            _begin(run, stack)
+        paths: dict[str, Path | str] = {"/etc/global-dispatcher": files}
         return stack.enter_context(run_container(dispatcher, NODE_IP, paths, self.folder / "dispatcher.log"))
 
     def run_agent(self, objects: list[Object], cluster: str, ip: str, stack: ExitStack) -> Process:
@@ -148,8 +115,9 @@ class Install:
         files = write_mounted(objects, self.folder / cluster)
         key = write_key(objects, self.folder / cluster / "keys")
         settings = yaml.safe_load((files / "agent.yaml").read_text())
-        # One each, as pods have: Ray nodes that start at once in one folder race for the names of their sockets.
-        settings["ray"]["temp_dir"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-"))
+        stem = self.certificates / f"cluster-{cluster}"
+        certificate = {"cert_file": f"{stem}.crt", "key_file": f"{stem}.key"}
+        settings["gateway"] |= {"ca_file": str(self.certificates / "ca.crt"), **certificate}
         access = {
             "key_file": str(key),
             "kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE)),
@@ -239,7 +207,7 @@ def deployment(name: str, replicas: int, annotations: Object, **spec: Any) -> Ob
 def test_notes_say_how_to_go_on(installed: Install) -> None:
     assert "The dispatcher of 2 clusters is on its way: east, west." in installed.notes["dispatcher", HOME]
     for cluster in installed.planes:
-        assert f"The agent of cluster {cluster} joins the fleet" in installed.notes["agent", cluster]
+        assert f"The agent of cluster {cluster} dials out to" in installed.notes["agent", cluster]
         by = f"MutatingAdmissionPolicy {policies(installed.planes[cluster])}"
         assert f"get our schedulerName by {by}" in installed.notes["agent", cluster]
         assert "no ValidatingAdmissionPolicy" not in installed.notes["agent", cluster]
@@ -268,7 +236,7 @@ def test_the_pods_pass_the_strictest_pod_security_standard(installed: Install) -
         return {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in pods}
 
     webhook = set() if policies(installed.planes[HOME]) else {"agent-webhook"}
-    home = {"dispatcher", "dispatcher-ray-head", "agent"}
+    home = {"dispatcher", "agent"}
     eventually(lambda: made(installed.planes[HOME]) == home | webhook, 30)
     eventually(lambda: made(installed.planes[AWAY]) == {"agent"} | webhook, 30)
 
@@ -338,7 +306,7 @@ def test_the_dispatchers_account_uses_all_that_it_is_given_and_nothing_else(inst
 
 FORBIDDEN = [
     ("GET", "/api/v1/secrets"),
-    ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/global-dispatcher-ray"),
+    ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/global-dispatcher-gateway"),
     ("GET", "/api/v1/configmaps"),
     ("GET", "/api/v1/namespaces/default"),
     ("GET", "/api/v1/nodes/east-0000/proxy/stats/summary"),

@@ -12,7 +12,6 @@ Right = tuple[str, str, str, str]  # API group, resource, name where only one is
 ALONE = {**SPLIT, "gateway": {**SPLIT["gateway"], "split": False}}
 CSR = {"relay": {"certificate": "csr"}}
 CASES: dict[str, Object] = {
-    "a Ray node": {},
     "as by default": SPLIT,
     "one process": ALONE,
     "one process with everything": {**ALONE, **CSR, "config": {"executor": {"relay": "all"}}},

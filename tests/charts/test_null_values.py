@@ -16,7 +16,13 @@ EVERYTHING: dict[str, Object] = {
         **ON,
         "prometheusRule": {"enabled": True},
         "serviceMonitor": {"enabled": True},
-        "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]},
+        "config": {
+            "clusters": [
+                {"name": "east", "via": "gateway"},
+                {"name": "west", "kubeconfig": "/tmp/kube", "agent": {"key_file": "/tmp/key"}},
+            ],
+            "ray": {"address": "head:6379"},
+        },
         "gateway": {
             "certManager": {**ISSUER, "dnsNames": ["gateway.example"]},
             "passthrough": {"hosts": ["gateway.example"], "tlsRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}},
@@ -28,8 +34,7 @@ EVERYTHING: dict[str, Object] = {
         "prometheusRule": {"enabled": True},
         "metrics": {"enabled": True},
         "podMonitor": {"enabled": True},
-        "ray": {"address": ""},
-        "gateway": {"urls": ["wss://gateway.example"], "certManager": ISSUER},
+        "gateway": {"urls": ["wss://gateway.example"], "split": True, "certManager": ISSUER},
         "admissionPolicy": {"by": "webhook"},
     },
 }
@@ -81,7 +86,7 @@ def test_what_the_sections_are_taken_from_is_rendered(helm: Helm, chart: str) ->
 
 @pytest.mark.parametrize(
     ("chart", "key"),
-    [(chart, key) for chart in NAMES for key in ("config", "gateway", "resources", "networkPolicy", "image", "ray")],
+    [(chart, key) for chart in NAMES for key in ("config", "gateway", "resources", "networkPolicy", "image")],
 )
 def test_sections_that_all_need_are_missing_by_name(helm: Helm, chart: str, key: str) -> None:
     with pytest.raises(HelmError, match=f"missing property '{key}'"):

@@ -20,7 +20,6 @@ VALUES: dict[str, dict[str, Any]] = {
         **ON,
         "metrics": {"enabled": True},
         "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-        "ray": {"address": ""},
         "gateway": {
             "urls": ["wss://gateway.example:8443/x", "wss://other.example"],
             "split": False,
@@ -105,17 +104,6 @@ def test_an_amount_that_is_none_is_refused_with_its_key(helm: Helm, chart: str, 
             helm.template(chart, values)
 
 
-def test_ray_is_open_both_ways_only_where_there_is_ray(helm: Helm) -> None:
-    peers = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
-    values = {"networkPolicy": {"enabled": True, "ray": peers}, "config": {"leader_election": {"enabled": False}}}
-    policy = of_kind(helm.template("dispatcher", values), "NetworkPolicy")[0]["spec"]
-    ray = [6379, 6380, 6381, 6382, 6383, 6384, 6385, (10100, 10149)]
-    assert ports(policy["ingress"]) == [[7480], [7480], ray]
-    assert ports(policy["egress"]) == [[53, 53], ray]
-    own = {"podSelector": {"matchLabels": {"global-dispatcher.io/ray": "dispatcher"}}}
-    assert (policy["ingress"][2]["from"], policy["egress"][1]["to"]) == ([own, *peers], [own, *peers])
-
-
 def test_to_an_agent_come_scrapes_and_its_api_server_alone_and_out_go_what_it_asks(
     charts: dict[str, list[Object]],
 ) -> None:
@@ -135,13 +123,11 @@ def test_to_an_agent_without_metrics_and_relay_nothing_comes(helm: Helm) -> None
     assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], None)
 
 
-def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> None:
+def test_an_agent_that_measures_links_is_reached_there(helm: Helm) -> None:
     links = {"listen": "0.0.0.0:7490", "address": "10.0.0.1:30000", "allow": ["10.1.0.0/16"]}
     policy = only(helm.template("agent", {**ON, "config": {"links": links}}), "NetworkPolicy")["spec"]
-    ray = [6380, 6381, 6382, 6383, 6384, 6385, (10100, 10149)]
-    assert ports(policy["ingress"]) == [[7490], ray]
-    assert policy["egress"][1] == {"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
-    assert ports(policy["egress"][2:]) == [[6379, *ray]]
+    assert ports(policy["ingress"]) == [[7490], [10250]]
+    assert policy["egress"][2:] == [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +142,7 @@ def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> Non
 def test_a_network_that_may_be_probed_is_a_cidr_without_its_port(helm: Helm, allowed: str, cidr: str) -> None:
     values = {**ON, "config": {"links": {"allow": [allowed]}}}
     policy = only(helm.template("agent", values), "NetworkPolicy")["spec"]
-    assert policy["egress"][1] == {"to": [{"ipBlock": {"cidr": cidr}}]}
+    assert policy["egress"][2] == {"to": [{"ipBlock": {"cidr": cidr}}]}
 
 
 ASKED = {
@@ -181,7 +167,7 @@ def test_what_the_values_have_an_agent_ask_is_let_out_by_its_port(
 ) -> None:
     values = {
         **VALUES["agent"],
-        "gateway": {"urls": ["wss://x:8443"], **way},
+        "gateway": {"urls": ["wss://x:8443"], "split": True, **way},
         "extraEnv": [{"name": "https_proxy", "value": "http://proxy:3129"}],
         "config": {"telemetry": ASKED},
     }
@@ -220,7 +206,7 @@ def test_traces_are_let_out_by_the_port_of_their_collector(
 @pytest.mark.parametrize(
     ("chart", "variable", "more", "words"),
     [
-        ("agent", "HTTPS_PROXY", {"ray": {"address": ""}, "gateway": {"urls": ["wss://x:1"]}}, "as gateway.proxy"),
+        ("agent", "HTTPS_PROXY", {"gateway": {"urls": ["wss://x:1"]}}, "as gateway.proxy"),
         (
             "dispatcher",
             "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -240,7 +226,7 @@ def test_what_is_asked_at_an_unknown_port_needs_a_rule_and_is_named(
     policies = of_kind(
         helm.template(chart, {**values, "networkPolicy": {"enabled": True, "egress": [rule]}}), "NetworkPolicy"
     )
-    assert all(rule in one["spec"]["egress"] for one in policies if "ray" not in one["metadata"]["name"])
+    assert all(rule in one["spec"]["egress"] for one in policies)
 
 
 def of_webhook(objects: list[Object], kind: str) -> list[Object]:

@@ -15,13 +15,13 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 _DRAWN = re.compile(r'"(clusterIPs?|nodePort|healthCheckNodePort)":(\[[^\]]*\]|"[^"]*"|\d+),?')
 # Kinds that the cluster itself makes and ends in its own time.
 OF_THE_CLUSTER = ("events", "leases", "pods", "replicasets", "endpoints", "endpointslices", "podmetrics", "ipaddresses")
-_GATEWAY = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"]}}
-# Values before and after an upgrade: the way to the dispatcher changes, and most of what may be on is on.
+_TWO = {"gateway": {"split": True}}
+# Values before and after an upgrade: one process becomes two, and most of what may be on is on.
 AGENT: list[Object] = [
     {},
-    _GATEWAY,
+    _TWO,
     {
-        **_GATEWAY,
+        **_TWO,
         "admissionPolicy": {"by": "webhook"},
         "config": {"executor": {"relay": "all"}},
         "namespaces": ["default"],

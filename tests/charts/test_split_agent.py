@@ -22,7 +22,7 @@ from tests.charts.test_agent_chart import (
 )
 
 Row = tuple[str, str, str, str]
-SPLIT: dict[str, Any] = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"]}}
+SPLIT: dict[str, Any] = {"gateway": {"urls": ["wss://gateway.example:7443"], "split": True}}
 ROLES = ("observer", "executor")
 READING = {"get", "list", "watch"}
 STATE = ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get")

@@ -39,13 +39,14 @@ EVERYTHING: dict[str, Any] = {
     "extraVolumes": [{"name": "tls", "secret": {"secretName": "ray-tls"}}],
     "extraVolumeMounts": [{"name": "tls", "mountPath": "/tls"}],
 }
-DIALS: dict[str, Any] = {"ray": {"address": ""}, "gateway": {"urls": ["wss://x:1"]}}
+DIALS: dict[str, Any] = {"gateway": {"urls": ["wss://x:1"], "split": True}}
 VARIANTS = [
     pytest.param({}, id="example"),
     pytest.param(EVERYTHING, id="everything set"),
     pytest.param({"serviceAccount": {"create": False, "name": "given"}, "rbac": {"create": False}}, id="given account"),
 ]
 DIALLED: dict[str, Any] = {"config": {"clusters": [{"name": "east", "via": "gateway"}]}}
+STARTED = {"name": "west", "kubeconfig": "/tmp/kubeconfig", "agent": {"key_file": "/tmp/key.pem"}}
 NO_ACCOUNT: dict[str, Any] = {"serviceAccount": {"create": False}}
 
 
@@ -79,7 +80,9 @@ def test_every_object_renders_with_name_namespace_and_labels(helm: Helm, chart: 
     assert len(set(names)) == len(names)
     for one in objects:
         scoped = one["kind"] in CLUSTER_SCOPED
-        assert one["metadata"].get("namespace") in ((None,) if scoped else (NAMESPACE, "kube-node-lease"))
+        assert one["metadata"].get("namespace") in (
+            (None,) if scoped else (NAMESPACE, "kube-node-lease", "kube-system")
+        )
         assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == chart
 
 
@@ -107,7 +110,7 @@ def test_pods_run_as_nobody_in_particular_without_service_variables(helm: Helm, 
         writable = {
             mount["mountPath"] for c in containers([one]) for mount in c["volumeMounts"] if not mount.get("readOnly")
         }
-        assert writable - {"/run/ray-driver", "/tmp/ray"} == {"/tmp", "/dev/shm"}
+        assert writable - {"/dev/shm"} == {"/tmp"}
 
 
 @both
@@ -137,15 +140,6 @@ def test_a_changed_setting_makes_a_new_pod(helm: Helm, chart: str, change: dict[
 
 
 @both
-def test_the_token_comes_from_the_secret_that_is_named(helm: Helm, chart: str) -> None:
-    objects = helm.template(chart, {"ray": {"token": {"existingSecret": "mine", "key": "ray"}}})
-    (deployment,) = of_kind(objects, "Deployment")
-    first = next(containers([deployment]))  # the dispatcher itself, the second in its pod, has none
-    (token,) = [env for env in first["env"] if env["name"] == "RAY_AUTH_TOKEN"]
-    assert token["valueFrom"] == {"secretKeyRef": {"name": "mine", "key": "ray"}}
-
-
-@both
 def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart: str) -> None:
     objects = helm.template(chart, served(chart, EVERYTHING))
     assert [list(one["data"]) for one in of_kind(objects, "Secret")] == ([["key.pem"]] if chart == "agent" else [])
@@ -159,7 +153,7 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
         pytest.param("dispatcher", {"config": {"timing": {"tick": 1}}}, "'tick' not allowed", id="unknown timing"),
         pytest.param("dispatcher", {"config": {"timing": {"tick_s": 0}}}, "/config/timing/tick_s", id="zero seconds"),
         pytest.param("dispatcher", {"config": {"clusters": [{"name": "East"}]}}, "/config/clusters/0/name", id="name"),
-        pytest.param("dispatcher", {"config": {"ray": {}}}, "'ray' not allowed", id="the chart's own key"),
+        pytest.param("dispatcher", {"config": {"ray": {"driver": "x"}}}, "'driver' not allowed", id="unknown of Ray"),
         pytest.param("dispatcher", {"image": {"digest": "abc"}}, "/image/digest", id="digest"),
         pytest.param("dispatcher", {"config": {"clusters": []}}, "config.clusters: name the member", id="no clusters"),
         pytest.param(
@@ -168,24 +162,13 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
         pytest.param("agent", {"clusters": "east"}, "'clusters' not allowed", id="agent: unknown"),
         pytest.param("agent", {"config": {"kubeconfig": "x"}}, "'kubeconfig' not allowed", id="kubeconfig"),
         pytest.param("agent", {"cluster": ""}, "cluster: name this cluster", id="no name"),
-        pytest.param("agent", {"ray": {"address": ""}}, "or ray.address, where", id="no way to the dispatcher"),
-        pytest.param("agent", {"gateway": {"urls": ["wss://x:1"]}}, "leave one of them empty", id="two ways"),
+        pytest.param("agent", {"gateway": {"urls": []}}, "gateway.urls: say where", id="no way to the dispatcher"),
         pytest.param("agent", {"gateway": {"urls": ["https://x"]}}, "/gateway/urls/0", id="no wss"),
         pytest.param("dispatcher", {"config": {"clusters": [{"name": "a", "via": "b"}]}}, "/via", id="no such way"),
-        pytest.param("agent", {"ray": {"address": "host"}}, "/ray/address", id="no port"),
         pytest.param("agent", {"keySecret": "My Key"}, "/keySecret", id="no name of a Secret"),
         pytest.param("agent", {"config": {"key_file": "/x"}}, "'key_file' not allowed", id="the chart's own key file"),
         pytest.param("agent", {"reserveKeys": {"groups": "admins"}}, "/reserveKeys/groups", id="groups are a list"),
         pytest.param("agent", {"namespaces": ["Team A"]}, "/namespaces/0", id="bad namespace"),
-        pytest.param("agent", {"ray": {"ports": {"minWorker": 80}}}, "/ray/ports/minWorker", id="port of root"),
-        pytest.param("agent", {"ray": {"nodeName": "a b"}}, "/ray/nodeName", id="no name of a Ray node"),
-        pytest.param("agent", {"health": {"port": 6380}}, "nodeManager: 6380 is health.port, too", id="a Ray node's"),
-        pytest.param(
-            "agent", {"health": {"port": 10149}}, "health.port: 10149 is one of ray.ports.minWorker", id="a worker's"
-        ),
-        pytest.param(
-            "agent", {"ray": {"ports": {"maxWorker": 10099}}}, "10100 is above ray.ports.max", id="no worker's"
-        ),
         pytest.param(
             "agent",
             {**DIALS, "relay": {"port": 7481}},
@@ -207,10 +190,11 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
         pytest.param(
             "dispatcher",
             {
-                "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]},
-                "signing": {"tlsSecret": "dispatcher-ray-tls"},
+                "config": {"clusters": [DIALLED["config"]["clusters"][0], STARTED], "ray": {"address": "head:6379"}},
+                "ray": {"tls": {"existingSecret": "same"}},
+                "signing": {"tlsSecret": "same"},
             },
-            "signing.tlsSecret: dispatcher-ray-tls is ray.tls.existingSecret, too",
+            "signing.tlsSecret: same is ray.tls.existingSecret, too",
             id="the signing key where Ray has it",
         ),
         pytest.param(
@@ -239,12 +223,6 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
         ),
         pytest.param(
             "agent", {"config": {"orders": {"authority": "fleet/ca.crt"}}}, "orders.authority: is no PEM", id="a path"
-        ),
-        pytest.param(
-            "agent",
-            {"ray": {"tls": {"existingSecret": "tls"}}, "extraEnv": [{"name": "RAY_TLS_CA_CERT", "value": "/x"}]},
-            "extraEnv: RAY_TLS_CA_CERT is given by ray.tls.existingSecret",
-            id="Ray's TLS twice",
         ),
     ],
 )

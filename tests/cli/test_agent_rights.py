@@ -181,9 +181,10 @@ async def test_nothing_is_said_where_no_agent_of_the_chart_runs_or_nothing_answe
     assert await told(Cluster(*SPLIT, refuses={DEPLOYMENTS: 0})) == []
 
 
-def test_logs_are_relayed_by_default_where_an_agent_dials_out() -> None:
+def test_logs_are_relayed_by_default_and_nothing_else() -> None:
     assert features("gateway: {urls: ['wss://g:1']}") == {"logs"}
-    assert features("executor: {relay: all}") == set()
+    assert features("executor: {relay: all}") == {"logs", "exec"}
+    assert features("executor: {relay: none}") == set()
     assert "pods/log" in {one.kinds for one in needs("executor", {"logs"})}
 
 

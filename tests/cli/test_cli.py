@@ -56,24 +56,17 @@ def test_the_command_starts_without_anything_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_agent_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of_ray(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_agent_is_told_its_file_address_and_role_and_ends_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-
-    def ended(code: int) -> None:
-        told.append(code)
-        raise SystemExit(code)
 
     def join(*given: Any) -> int:
         told.append(given)
         return 2
 
     monkeypatch.setattr("agents.runtime.join.process.join", join)
-    monkeypatch.setattr("os._exit", ended)
     options = ("--node-ip", "10.1.2.3", "--role", "observer")
     assert run("agent", "--config", "agent.yaml", *options).exit_code == 2
-    assert told == [(Path("agent.yaml"), "10.1.2.3", "observer"), 2]
+    assert told == [(Path("agent.yaml"), "10.1.2.3", "observer")]
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

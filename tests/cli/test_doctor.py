@@ -26,7 +26,6 @@ from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink, Line
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.link import AgentMissing
-from dispatcher.service.ray_runtime import require_resource
 from dispatcher.service.reload import Reloader
 from localfleet.embedded.fleet import EmbeddedFleet
 from shared.kube.client import KubeClient
@@ -198,15 +197,6 @@ def test_a_cluster_that_is_not_ready_and_an_agent_that_does_not_answer_are_found
     ready, silent = diagnose([a_cluster(ready=False, problem="API server: 503")], [away])
     assert ready.text == "no new pods go there: API server: 503"
     assert silent.text.startswith("its sources are not known: agent of cluster east did not answer")
-
-
-def test_an_agent_that_has_not_joined_ray_is_told_what_its_certificate_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.nodes", list)
-    with pytest.raises(ValueError, match="must be valid for its --node-ip") as missing:
-        require_resource("east")
-    (found,) = diagnose([a_cluster(ready=False, problem=str(missing.value))], [])
-    assert "no Ray node offers 'cluster:east'" in found.text
-    assert "ray.nodeName" in found.fix
 
 
 async def test_an_agent_that_does_not_reach_the_gateway_is_looked_for_on_the_way_there(tmp_path: Path) -> None:

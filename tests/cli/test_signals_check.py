@@ -142,10 +142,11 @@ async def test_kubelets_and_exporters_are_asked_node_by_node_and_those_that_fail
     assert "n0 cpu - - unknown: by requests" in found
 
 
-async def test_a_file_of_a_joining_agent_will_do(tmp_path: Path) -> None:
+async def test_a_file_of_an_agent_will_do(tmp_path: Path) -> None:
     async with fake_api(nodes=1) as api, serving(telling("n0")) as url:
         own = {"prometheus": [{"url": url}], "order": {"default": ["prometheus"]}}
-        agent = {"cluster": "west", "kubeconfig": api.kubeconfig(tmp_path), "telemetry": own, "ray": {"address": "h:1"}}
+        gateway = {"urls": ["wss://h:1"], "ca_file": "ca", "cert_file": "crt", "key_file": "key"}
+        agent = {"cluster": "west", "kubeconfig": api.kubeconfig(tmp_path), "telemetry": own, "gateway": gateway}
         file = tmp_path / "agent.yaml"
         file.write_text(yaml.safe_dump(agent))
         shown = await check(file)

@@ -180,6 +180,37 @@ def test_one_port_for_two_listeners_is_told_by_both_names(
     )
 
 
+@pytest.mark.parametrize(("agent", "met"), [("context: east", True), ("via: gateway", False)])
+def test_where_started_agents_dial_is_a_listener_where_there_are_any(folder: Path, agent: str, met: bool) -> None:
+    text = f"clusters: [{{name: east, {agent}}}]\nhttp: {{port: 7444}}\nray: {{port: 7444}}\n"
+    files = "gateway: {cert_file: a, key_file: b, client_ca_file: c}\n"
+    assert ["ray.port" in one.key for one in check_config(written(folder, text + files))] == [True] * met
+
+
+@pytest.mark.parametrize(
+    ("relays", "ray", "want"),
+    [
+        ("{port: 0} {port: 0}", "{}", []),
+        ("{port: 10250} {port: 10251}", "{}", []),
+        ("{} {port: 10250}", "{}", ["1: clusters[1].agent.relay.port: port 10250 is that of clusters[0].agent.relay"]),
+        ("{} {}", "{address: 'ray.example.invalid:6379'}", []),
+        ("{port: 7444} {}", "{port: 7444}", ["1: clusters[0].agent.relay.port: port 7444 is that of ray.port"]),
+        ("{prot: 0} {}", "{}", ["1: clusters[0].agent.relay.prot: unknown key; did you mean port?"]),
+    ],
+    ids=["any ports", "two ports", "one port", "on other machines", "where agents dial", "a key misspelt"],
+)
+def test_where_agents_that_are_started_serve_logs_is_checked_as_in_files_of_their_own(
+    folder: Path, relays: str, ray: str, want: list[str]
+) -> None:
+    one, other = relays.split(" {")
+    clusters = f"[{{name: east, agent: {{relay: {one}}}}}, {{name: west, agent: {{relay: {{{other}}}}}]"
+    told = [
+        str(one).partition("dispatcher.yaml:")[2]
+        for one in check_config(written(folder, f"clusters: {clusters}\nray: {ray}\n"))
+    ]
+    assert [line.startswith(start) for line, start in zip(told, want, strict=True)] == [True] * len(want), told
+
+
 # --- agent.yaml ------------------------------------------------------------------------------------------------------
 
 AGENT = "cluster: {cluster}\ngateway:\n  urls: ['wss://gateway.example:7443']\n  ca_file: {folder}/ca.crt\n"
@@ -258,12 +289,6 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["8: links.listen: port 7482 is that of metrics.port, too"],
         ),
         (
-            "cluster: east\nray: {{address: 'head:6379'}}\nhealth: {{port: 6383}}\n",
-            "east",
-            "east",
-            ["2: ray.ports.dashboard_agent_listen: port 6383 is that of health.port, too"],
-        ),
-        (
             AGENT + HALF + "role: observer\nkey_file: none.pem\nrelay: {{port: 7481}}\n",
             "east",
             "observer",
@@ -305,7 +330,7 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "east",
             ["3: gateway.urls: must name a gateway at least: wss://HOST:PORT"],
         ),
-        ("cluster: east\n", "east", "east", ["1: give either gateway (the agent dials out) or ray"]),
+        ("cluster: east\n", "east", "east", ["1: gateway: "]),
     ],
     ids=[
         "good",
@@ -324,7 +349,6 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "a server's certificate",
         "no authority",
         "two listeners",
-        "a listener and Ray",
         "an observer relays nothing",
         "no kubeconfig",
         "a context misspelt",

@@ -26,6 +26,7 @@ from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane import binaries
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
+from tests.charts.dispatcher_values import ON_RAY
 from tests.charts.rendering import KUBELET_ACCOUNT, NAMESPACE, Helm, of_kind
 from tests.charts.split_install import write_private_key
 from tests.controlplane.fixtures import ControlPlanes
@@ -53,7 +54,7 @@ MADE: dict[str, tuple[set[str], set[x509.ObjectIdentifier]]] = {
     GATEWAY: ({"127.0.0.1"}, {SERVER}),
     "global-dispatcher-signing": ({"spiffe://global-dispatcher.io/dispatcher"}, {CODE}),
     "dispatcher-ray-tls": (
-        {f"*.dispatcher-ray.{NAMESPACE}.svc"},
+        {f"dispatcher.dispatcher-ray.{NAMESPACE}.svc"},
         {SERVER, CLIENT},
     ),
     "global-dispatcher-agent-observer": ({f"{EAST}/observer"}, {CLIENT}),
@@ -78,14 +79,16 @@ class Site:
         self.port, self.gateway_port = free_ports(2)
         ensure(self.fleet, [], [])  # the fleet's authority
         dispatcher = {
-            "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]},
+            "config": {
+                "clusters": [{"name": "east", "via": "gateway"}, *ON_RAY["config"]["clusters"][1:]],
+                "ray": ON_RAY["config"]["ray"],
+            },
             "gateway": {"certManager": {**SIGNER, "ipAddresses": ["127.0.0.1"]}},
             "ray": {"tls": {"existingSecret": "dispatcher-ray-tls", "certManager": SIGNER}},
         }
         agent = {
             "cluster": "east",
-            "ray": {"address": ""},
-            "gateway": {"urls": [f"wss://127.0.0.1:{self.gateway_port}"], "certManager": SIGNER},
+            "gateway": {"urls": [f"wss://127.0.0.1:{self.gateway_port}"], "split": True, "certManager": SIGNER},
             "admissionPolicy": {"webhook": {"certManager": SIGNER}},
         }
         self.dispatcher, self.agent_chart = (

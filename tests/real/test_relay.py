@@ -145,8 +145,7 @@ def grant(plane: ControlPlane, name: str, helm: Helm) -> None:
     """The chart's rights and policies, as of an agent that dials out and relays all."""
     values = {
         "cluster": name,
-        "ray": {"address": ""},
-        "gateway": {"urls": ["wss://gateway.example:7443"]},
+        "gateway": {"split": True},
         "config": {"executor": {"relay": "all"}},
         "relay": {"certificate": "csr"},
     }

@@ -13,6 +13,7 @@ import pytest
 from agents.runtime import actor
 from agents.runtime.join.dial_out import Outbound, be_agent
 from agents.runtime.join.settings import JoinSettings
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.link import AgentFault
@@ -30,6 +31,14 @@ WEST = JoinSettings.model_validate(
     }
 )
 BATCH = IntentBatch("d", 1, (Bind("i1", PodRef("default", "web", "u1"), 1, "node-1"),), 20.0)
+
+
+WEST = JoinSettings.model_validate(
+    {
+        "cluster": "west",
+        "gateway": {"urls": ["wss://127.0.0.1:1"], "ca_file": "-", "cert_file": "-", "key_file": "-"},
+    }
+)
 
 
 class Started:
@@ -71,9 +80,8 @@ async def started(
     monkeypatch.setattr(actor, "create_actor", ray.create_actor)
     async with AsyncExitStack() as stack:
         settings = AgentSettings.model_validate(given)
-        agents = StartedAgents(
-            [settings], "127.0.0.1", stack.enter_context, sealer, relay={"address": "127.0.0.1", "port": 0}
-        )
+        relays = {"east": RelaySettings(address="127.0.0.1", port=0)}
+        agents = StartedAgents([settings], "127.0.0.1", stack.enter_context, sealer, relays)
         await stack.enter_async_context(agents.serving())
         stack.push_async_callback(ray.end)
         yield agents, ray
@@ -106,6 +114,25 @@ async def test_one_that_is_told_whom_to_obey_obeys_nobody_else(tmp_path: Path, m
         assert (await link.execute(BATCH, timeout_s=WAIT_S)).outcomes
         with pytest.raises(AgentFault, match="refused"):
             await agents.gateway.link("east", agents._own_sealer).execute(BATCH, timeout_s=WAIT_S)
+
+
+def test_an_actor_has_a_new_name_each_time_and_is_made_where_there_is_none_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def options(**given: str) -> mock.Mock:
+        names.append(given["name"])
+        return mock.Mock()
+
+    there = ["agent:westend:1", "other"]
+    monkeypatch.setattr(actor, "list_named_actors", lambda: there)
+    monkeypatch.setattr("ray.remote", lambda _: mock.Mock(options=options))
+    for _ in range(2):
+        actor.create_actor(WEST, actor.Credentials(b"", b"", b""))
+    assert len(set(names)) == 2  # Ray would unpickle the class of whoever has the name that it is given
+    assert all(name.startswith("agent:west:") for name in names)
+    there.append(names[0])
+    with pytest.raises(ValueError, match=f"{names[0]} is there"):
+        actor.create_actor(WEST, actor.Credentials(b"", b"", b""))
 
 
 def test_an_agent_that_fails_ends_its_process_so_that_ray_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A Ray head and agents that join it, as processes with the commands that the charts give their containers.
+"""A Ray head and its nodes, and agents, as processes with the commands that the charts give their containers.
 
 Each stands for a pod: its address is one of 127.0.0.0/8, its ports are free ones of this machine.
 """
@@ -144,18 +144,17 @@ class Head(Process):
 class Node(Process):
     """`ray start` of a node at `ip` that joins the head at `address` and offers `resources`."""
 
-    def __init__(self, log: Path, ray_folder: Path, address: str, ip: str, resources: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        log: Path,
+        ray_folder: Path,
+        address: str,
+        ip: str,
+        resources: Mapping[str, int],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         words = ["ray", "start", f"--address={address}", *_words(ip, ray_folder, resources)]
-        super().__init__(words, log, environment())
-
-
-class Driver(Process):
-    """`global-dispatcher ray-driver` at `socket`, beside a node on this machine; it may be started again."""
-
-    def __init__(self, folder: Path, socket: Path, address: str, env: Mapping[str, str] | None = None) -> None:
-        words = ["ray-driver", f"--socket={socket}", f"--address={address}"]
-        command = [sys.executable, "-m", "dispatcher.cli.main", *words]
-        super().__init__(command, folder / "ray-driver.log", env or environment())
+        super().__init__(words, log, env or environment())
 
 
 def loads_ray(pid: int) -> bool:

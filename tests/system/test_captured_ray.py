@@ -1,4 +1,4 @@
-"""Hostile code in actors runs where no keys are: in the Ray driver at most, not in a dispatcher that starts agents."""
+"""An actor with the name of an agent runs nothing in the dispatcher's process, which has the signing key."""
 
 import json
 import subprocess
@@ -8,39 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from dispatcher.service.gateway.authority import ensure
-from tests.system.cluster_api import eventually
 from tests.system.dialled import Dispatcher
-from tests.system.ray_fleet import Driver, Head, environment, free_ports, loads_ray
+from tests.system.ray_fleet import Head, environment, free_ports
 
-CLUSTERS = [{"name": "east", "via": "gateway"}, {"name": "west", "via": "ray"}]
-STARTED = [{"name": "east", "via": "gateway"}, {"name": "west", "kubeconfig": "/nonexistent"}]
-
-
-def test_code_of_hostile_actors_runs_where_there_is_no_signing_key(tmp_path: Path) -> None:
-    certificates, socket, ran = tmp_path / "certificates", tmp_path / "driver.socket", tmp_path / "ran.jsonl"
-    ensure(certificates, ["127.0.0.1"], ["east"])
-    with ExitStack() as stack:
-        ray_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
-        ports = free_ports(2)
-        head = stack.enter_context(Head(tmp_path, ray_folder, ports[0], {"cluster:west": 1}))
-        head.wait_ready()
-        hostile = [sys.executable, "-m", "tests.system.hostile_actors", head.address, str(ran), "west"]
-        driver = stack.enter_context(Driver(tmp_path, socket, head.address))
-        subprocess.run(hostile, env=environment(), check=True, timeout=120)
-        more = {"clusters": CLUSTERS, "ray": {"driver": str(socket)}}
-        dispatcher = stack.enter_context(Dispatcher(tmp_path, certificates, ports[1], more))
-
-        def lines() -> list[dict[str, object]]:
-            return [json.loads(line) for line in ran.read_text().splitlines()] if ran.exists() else []
-
-        # In the driver's process in the end, or, were Ray there, in the dispatcher's.
-        asked = {"class", "hello"}
-        ours = (driver.pid, dispatcher.pid)
-        eventually(lambda: {one["by"] for one in lines() if one["pid"] in ours} >= asked, 60, dispatcher.tail)
-        assert {one["pid"] for one in lines() if one["by"] == "hello"} == {driver.pid}
-        assert [one for one in lines() if one["pid"] == dispatcher.pid or one["keys"]] == []
-        assert (loads_ray(driver.pid), loads_ray(dispatcher.pid)) == (True, False)
-        assert (driver.code, dispatcher.code) == (None, None)
+CLUSTERS = [{"name": "east", "via": "gateway"}, {"name": "west", "kubeconfig": "/nonexistent"}]
 
 
 def test_an_actor_in_the_place_of_an_agent_runs_nothing_in_the_dispatcher_which_ends_and_says_why(
@@ -55,7 +26,7 @@ def test_an_actor_in_the_place_of_an_agent_runs_nothing_in_the_dispatcher_which_
         head.wait_ready()
         hostile = [sys.executable, "-m", "tests.system.hostile_actors", head.address, str(ran), "west:0"]
         subprocess.run(hostile, env=environment(), check=True, timeout=120)
-        more = {"clusters": STARTED, "ray": {"address": head.address}}
+        more = {"clusters": CLUSTERS, "ray": {"address": head.address}}
         dispatcher = stack.enter_context(Dispatcher(tmp_path, certificates, ports[1], more))
         assert dispatcher.wait(120) == 1, dispatcher.tail()
     assert "the agent of cluster west is another dispatcher's in this Ray" in dispatcher.tail()

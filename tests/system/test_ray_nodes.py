@@ -10,6 +10,7 @@ import pytest
 
 from dispatcher.service.gateway.authority import ensure
 from localfleet.embedded.fleet import EmbeddedFleet
+from tests.controlplane.programs import KUBECTL, NO_KUBECTL
 from tests.system.cluster_api import ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, Dispatcher, pod, running
 from tests.system.ray_fleet import AGENT_IP, Head, Node, free_ports
@@ -45,10 +46,23 @@ def ray(tmp_path: Path) -> Iterator[Ray]:
 def member(folder: Path, fleet: EmbeddedFleet, cluster: str) -> dict[str, object]:
     key = folder / f"{cluster}-key.pem"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
-    agent = {"key_file": str(key), "kubelet": {"interval_s": 2}, "log_file": str(folder / f"{cluster}.log")}
+    agent = {
+        "key_file": str(key),
+        "kubelet": {"interval_s": 2},
+        "log_file": str(folder / f"{cluster}.log"),
+        "relay": {"port": 0},  # at the address of the agent's Ray node
+    }
     return {"name": cluster, "kubeconfig": str(fleet.kubeconfig), "context": cluster, "agent": agent}
 
 
+def log_of(fleet: EmbeddedFleet, name: str) -> str:
+    """What kubectl, asked in east, prints of a pod's log; '' while it is refused."""
+    command = [KUBECTL, f"--kubeconfig={fleet.kubeconfig}", "--context=east", "logs", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout if done.returncode == 0 else ""
+
+
+@pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
 def test_pods_run_by_agents_on_another_node_and_on_the_next_when_that_is_gone(
     tmp_path: Path, fleet: EmbeddedFleet, ray: Ray
 ) -> None:
@@ -64,6 +78,7 @@ def test_pods_run_by_agents_on_another_node_and_on_the_next_when_that_is_gone(
         eventually(lambda: dispatcher.ready() == [True, True], WAIT_S, dispatcher.tail)
         east.create("/api/v1/namespaces/default/pods", pod("one", "west"))
         eventually(lambda: running(east, "one"), WAIT_S, dispatcher.tail)
+        eventually(lambda: log_of(fleet, "one").startswith("main started on west-node-"), WAIT_S, dispatcher.tail)
         first.terminate()
         eventually(lambda: dispatcher.ready() == [False, False], WAIT_S, dispatcher.tail)
         ray.node()

@@ -1,4 +1,4 @@
-"""The agent in this process, without Ray: it dials out, and does its local duties with gateways and without."""
+"""The agent in this process: it dials out, and does its local duties with gateways and without."""
 
 import asyncio
 import threading
@@ -11,7 +11,6 @@ from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.outbound.answering import answers_of, serve_none
 from agents.runtime.outbound.dialling import Dialler
-from agents.runtime.outbound.settings import GatewaySettings
 from shared.process.event_loop import run
 from shared.process.keyfile import KeyFileError
 from shared.process.limits import allow_open_files, collect_less_often, keep_freed_memory
@@ -79,7 +78,7 @@ async def be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.E
     serve = serve_none if role == OBSERVER else agent.far_end.serve
     answers = answers_of(agent, role, agent.gate)
     lease = agent.lease if shared else None
-    dialler = Dialler(_gateway(settings), settings.cluster, answers, serve, role, lease)
+    dialler = Dialler(settings.gateway, settings.cluster, answers, serve, role, lease)
     outbound.dialler = dialler
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:
@@ -94,9 +93,3 @@ async def be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.E
         dialling.cancel()
         await asyncio.gather(dialling, return_exceptions=True)
         await agent.stop()
-
-
-def _gateway(settings: JoinSettings) -> GatewaySettings:
-    if settings.gateway is None:
-        raise TypeError("this agent has no gateway")
-    return settings.gateway

@@ -1,4 +1,4 @@
-"""GET /livez: this process works, which a main thread that hangs does not. GET /readyz: what it joins answers."""
+"""GET /livez: this process works, which a main thread that hangs does not. GET /readyz: a dispatcher reaches it."""
 
 import asyncio
 import os
@@ -36,8 +36,8 @@ class Beat:
 
 @contextmanager
 def serving(unwell: Callable[[], str], settings: HealthSettings, beat: Beat) -> Iterator[None]:
-    """Serve both in a thread of its own, for the main one waits for Ray; WrongConfiguration when the address cannot be
-    had.
+    """Serve both in a thread of its own, which a main one that hangs does not hold; WrongConfiguration when the address
+    cannot be had.
 
     `unwell` says what is wrong now, '' if nothing. `beat` is called by the main thread's loop.
     """

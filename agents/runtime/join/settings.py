@@ -1,59 +1,17 @@
-"""agent.yaml: what a joining agent is told, and what is wrong with it."""
+"""agent.yaml: what an agent is told, and what is wrong with it."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.seconds import Seconds
 from agents.runtime.settings import AgentSettings
 from shared.process.file_paths import beside, with_whole_paths
-from shared.streams.calls import BOTH
 
 MAX_FILE = 2**20
-
-
-class Ports(BaseModel):
-    """Every port that this Ray node listens on: other nodes must reach it there, both ways."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    node_manager: int = Field(default=6380, ge=1024, le=65_535, description="As `--node-manager-port` of `ray start`.")
-    object_manager: int = Field(
-        default=6381, ge=1024, le=65_535, description="As `--object-manager-port` of `ray start`."
-    )
-    dashboard_agent_grpc: int = Field(
-        default=6382, ge=1024, le=65_535, description="As `--dashboard-agent-grpc-port` of `ray start`."
-    )
-    dashboard_agent_listen: int = Field(
-        default=6383, ge=1024, le=65_535, description="As `--dashboard-agent-listen-port` of `ray start`."
-    )
-    runtime_env_agent: int = Field(
-        default=6384, ge=1024, le=65_535, description="As `--runtime-env-agent-port` of `ray start`."
-    )
-    metrics_export: int = Field(
-        default=6385, ge=1024, le=65_535, description="As `--metrics-export-port` of `ray start`."
-    )
-    min_worker: int = Field(default=10_100, ge=1024, le=65_535, description="First port of Ray's processes.")
-    max_worker: int = Field(default=10_149, ge=1024, le=65_535, description="Last port of Ray's processes.")
-
-
-class RayNodeSettings(BaseModel):
-    """The Ray node. Times are seconds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    address: str = Field(pattern=r"^[^:/\s]+:[0-9]{1,5}$", description="host:port of the fleet's Ray head.")
-    node_ip: str = Field(default="", description="IP or name at which other nodes reach this one; empty: found by Ray.")
-    object_store_mib: int = Field(default=80, ge=75, le=1_048_576, description="MiB of shared memory.")
-    temp_dir: str = Field(default="", description="Folder for Ray's files, one a node; empty: Ray's choice.")
-    wait_s: Seconds = Field(default=300.0, gt=0, description="How long to wait for the head at the start.")
-    join_s: Seconds = Field(default=90.0, gt=0, description="How long joining may take until the actor first answers.")
-    lost_s: Seconds = Field(default=30.0, gt=0, description="Node, head or actor silent for that long: give up.")
-    ports: Ports = Field(default_factory=Ports)
 
 
 class HealthSettings(BaseModel):
@@ -66,37 +24,19 @@ class HealthSettings(BaseModel):
 
 
 class JoinSettings(AgentSettings):
-    """agent.yaml: the agent's settings and its way to the dispatcher: a gateway, or a Ray node of its own."""
+    """agent.yaml: the agent's settings, and the gateway that it dials."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ray: RayNodeSettings | None = None
-    gateway: GatewaySettings | None = None
+    gateway: GatewaySettings
     health: HealthSettings = Field(default_factory=HealthSettings)
     relay: RelaySettings | None = None
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "JoinSettings":
-        if (self.ray is None) == (self.gateway is None):
-            raise ValueError("give either gateway (the agent dials out) or ray (the agent joins a Ray cluster)")
-        if self.role != BOTH and self.gateway is None:
-            raise ValueError("role needs gateway: an agent that is a Ray node is one process, observer and executor")
-        if self.relay is not None and self.gateway is None:
-            raise ValueError("relay needs gateway: streams between clusters go over the gateway alone")
-        return self
-
-    @property
-    def node(self) -> RayNodeSettings:
-        """The Ray node's; TypeError where the agent dials out."""
-        if self.ray is None:
-            raise TypeError("this agent has no Ray node")
-        return self.ray
 
     @property
     def agent(self) -> AgentSettings:
         """What the agent itself is told."""
-        told = self.model_dump(exclude={"ray", "gateway", "health", "relay"})
-        if self.gateway is not None and not self.orders.verified:
+        told = self.model_dump(exclude={"gateway", "health", "relay"})
+        if not self.orders.verified:
             told["orders"]["ca_file"] = self.gateway.ca_file
         return AgentSettings.model_validate(told)
 

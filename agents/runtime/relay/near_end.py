@@ -26,7 +26,7 @@ from shared.streams.relayed import Stream, StreamReset
 LOG_LINE = structlog.get_logger("relay")
 ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to be found
 ANSWER_S = 45.0  # for its answer; a log that is followed may be silent for ever
-_NO_WAY = "this agent is connected to no dispatcher's gateway that relays (by Ray there is none)"
+_NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
 
 ServeMetrics = Callable[[h11.Request, Wire], Awaitable[bool]]  # whether it was a request for metrics. Refusal
 OpenStreams = Callable[[bytes], Iterator[Stream]]  # over one gateway after the other

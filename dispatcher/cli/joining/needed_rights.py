@@ -93,10 +93,6 @@ NEEDS = (
 )
 
 
-class _Gateway(msgspec.Struct):
-    urls: list[str] = []
-
-
 class _Relay(msgspec.Struct):
     port: int = 0
     certificate: str = ""
@@ -107,7 +103,6 @@ class _Executor(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    gateway: _Gateway = msgspec.field(default_factory=_Gateway)
     relay: _Relay = msgspec.field(default_factory=_Relay)
     executor: _Executor = msgspec.field(default_factory=_Executor)
 
@@ -117,8 +112,6 @@ def features(text: str) -> set[str]:
     try:
         file = msgspec.yaml.decode(text, type=_File)
     except msgspec.DecodeError:
-        return set()
-    if not file.gateway.urls:
         return set()
     on = {
         "logs": file.executor.relay in ("logs", "all"),

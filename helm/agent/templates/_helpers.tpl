@@ -13,7 +13,7 @@
 
 {{- /* What the pods are: "both", or one of each role. */ -}}
 {{- define "agent.roles" -}}
-{{- if and .Values.gateway.urls .Values.gateway.split -}}observer executor{{- else -}}both{{- end -}}
+{{- if .Values.gateway.split -}}observer executor{{- else -}}both{{- end -}}
 {{- end -}}
 
 {{- /* "-observer" or "-executor", nothing where one process is both. */ -}}
@@ -57,7 +57,7 @@ app.kubernetes.io/component: {{ .role }}
 
 {{- /* Whether it serves as the kubelet of proxy nodes. */ -}}
 {{- define "agent.relays" -}}
-{{- if and .Values.gateway.urls .Values.relay.enabled -}}yes{{- end -}}
+{{- if .Values.relay.enabled -}}yes{{- end -}}
 {{- end -}}
 
 {{- /* Whether it asks for the serving certificate of that by a CertificateSigningRequest. */ -}}
@@ -119,22 +119,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* agent.yaml, as agents/runtime/join/settings.py reads it. */ -}}
 {{- define "agent.config" -}}
-{{- $ports := dict -}}
-{{- range $name, $port := .Values.ray.ports -}}{{- $_ := set $ports (snakecase $name) $port -}}{{- end -}}
-{{- $ray := dict
-      "address" .Values.ray.address
-      "object_store_mib" .Values.ray.objectStoreMib
-      "temp_dir" "/tmp/ray"
-      "wait_s" .Values.ray.waitSeconds
-      "join_s" .Values.ray.joinSeconds
-      "lost_s" .Values.ray.lostSeconds
-      "ports" $ports -}}
 {{- $own := dict
       "cluster" .Values.cluster
       "key_file" (printf "%s/key.pem" (include "agent.keyFolder" .))
       "health" (dict "host" "0.0.0.0" "port" .Values.health.port)
       "metrics" (dict "enabled" .Values.metrics.enabled "host" "0.0.0.0" "port" .Values.metrics.port) -}}
-{{- if .Values.gateway.urls -}}
 {{- $folder := include "agent.gatewayFolder" . -}}
 {{- $_ := set $own "gateway" (dict
       "urls" .Values.gateway.urls
@@ -157,9 +146,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- $_ := set $own "relay" $relay -}}
 {{- end -}}
-{{- else -}}
-{{- $_ := set $own "ray" $ray -}}
-{{- end -}}
 {{- if not .Values.config.kubelet.account -}}
 {{- $_ := set $own "kubelet" (dict "account" (printf "%s/%s" .Release.Namespace (include "agent.kubeletAccount" .))) -}}
 {{- end -}}
@@ -170,29 +156,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not .Values.cluster -}}
 {{- fail "cluster: name this cluster as the dispatcher lists it, for example --set cluster=east" -}}
 {{- end -}}
-{{- if not (or .Values.ray.address .Values.gateway.urls) -}}
-{{- fail "gateway.urls: say where the dispatcher's gateway is, for example --set 'gateway.urls[0]=wss://dispatcher.example:7443'; or ray.address, where the fleet's Ray head is" -}}
+{{- if not .Values.gateway.urls -}}
+{{- fail "gateway.urls: say where the dispatcher's gateway is, for example --set 'gateway.urls[0]=wss://dispatcher.example:7443'" -}}
 {{- end -}}
 {{- if and (include "agent.asksForCertificate" .) .Values.relay.tlsSecret -}}
 {{- fail "relay.tlsSecret: is given, and relay.certificate is csr, which asks for another; leave one of them out" -}}
 {{- end -}}
-{{- if and .Values.ray.address .Values.gateway.urls -}}
-{{- fail "gateway.urls: is given beside ray.address: the agent dials out, or is a Ray node; leave one of them empty" -}}
-{{- end -}}
-{{- $usual := dict "requests" (dict "cpu" "250m" "memory" "768Mi") "limits" (dict "memory" "2Gi") -}}{{- /* of values.yaml */ -}}
+{{- $usual := dict "requests" (dict "cpu" "150m" "memory" "192Mi") "limits" (dict "memory" "2Gi") -}}{{- /* of values.yaml */ -}}
 {{- if and (ne (include "agent.roles" .) "both") (ne (toJson (mergeOverwrite (deepCopy $usual) .Values.resources)) (toJson $usual)) -}}
-{{- fail "resources: is of an agent in one process, and with gateway.urls and gateway.split there are two: take it out, and say observer.resources and executor.resources" -}}
+{{- fail "resources: is of an agent in one process, and with gateway.split there are two: take it out, and say observer.resources and executor.resources" -}}
 {{- end -}}
 {{- $authority := (.Values.config.orders | default dict).authority -}}
 {{- if and $authority (not (contains "BEGIN CERTIFICATE" $authority)) -}}
 {{- fail "config.orders.authority: is no PEM certificate, so all orders would be refused: give the file's text, for example --set-file config.orders.authority=fleet/ca.crt" -}}
-{{- end -}}
-{{- if and (not .Values.gateway.urls) (.Values.ray.tls | default dict).existingSecret -}}
-{{- range .Values.extraEnv -}}
-{{- if regexMatch "^RAY_.*TLS" (toString .name) -}}
-{{- fail (printf "extraEnv: %s is given by ray.tls.existingSecret, and would stand twice: take it out, and its files of extraVolumes" .name) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
 {{- $names := list -}}
@@ -223,19 +199,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $ports := dict "health.port" .Values.health.port -}}
 {{- if .Values.metrics.enabled -}}{{- $_ := set $ports "metrics.port" .Values.metrics.port -}}{{- end -}}
 {{- if include "agent.relays" . -}}{{- $_ := set $ports "relay.port" .Values.relay.port -}}{{- end -}}
-{{- $first := 0 -}}{{- $last := 0 -}}
-{{- if .Values.ray.address -}}
-{{- $first = int .Values.ray.ports.minWorker -}}{{- $last = int .Values.ray.ports.maxWorker -}}
-{{- if gt $first $last -}}{{- fail (printf "ray.ports.minWorker: %d is above ray.ports.maxWorker, %d" $first $last) -}}{{- end -}}
-{{- range $name, $port := omit .Values.ray.ports "minWorker" "maxWorker" -}}{{- $_ := set $ports (printf "ray.ports.%s" $name) $port -}}{{- end -}}
-{{- end -}}
 {{- $taken := dict -}}
 {{- range $name, $port := $ports -}}
 {{- $number := int $port -}}
 {{- with get $taken (toString $number) -}}{{- fail (printf "%s: %d is %s, too: give each a port of its own" $name $number .) -}}{{- end -}}
-{{- if and (ge $number $first) (le $number $last) -}}
-{{- fail (printf "%s: %d is one of ray.ports.minWorker to maxWorker, %d to %d: give it a port of its own" $name $number $first $last) -}}
-{{- end -}}
 {{- $_ := set $taken (toString $number) $name -}}
 {{- end -}}
 {{- end -}}
@@ -260,9 +227,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* Files of the configuration that are on no volume of the agent's, by key, as JSON. */ -}}
 {{- define "agent.unmounted" -}}
-{{- $folders := list "/tmp" "/run/secrets/kubernetes.io/serviceaccount" "/var/run/secrets/kubernetes.io/serviceaccount" (include "agent.keyFolder" .) -}}
-{{- if .Values.gateway.urls -}}{{- $folders = append $folders (include "agent.gatewayFolder" .) -}}{{- end -}}
-{{- if (.Values.ray.tls | default dict).existingSecret -}}{{- $folders = append $folders "/run/secrets/ray" -}}{{- end -}}
+{{- $folders := list "/tmp" "/run/secrets/kubernetes.io/serviceaccount" "/var/run/secrets/kubernetes.io/serviceaccount" (include "agent.keyFolder" .) (include "agent.gatewayFolder" .) -}}
 {{- range .Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}
 {{- $config := .Values.config -}}
 {{- $paths := dict
@@ -287,10 +252,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- regexFind ":[0-9]+$" $host | trimPrefix ":" | default (ternary "443" "80" $secure) -}}
 {{- end -}}
 
-{{- /* What an agent that dials out is told of its proxy by the environment: a name, and its value if that is known here. */ -}}
+{{- /* What the agent is told of its proxy by the environment: a name, and its value if that is known here. */ -}}
 {{- define "agent.proxyVariables" -}}
 {{- $found := list -}}
-{{- if and .Values.gateway.urls (not .Values.gateway.proxy) -}}
+{{- if not .Values.gateway.proxy -}}
 {{- range .Values.extraEnv -}}{{- if eq (lower .name) "https_proxy" -}}{{- $found = append $found . -}}{{- end -}}{{- end -}}
 {{- end -}}
 {{- toJson $found -}}
@@ -300,7 +265,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "agent.asked" -}}
 {{- $values := .root.Values -}}
 {{- $urls := $values.gateway.urls -}}
-{{- if and $urls $values.gateway.proxy -}}{{- $urls = append $urls $values.gateway.proxy -}}{{- end -}}
+{{- if $values.gateway.proxy -}}{{- $urls = append $urls $values.gateway.proxy -}}{{- end -}}
 {{- range include "agent.proxyVariables" .root | fromJsonArray -}}
 {{- if .value -}}{{- $urls = append $urls .value -}}{{- end -}}
 {{- end -}}
@@ -320,15 +285,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-
-{{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}
-{{- define "agent.rayPorts" -}}
-{{- $ports := .Values.ray.ports -}}
-{{- range $name := list "nodeManager" "objectManager" "dashboardAgentGrpc" "dashboardAgentListen" "runtimeEnvAgent" "metricsExport" }}
-- {protocol: TCP, port: {{ get $ports $name }}}
-{{- end }}
-- {protocol: TCP, port: {{ $ports.minWorker }}, endPort: {{ $ports.maxWorker }}}
 {{- end -}}
 
 {{- /* How annotated pods get our schedulerName: v1 or v1beta1 of MutatingAdmissionPolicy, or webhook; empty: not at all. */ -}}

@@ -55,7 +55,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- if gt (int .Values.replicas) 1 }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Whether some cluster dials in, and whether some cluster's agent is a Ray node. */ -}}
+{{- /* Whether some cluster dials in, and whether some cluster's agent is started by this dispatcher. */ -}}
 {{- define "dispatcher.dialledIn" -}}
 {{- range .Values.config.clusters }}{{ if eq (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
 {{- end -}}
@@ -142,7 +142,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- $election := .Values.config.leader_election | default dict -}}
 {{- if include "dispatcher.agentsOnRay" . -}}
-{{- fail "replicas: more than 1 needs `via: gateway` for all of config.clusters: an agent on Ray obeys one dispatcher" -}}
+{{- fail "replicas: more than 1 needs `via: gateway` for all of config.clusters: agents that a dispatcher starts obey that one alone" -}}
 {{- end -}}
 {{- if not (and $election.enabled (dig "warm" true $election)) -}}
 {{- fail "replicas: more than 1 needs config.leader_election.enabled and warm: one leads, and the others are ready" -}}
@@ -210,14 +210,14 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 
-{{- /* The key that signs orders is the dispatcher's alone: what runs in Ray must not find it in a Secret of Ray's containers. */ -}}
+{{- /* The key that signs orders is the dispatcher's alone: a Secret that Ray's container has must not hold it. */ -}}
 {{- define "dispatcher.checkSecrets" -}}
 {{- if include "dispatcher.signs" . -}}
 {{- $others := dict "gateway.tlsSecret" .Values.gateway.tlsSecret -}}
-{{- if include "dispatcher.rayTls" . -}}{{- $_ := set $others "ray.tls.existingSecret" .Values.ray.tls.existingSecret -}}{{- end -}}
+{{- if include "dispatcher.joinsRay" . -}}{{- $_ := set $others "ray.tls.existingSecret" .Values.ray.tls.existingSecret -}}{{- end -}}
 {{- range $key, $secret := $others -}}
 {{- if eq $secret $.Values.signing.tlsSecret -}}
-{{- fail (printf "signing.tlsSecret: %s is %s, too: the key that signs orders needs a Secret of its own, which none of Ray's containers has" $secret $key) -}}
+{{- fail (printf "signing.tlsSecret: %s is %s, too: the key that signs orders needs a Secret of its own, which no other container has" $secret $key) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -244,10 +244,19 @@ seccompProfile: {type: RuntimeDefault}
 {{- /* Files of the configuration that are on no volume of the dispatcher's, by key, as JSON. */ -}}
 {{- define "dispatcher.unmounted" -}}
 {{- $folders := list "/run/secrets/gateway" "/tmp" -}}
+{{- if .Values.ray.clusters.existingSecret -}}{{- $folders = append $folders "/run/secrets/clusters" -}}{{- end -}}
 {{- range .Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}
 {{- $paths := dict -}}
 {{- if include "dispatcher.dialledIn" . -}}
 {{- range $key := list "cert_file" "key_file" "client_ca_file" -}}{{- $_ := set $paths (printf "config.gateway.%s" $key) (get $.Values.config.gateway $key) -}}{{- end -}}
+{{- end -}}
+{{- if not (include "dispatcher.joinsRay" .) -}}
+{{- range $at, $one := .Values.config.clusters -}}
+{{- if ne ($one.via | default "ray") "gateway" -}}
+{{- $_ := set $paths (printf "config.clusters[%d].kubeconfig" $at) $one.kubeconfig -}}
+{{- $_ := set $paths (printf "config.clusters[%d].agent.key_file" $at) ($one.agent | default dict).key_file -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- include "dispatcher.outside" (dict "paths" $paths "folders" $folders) -}}
 {{- end -}}

@@ -1,20 +1,18 @@
-"""What a joining agent reads and starts; the joining itself is told in tests/system/test_join.py."""
+"""What an agent's process reads and serves before it dials."""
 
-import json
 import socket
-import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import yaml
 
-from agents.runtime.join import node, process, settings
+from agents.runtime.join import process, settings
 from agents.runtime.join.health import HANGS_S, Beat, serving
 from agents.runtime.settings import AgentSettings
 
-SMALLEST = {"cluster": "east", "ray": {"address": "head:6379"}}
+GATEWAY = {"urls": ["wss://h:1"], "ca_file": "ca", "cert_file": "crt", "key_file": "key"}
+SMALLEST = {"cluster": "east", "gateway": GATEWAY}
 
 
 @pytest.fixture
@@ -24,48 +22,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def token(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED", "RAY_BACKEND_LOG_LEVEL"):
-        monkeypatch.setenv(name, "")
-    monkeypatch.setenv("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "ab" * 32)
-
-
-def options_of(**ray: Any) -> dict[str, str]:
-    read = settings.JoinSettings.model_validate({**SMALLEST, "ray": {"address": "head:6379", **ray}})
-    words = node.node_options(read)
-    return dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
-
-
-def test_the_actor_is_told_the_agents_settings_and_nothing_of_ray(file: Path) -> None:
+def test_the_agent_is_told_its_settings_and_to_obey_whom_its_gateways_authority_certifies(file: Path) -> None:
     file.write_text(yaml.safe_dump({**SMALLEST, "kubelet": {"interval_s": 3}}))
     assert settings.read_settings(file).agent == AgentSettings.model_validate(
-        {"cluster": "east", "kubelet": {"interval_s": 3}}
+        {"cluster": "east", "kubelet": {"interval_s": 3}, "orders": {"ca_file": str(file.parent / "ca")}}
     )
-
-
-def test_the_node_offers_its_cluster_and_no_room_for_anything_else() -> None:
-    options = options_of()
-    assert json.loads(options["resources"]) == {"cluster:east": 1}
-    assert (options["num-cpus"], options["address"]) == ("0", "head:6379")
-
-
-def test_every_port_of_the_node_is_fixed() -> None:
-    ports = {key.removesuffix("-port").replace("-", "_"): value for key, value in options_of().items() if "port" in key}
-    assert ports == {key: str(value) for key, value in settings.Ports().model_dump().items()}
-
-
-@pytest.mark.parametrize(
-    ("ray", "expected"),
-    [
-        pytest.param({"node_ip": "10.1.2.3"}, {"node-ip-address": "10.1.2.3"}, id="address"),
-        pytest.param({"temp_dir": "/tmp/ray"}, {"temp-dir": "/tmp/ray"}, id="folder"),
-        pytest.param({"object_store_mib": 100}, {"object-store-memory": "104857600"}, id="store"),
-    ],
-)
-def test_what_the_file_says_of_the_node_is_given_to_ray(ray: dict[str, Any], expected: dict[str, str]) -> None:
-    assert expected.items() <= options_of(**ray).items()
 
 
 @pytest.mark.parametrize(
@@ -75,11 +36,12 @@ def test_what_the_file_says_of_the_node_is_given_to_ray(ray: dict[str, Any], exp
         pytest.param("cluster: 2026-13-45", "is no YAML", id="a date that is none"),
         pytest.param("[" * 3000, "is no YAML", id="too deep"),
         pytest.param("- east", "file: Input should be", id="no map"),
-        pytest.param("cluster: east", "give either gateway", id="no way"),
-        pytest.param("cluster: East!\nray: {address: 'head:1'}", "cluster: String should match", id="bad name"),
-        pytest.param("cluster: east\nray: {address: head}", "ray.address: String should match", id="no port"),
-        pytest.param("cluster: east\nray: {address: 'h:1', adress: 1}", "ray.adress: Extra inputs", id="unknown key"),
-        pytest.param("cluster: east\nray: {address: 'h:1', ports: {metrics_export: 80}}", "1024", id="port of root"),
+        pytest.param("cluster: east", "gateway: Field required", id="no way"),
+        pytest.param("cluster: East!", "cluster: String should match", id="bad name"),
+        pytest.param("cluster: east\ngateway: {urls: ['https://h:1']}", "gateway.urls.0", id="no URL of a gateway"),
+        pytest.param("cluster: east\ngateway: {urls: ['wss://h:1']}", "gateway.ca_file: Field", id="no authority"),
+        pytest.param("cluster: east\ngatway: {}", "gatway: Extra inputs", id="unknown key"),
+        pytest.param("cluster: east\nrole: reader", "role: Input should be 'both', ", id="role"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key_and_ends_with_2(
@@ -97,14 +59,6 @@ def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "none.yaml: cannot be read: No such file" in capsys.readouterr().err
 
 
-def test_nobody_joins_without_a_token(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "")
-    assert process.join(file) == process.WRONG
-    assert capsys.readouterr().err.startswith("error: RAY_AUTH_TOKEN: is not set")
-
-
 def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -112,27 +66,12 @@ def closed_port() -> int:
         return port
 
 
-def unreachable(wait_s: float) -> settings.JoinSettings:
-    ray = {"address": f"127.0.0.1:{closed_port()}", "wait_s": wait_s}
-    return settings.JoinSettings.model_validate({"cluster": "east", "ray": ray, "health": {"port": 0}})
-
-
-def test_a_head_that_never_comes_is_given_up() -> None:
-    assert process.stay(unreachable(0.01), threading.Event()) == process.LOST
-
-
-def test_the_wait_for_a_head_ends_at_once_when_asked_to_stop() -> None:
-    stop = threading.Event()
-    stop.set()
-    assert process.stay(unreachable(300), stop) == process.STOPPED
-
-
 @pytest.mark.parametrize(
     ("path", "problem", "answer"),
     [
-        pytest.param("/livez", "Ray does not answer", (200, "ok"), id="alive without Ray"),
+        pytest.param("/livez", "nobody reaches it", (200, "ok"), id="alive without a dispatcher"),
         pytest.param("/readyz", "", (200, "ok"), id="ready"),
-        pytest.param("/readyz", "Ray does not answer", (503, "Ray does not answer"), id="not ready, and why"),
+        pytest.param("/readyz", "nobody reaches it", (503, "nobody reaches it"), id="not ready, and why"),
         pytest.param("/readyz", "odd \udcff", (503, "odd ?"), id="what is no UTF-8"),
         pytest.param("/metrics", "", (404, "404: Not Found"), id="nothing else"),
     ],
@@ -161,7 +100,7 @@ def test_a_main_thread_that_hangs_is_not_alive_and_is_again_when_it_comes_round(
         assert asked() == (200, "ok")
 
 
-def test_health_ends_with_the_member_whoever_is_still_connected() -> None:
+def test_health_ends_with_the_agent_whoever_is_still_connected() -> None:
     port = closed_port()
     with serving(str, settings.HealthSettings(port=port), Beat()):
         probe = socket.create_connection(("127.0.0.1", port), 3)
@@ -169,7 +108,7 @@ def test_health_ends_with_the_member_whoever_is_still_connected() -> None:
         socket.create_connection(("127.0.0.1", port), 3)
 
 
-def test_a_taken_address_is_named_with_its_key_before_anything_is_joined(
+def test_a_taken_address_is_named_with_its_key_before_anything_is_dialled(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(process, "listen_to_signals", lambda _: True)
@@ -178,18 +117,13 @@ def test_a_taken_address_is_named_with_its_key_before_anything_is_joined(
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        file.write_text(
-            yaml.safe_dump({"cluster": "east", "ray": {"address": "127.0.0.1:1"}, "health": {"port": port}})
-        )
+        file.write_text(yaml.safe_dump({**SMALLEST, "health": {"port": port}}))
         assert process.join(file) == process.WRONG
     told = capsys.readouterr().err
     assert told.startswith(f"error: health: cannot listen on 127.0.0.1:{port}: Address already in use"), told
     assert "health.port" in told
 
 
-def test_nobody_joins_a_head_on_another_host_without_tls(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("RAY_USE_TLS", raising=False)
-    assert process.join(file) == process.WRONG
-    assert "error: ray.address head:6379 is not on loopback" in capsys.readouterr().err
+def test_what_the_command_says_goes_before_the_file(file: Path) -> None:
+    file.write_text(yaml.safe_dump({**SMALLEST, "role": "observer"}))
+    assert [settings.read_settings(file, told).role for told in ({}, {"role": "executor"})] == ["observer", "executor"]
