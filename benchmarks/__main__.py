@@ -1,9 +1,10 @@
 """`python -m benchmarks [run|list|history WORD|table]`; see docs/benchmarks.md.
 
-run: measure what is chosen, print it beside baselines and anchors, append it to benchmarks/results.jsonl, and put the
-tables of docs/benchmarks.md in line with it.
+run: measure what is chosen, print it beside baselines and anchors, append it to
+benchmarks/results.jsonl, and put the tables of docs/benchmarks.md in line with it.
 
-list: the benchmarks and the minutes that each takes. history WORD: figures whose name holds WORD, over time.
+list: the benchmarks and the minutes that each takes. history WORD: figures whose name holds WORD,
+over time.
 
 table: the tables of docs/benchmarks.md out of the results file; with --write they are put there.
 """
@@ -68,15 +69,24 @@ def main(  # noqa: PLR0913 - the options of a command
     command: Annotated[Command, typer.Argument()] = Command.RUN,
     word: Annotated[str, typer.Argument(help="For history: a part of a figure's name.")] = "",
     only: Annotated[
-        str | None, typer.Option(help="Benchmarks, or figures, whose name holds this word, or one of a,b,c.")
+        str | None,
+        typer.Option(help="Benchmarks, or figures, whose name holds this word, or one of a,b,c."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work: to see that it runs, not kept.")] = False,
-    no_keep: Annotated[bool, typer.Option("--no-keep", help="Neither in the results file nor in the page.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tenth of the work: to see that it runs, not kept.")
+    ] = False,
+    no_keep: Annotated[
+        bool, typer.Option("--no-keep", help="Neither in the results file nor in the page.")
+    ] = False,
     pods: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Fragmentation alone, with these pods of openb's form; not kept."),
+        typer.Option(
+            metavar="FILE", help="Fragmentation alone, with these pods of openb's form; not kept."
+        ),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="For table: write it into docs/benchmarks.md.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="For table: write it into docs/benchmarks.md.")
+    ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
 ) -> None:
     """One command; the exit code."""
@@ -100,7 +110,10 @@ def _run(options: Options) -> int:
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
     if not benches:
-        _say(f"--only {options.only}: no benchmark's or figure's name holds it; `python -m benchmarks list` names them")
+        _say(
+            f"--only {options.only}: no benchmark's or figure's name holds it; `python -m "
+            "benchmarks list` names them"
+        )
         return 2
     if options.pods:
         try:
@@ -113,7 +126,9 @@ def _run(options: Options) -> int:
     if keeps:
         check()
     _say(heading(machine))
-    _say(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores")
+    _say(
+        f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores"
+    )
     rows: list[Row] = []
     compile_all()  # as the dispatcher does from 1,000 nodes on
     collect_less_often()
@@ -170,7 +185,9 @@ def _write_page() -> None:
 
 def _console() -> Console:
     terminal = sys.stdout.isatty()
-    return Console(width=shutil.get_terminal_size().columns if terminal else _WIDTH, highlight=False)
+    return Console(
+        width=shutil.get_terminal_size().columns if terminal else _WIDTH, highlight=False
+    )
 
 
 def _say(text: str) -> None:

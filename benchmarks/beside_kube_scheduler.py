@@ -1,9 +1,11 @@
-"""Binding on a real API server, beside kube-scheduler: the same machine, nodes and pods, one after the other in turn.
+"""Binding on a real API server, beside kube-scheduler: the same machine, nodes and pods, one after
+the other in turn.
 
-Both find a backlog: all pods are made before the scheduler starts, so that making them is not measured, and kubelets
-and node controllers stand still meanwhile (as in kube-scheduler's own scheduler_perf), so that nobody else is, either.
-Rate: from the first to the last binding by the times of the API server's audit log. CPU: of all processes of the
-scheduler, from its first request for pods until it has bound all and written an event about each.
+Both find a backlog: all pods are made before the scheduler starts, so that making them is not
+measured, and kubelets and node controllers stand still meanwhile (as in kube-scheduler's own
+scheduler_perf), so that nobody else is, either. Rate: from the first to the last binding by the
+times of the API server's audit log. CPU: of all processes of the scheduler, from its first request
+for pods until it has bound all and written an event about each.
 """
 
 import statistics
@@ -34,7 +36,9 @@ _THEM_ALL = f"{THEM}, all nodes scored"
 
 
 class Unread(NodeSpec):
-    """A node that says of no address: there is no kubelet behind it, so there are no readings to take."""
+    """A node that says of no address: there is no kubelet behind it, so there are no readings to
+    take.
+    """
 
     def manifest(self, kwok_port: int) -> dict[str, Any]:
         """The Node without addresses."""
@@ -84,16 +88,38 @@ def _at_size(nodes: int, pods: int, rounds: int) -> list[Row]:
             for name in order:
                 run = _run(plane, contestants[name](), pods)
                 runs[name].append(run)
-                print(f"  {nodes} nodes, {name}: {run.rate:.0f}/s, {run.cpu_ms:.2f} ms", file=sys.stderr, flush=True)
-    return [row for rival in (THEM, _THEM_ALL) for row in _rows(nodes, pods, runs[US], rival, runs[rival])]
+                print(
+                    f"  {nodes} nodes, {name}: {run.rate:.0f}/s, {run.cpu_ms:.2f} ms",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    return [
+        row
+        for rival in (THEM, _THEM_ALL)
+        for row in _rows(nodes, pods, runs[US], rival, runs[rival])
+    ]
 
 
-def _rows(nodes: int, pods: int, ours: Sequence[Run], rival: str, theirs: Sequence[Run]) -> Iterator[Row]:
+def _rows(
+    nodes: int, pods: int, ours: Sequence[Run], rival: str, theirs: Sequence[Run]
+) -> Iterator[Row]:
     counts = f"a backlog, first to last binding; median of {len(ours)}"
     rate, their_rate = _median(ours, _RATE), _median(theirs, _RATE)
-    yield Row("bind_rate_beside", nodes, pods, rate, "pods/s", 2 * their_rate, their_rate, counts, rival)
+    yield Row(
+        "bind_rate_beside", nodes, pods, rate, "pods/s", 2 * their_rate, their_rate, counts, rival
+    )
     cpu, their_cpu = _median(ours, _CPU), _median(theirs, _CPU)
-    yield Row("bind_cpu_beside", nodes, pods, cpu, "ms", their_cpu / 3, their_cpu, f"CPU a bound pod; {counts}", rival)
+    yield Row(
+        "bind_cpu_beside",
+        nodes,
+        pods,
+        cpu,
+        "ms",
+        their_cpu / 3,
+        their_cpu,
+        f"CPU a bound pod; {counts}",
+        rival,
+    )
 
 
 def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
@@ -106,8 +132,11 @@ def _plane(nodes: int) -> Iterator[ControlPlane]:
     shapes = [Unread(one.name, zone=one.zone) for one in equal_nodes("bench", nodes)]
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        # A long grace: the leases of 5,000 nodes alone would keep the API server of a small machine busy.
-        control_planes([PlaneSpec("bench", nodes=shapes, scheduler=True, node_grace_s=600)], Path(folder)) as (plane,),
+        # A long grace: the leases of 5,000 nodes alone would keep the API server of a small machine
+        # busy.
+        control_planes(
+            [PlaneSpec("bench", nodes=shapes, scheduler=True, node_grace_s=600)], Path(folder)
+        ) as (plane,),
     ):
         plane.kill("kube-scheduler")
         grant(plane)
@@ -153,7 +182,10 @@ def _measure(contestant: Contestant, tail: Tail, pods: int) -> Run:
     begun: float | None = None
     while len(tail.bindings) < pods or tail.events < pods:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{len(tail.bindings)} of {pods} pods bound, {tail.events} events, in {_LIMIT_S:.0f} s")
+            raise RuntimeError(
+                f"{len(tail.bindings)} of {pods} pods bound, {tail.events} events, in "
+                f"{_LIMIT_S:.0f} s"
+            )
         time.sleep(_POLL_S)
         tail.read()
         if begun is None and tail.pods_asked_for:

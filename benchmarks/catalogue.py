@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf, tracing
+from benchmarks import (
+    beside_kube_scheduler,
+    decisions,
+    fragmentation,
+    listing,
+    scheduler_perf,
+    tracing,
+)
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
@@ -88,12 +95,14 @@ ALL: tuple[Bench, ...] = (
 
 def with_pods(file: Path) -> Bench:
     """`fragmentation` with the pods of a file."""
-    return Bench("fragmentation", partial(fragmentation.fragmentation_of, file), _SECONDS["fragmentation"])
+    return Bench(
+        "fragmentation", partial(fragmentation.fragmentation_of, file), _SECONDS["fragmentation"]
+    )
 
 
 def chosen(words: str | None) -> list[Bench]:
-    """Those whose name holds one of the words, which commas divide; of a word that none holds, those that make a figure
-    whose name does. None: all.
+    """Those whose name holds one of the words, which commas divide; of a word that none holds,
+    those that make a figure whose name does. None: all.
     """
     if words is None:
         return list(ALL)
@@ -105,7 +114,9 @@ def _named(word: str) -> list[str]:
     if not word:
         return []
     by_name = [bench.name for bench in ALL if word in bench.name]
-    return by_name or [name for name, figures in OF_BENCHMARKS.items() if any(word in figure for figure in figures)]
+    return by_name or [
+        name for name, figures in OF_BENCHMARKS.items() if any(word in figure for figure in figures)
+    ]
 
 
 def minutes(benches: list[Bench], share: int) -> float:

@@ -1,4 +1,6 @@
-"""Decisions of the core alone: filter, score every node, reserve, capture why. No API server, no Ray, one core."""
+"""Decisions of the core alone: filter, score every node, reserve, capture why. No API server, no
+Ray, one core.
+"""
 
 import gc
 import resource
@@ -29,7 +31,18 @@ def one_template(share: int) -> list[Row]:
     pods = list(same_pods(50_000 // share))
     rate = _batches(scheduler_of(fleet_of(1, 5000)), pods)
     baseline = naive_rate(fleet_of(1, 5000), pods[:20])
-    return [Row("decide_one_template", 5000, len(pods), rate, "decisions/s", 100_000, baseline, PER_BATCH)]
+    return [
+        Row(
+            "decide_one_template",
+            5000,
+            len(pods),
+            rate,
+            "decisions/s",
+            100_000,
+            baseline,
+            PER_BATCH,
+        )
+    ]
 
 
 def small_pods(share: int) -> list[Row]:
@@ -38,10 +51,21 @@ def small_pods(share: int) -> list[Row]:
     rows = []
     for name, read in (("", True), ("_without_readings", False)):
         usual, rate = (
-            _batches(scheduler_of(fleet_of(1, 5000, read=read)), some) for some in (list(same_pods(len(pods))), pods)
+            _batches(scheduler_of(fleet_of(1, 5000, read=read)), some)
+            for some in (list(same_pods(len(pods))), pods)
         )
         rows.append(
-            Row(f"decide_small_pods{name}", 5000, len(pods), rate, "decisions/s", 100_000, usual, PER_BATCH, _USUAL)
+            Row(
+                f"decide_small_pods{name}",
+                5000,
+                len(pods),
+                rate,
+                "decisions/s",
+                100_000,
+                usual,
+                PER_BATCH,
+                _USUAL,
+            )
         )
     return rows
 
@@ -51,11 +75,15 @@ def all_different(share: int) -> list[Row]:
     pods = list(different_pods(5000 // share))
     rate = _one_by_one(scheduler_of(fleet_of(1, 5000)), pods)
     baseline = naive_rate(fleet_of(1, 5000), pods[:20])
-    return [Row("decide_all_different", 5000, len(pods), rate, "decisions/s", 5000, baseline, PER_POD)]
+    return [
+        Row("decide_all_different", 5000, len(pods), rate, "decisions/s", 5000, baseline, PER_POD)
+    ]
 
 
 def half_a_million_nodes(share: int) -> list[Row]:
-    """100 clusters x 5,000 nodes with two running pods a node: odd pods, then one template; memory of both."""
+    """100 clusters x 5,000 nodes with two running pods a node: odd pods, then one template; memory
+    of both.
+    """
     before = _rss_kib()
     fleet = fleet_of(100, 5000 // share)
     nodes = fleet.n
@@ -66,7 +94,9 @@ def half_a_million_nodes(share: int) -> list[Row]:
     fleet_gib = (_rss_kib() - before) / 2**20
     gc.freeze()  # as the dispatcher does once it has listed its clusters
     scheduler = scheduler_of(fleet)
-    times = sorted(_timed(scheduler, placed(10**7 + i, 1000 + 7 * i, 2**30 + i * 4096)) for i in range(ODD))
+    times = sorted(
+        _timed(scheduler, placed(10**7 + i, 1000 + 7 * i, 2**30 + i * 4096)) for i in range(ODD)
+    )
     p50, p99 = times[ODD // 2] * 1000, times[int(ODD * 0.99)] * 1000
     template = list(same_pods(20_000 // share))
     rate = _batches(scheduler, template)
@@ -74,16 +104,45 @@ def half_a_million_nodes(share: int) -> list[Row]:
     baseline = 1000 / plain
     odd = "core, a class never seen before, wall clock"
     return [
-        Row("decide_one_template_500k", nodes, len(template), rate, "decisions/s", None, plain, PER_BATCH),
+        Row(
+            "decide_one_template_500k",
+            nodes,
+            len(template),
+            rate,
+            "decisions/s",
+            None,
+            plain,
+            PER_BATCH,
+        ),
         Row("odd_pod_p50", nodes, ODD, p50, "ms", None, baseline, odd),
         Row("odd_pod_p99", nodes, ODD, p99, "ms", 10, baseline, odd),
-        Row("memory_per_node", nodes, 0, node_kib, "KiB", 1, None, "resident, columns, labels and readings"),
-        Row("memory_of_fleet", nodes, 2 * nodes, fleet_gib, "GiB", None, None, "resident, nodes and running pods"),
+        Row(
+            "memory_per_node",
+            nodes,
+            0,
+            node_kib,
+            "KiB",
+            1,
+            None,
+            "resident, columns, labels and readings",
+        ),
+        Row(
+            "memory_of_fleet",
+            nodes,
+            2 * nodes,
+            fleet_gib,
+            "GiB",
+            None,
+            None,
+            "resident, nodes and running pods",
+        ),
     ]
 
 
 def costs_of_a_pass(share: int) -> list[Row]:
-    """What a decision costs for a node, 100 clusters x 5,000 nodes. Pods without labels are not spread by default."""
+    """What a decision costs for a node, 100 clusters x 5,000 nodes. Pods without labels are not
+    spread by default.
+    """
     fleet = fleet_of(100, 5000 // share)
     scheduler = scheduler_of(fleet)
     kinds = (
@@ -135,11 +194,24 @@ def memory_per_pod(share: int) -> list[Row]:
     gc.collect()
     tracemalloc.start()
     for i in range(count):
-        fleet.place(("c000", f"uid-{i}"), placed(i, 10, 2**20), "c000", f"n{i % 5000:04}", assumed=False)
+        fleet.place(
+            ("c000", f"uid-{i}"), placed(i, 10, 2**20), "c000", f"n{i % 5000:04}", assumed=False
+        )
     gc.collect()
     kib = tracemalloc.get_traced_memory()[0] / 1024 / count
     tracemalloc.stop()
-    return [Row("memory_per_pod", 5000, count, kib, "KiB", 1, None, "allocated for a placed pod, its record included")]
+    return [
+        Row(
+            "memory_per_pod",
+            5000,
+            count,
+            kib,
+            "KiB",
+            1,
+            None,
+            "allocated for a placed pod, its record included",
+        )
+    ]
 
 
 def _batches(scheduler: Scheduler, pods: Sequence[PodInfo]) -> float:
@@ -156,7 +228,9 @@ def _batches(scheduler: Scheduler, pods: Sequence[PodInfo]) -> float:
 
 
 def _one_by_one(scheduler: Scheduler, pods: Sequence[PodInfo]) -> float:
-    return _rate(len(pods), lambda: [scheduler.schedule(one, ("c000", one.pod.uid)) for one in pods])
+    return _rate(
+        len(pods), lambda: [scheduler.schedule(one, ("c000", one.pod.uid)) for one in pods]
+    )
 
 
 def _rate(count: int, work: Callable[[], list[object]]) -> float:
@@ -179,4 +253,11 @@ def _rss_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
 
 
-CASES = (one_template, small_pods, all_different, half_a_million_nodes, costs_of_a_pass, memory_per_pod)
+CASES = (
+    one_template,
+    small_pods,
+    all_different,
+    half_a_million_nodes,
+    costs_of_a_pass,
+    memory_per_pod,
+)

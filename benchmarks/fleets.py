@@ -16,7 +16,9 @@ ZONES = "abc"
 
 
 def fleet_of(clusters: int, nodes: int, *, read: bool = True) -> FleetState:
-    """`clusters` x `nodes` nodes of 32 CPU and 128 GiB in three zones; `read`: with readings of different load."""
+    """`clusters` x `nodes` nodes of 32 CPU and 128 GiB in three zones; `read`: with readings of
+    different load.
+    """
     fleet = FleetState(now=1000.0)
     for c in range(clusters):
         name = f"c{c:03}"
@@ -26,14 +28,23 @@ def fleet_of(clusters: int, nodes: int, *, read: bool = True) -> FleetState:
             if not read:
                 continue
             load = ((n * 7919 + c * 104729) % 1000) / 2500
-            fleet.put_reading(name, Reading(f"n{n:04}", cpu=load, memory=load / 2, net=load / 4, source="kubelet"))
+            fleet.put_reading(
+                name, Reading(f"n{n:04}", cpu=load, memory=load / 2, net=load / 4, source="kubelet")
+            )
     return fleet
 
 
 def _node(cluster: int, n: int) -> Node:
     name, zone = f"n{n:04}", ZONES[n % len(ZONES)]
-    labels = {HOSTNAME: name, REGION: f"r{cluster % 10}", ZONE: f"r{cluster % 10}{zone}", "disk": ("ssd", "hdd")[n % 2]}
-    return Node(name, f"c{cluster}-{n}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000)
+    labels = {
+        HOSTNAME: name,
+        REGION: f"r{cluster % 10}",
+        ZONE: f"r{cluster % 10}{zone}",
+        "disk": ("ssd", "hdd")[n % 2],
+    }
+    return Node(
+        name, f"c{cluster}-{n}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000
+    )
 
 
 def scheduler_of(fleet: FleetState) -> Scheduler:

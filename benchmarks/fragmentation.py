@@ -1,10 +1,12 @@
-"""The openb trace with a fragmentation-aware profile: how much of all GPUs is allocated, and in what time.
+"""The openb trace with a fragmentation-aware profile: how much of all GPUs is allocated, and in
+what time.
 
-As in the published runs of the paper (see plugins/gpu_fragmentation.py): the trace's pods and clones of random ones,
-until 130 % of all GPUs are asked for, in random order; those that fit nowhere are turned away, nobody leaves.
-Allocated: GPU held when 100 % (and 130 %) have been asked for, over all GPU; the mean of the seeds.
-GLOBAL_DISPATCHER_TRACES names the folder that holds openb/gpu_nodes.csv and openb/pods.csv. Another file of pods has
-the columns cpu_milli, memory_mib, num_gpu and gpu_milli; pods without a gpu_spec take any GPU.
+As in the published runs of the paper (see plugins/gpu_fragmentation.py): the trace's pods and
+clones of random ones, until 130 % of all GPUs are asked for, in random order; those that fit
+nowhere are turned away, nobody leaves. Allocated: GPU held when 100 % (and 130 %) have been asked
+for, over all GPU; the mean of the seeds. GLOBAL_DISPATCHER_TRACES names the folder that holds
+openb/gpu_nodes.csv and openb/pods.csv. Another file of pods has the columns cpu_milli, memory_mib,
+num_gpu and gpu_milli; pods without a gpu_spec take any GPU.
 """
 
 import csv
@@ -28,7 +30,9 @@ from shared.model.names import GPU_MILLI, SCHEDULER_NAME
 from shared.model.node import Node
 from shared.model.pod import Affinity, Pod
 
-TRACES = os.environ.get("GLOBAL_DISPATCHER_TRACES") or Path(__file__).parents[2] / "shared" / "traces"
+TRACES = (
+    os.environ.get("GLOBAL_DISPATCHER_TRACES") or Path(__file__).parents[2] / "shared" / "traces"
+)
 TRACE = Path(TRACES) / "openb"
 MODEL = "gpu-model"
 SEEDS = 10
@@ -59,11 +63,16 @@ def fragmentation(share: int) -> list[Row]:
 
 
 def fragmentation_of(pods: Path, share: int) -> list[Row]:
-    """The same nodes with the pods of any file; figures without targets, named after the file. PodsFileError."""
+    """The same nodes with the pods of any file; figures without targets, named after the file.
+    PodsFileError.
+    """
     if not _is_there():
         return []
     found = _figures(pods, share)
-    return [replace(row, name=row.name.replace("openb", f"openb {pods.stem}", 1), target=None) for row in found]
+    return [
+        replace(row, name=row.name.replace("openb", f"openb {pods.stem}", 1), target=None)
+        for row in found
+    ]
 
 
 def _is_there() -> bool:
@@ -78,12 +87,38 @@ def _figures(file: Path, share: int) -> list[Row]:
     plain = _run(shapes, 0, "")
     pods = int(statistics.mean(run.pods for run in runs))
     seeds = f"mean of {len(runs)} seeds"
-    at_100, at_130 = (statistics.mean(getattr(run, key) for run in runs) for key in ("at_100", "at_130"))
+    at_100, at_130 = (
+        statistics.mean(getattr(run, key) for run in runs) for key in ("at_100", "at_130")
+    )
     seconds = statistics.median(run.seconds for run in runs)
     return [
-        _figure("openb_gpu_allocated", pods, at_100, PUBLISHED, plain.at_100, f"% of all GPU at 100 % asked, {seeds}"),
-        _figure("openb_gpu_allocated_130", pods, at_130, PUBLISHED_MORE, plain.at_130, f"the same at 130 %, {seeds}"),
-        Row("openb_time", NODES, pods, seconds, "s", 10, plain.seconds, "one run to 130 %, median of seeds", PLAIN),
+        _figure(
+            "openb_gpu_allocated",
+            pods,
+            at_100,
+            PUBLISHED,
+            plain.at_100,
+            f"% of all GPU at 100 % asked, {seeds}",
+        ),
+        _figure(
+            "openb_gpu_allocated_130",
+            pods,
+            at_130,
+            PUBLISHED_MORE,
+            plain.at_130,
+            f"the same at 130 %, {seeds}",
+        ),
+        Row(
+            "openb_time",
+            NODES,
+            pods,
+            seconds,
+            "s",
+            10,
+            plain.seconds,
+            "one run to 130 %, median of seeds",
+            PLAIN,
+        ),
     ]
 
 
@@ -93,7 +128,9 @@ def _figure(name: str, pods: int, share: float, target: float, plain: float, cou
 
 @dataclass(frozen=True)
 class Run:
-    """Percent of all GPU that is allocated when 100 % and 130 % were asked for, pods that came, seconds in all."""
+    """Percent of all GPU that is allocated when 100 % and 130 % were asked for, pods that came,
+    seconds in all.
+    """
 
     at_100: float
     at_130: float
@@ -154,14 +191,22 @@ def _fleet() -> FleetState:
     fleet = FleetState(now=1000.0)
     fleet.set_cluster("openb", ready=True, synced=True)
     for row in _rows(TRACE / "gpu_nodes.csv"):
-        room = {"cpu": int(row["cpu_milli"]), "memory": int(row["memory_mib"]) * 2**20, "pods": 10_000}
+        room = {
+            "cpu": int(row["cpu_milli"]),
+            "memory": int(row["memory_mib"]) * 2**20,
+            "pods": 10_000,
+        }
         room[GPU_MILLI] = 1000 * int(row["gpu"])
-        fleet.put_node("openb", Node(row["sn"], row["sn"], {MODEL: row["model"]}, ready=True, allocatable=room))
+        fleet.put_node(
+            "openb", Node(row["sn"], row["sn"], {MODEL: row["model"]}, ready=True, allocatable=room)
+        )
     return fleet
 
 
 def read_pods(file: Path) -> list[Shape]:
-    """What the pods of a file ask for; PodsFileError if it cannot be read, or if none asks for a GPU."""
+    """What the pods of a file ask for; PodsFileError if it cannot be read, or if none asks for a
+    GPU.
+    """
     try:
         rows = _rows(file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:

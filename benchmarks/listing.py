@@ -1,4 +1,6 @@
-"""List and decode of a large cluster's pods by the agent's own loop, over HTTP on loopback, in a process of its own."""
+"""List and decode of a large cluster's pods by the agent's own loop, over HTTP on loopback, in a
+process of its own.
+"""
 
 import asyncio
 import json
@@ -19,7 +21,9 @@ NODES = 5000
 
 
 def list_and_decode(share: int) -> list[Row]:
-    """150,000 pods in pages of 500; the baseline is `json.loads` of the same pages, which keeps nothing."""
+    """150,000 pods in pages of 500; the baseline is `json.loads` of the same pages, which keeps
+    nothing.
+    """
     pods = 150_000 // share
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -50,7 +54,16 @@ def list_and_decode(share: int) -> list[Row]:
             counted,
             "json.loads of the same pages, nothing kept",
         ),
-        Row("list_and_decode_rss", NODES, pods, mib, "MiB", 1024, None, "peak resident memory of the listing process"),
+        Row(
+            "list_and_decode_rss",
+            NODES,
+            pods,
+            mib,
+            "MiB",
+            1024,
+            None,
+            "peak resident memory of the listing process",
+        ),
     ]
 
 
@@ -64,7 +77,10 @@ def _pod(number: int) -> dict[str, object]:
     container = {
         "name": "main",
         "image": "registry.invalid/team/web:1.2.3",
-        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": {
+            "requests": {"cpu": "250m", "memory": "256Mi"},
+            "limits": {"memory": "512Mi"},
+        },
         "env": [{"name": f"SETTING_{i}", "value": "x" * 40} for i in range(20)],
         "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
     }
@@ -77,12 +93,21 @@ def _pod(number: int) -> dict[str, object]:
             "resourceVersion": str(1000 + number),
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": "web", "team": f"t{number % 50}", "pod-template-hash": "7c9d8b6f5"},
-            "managedFields": [{"manager": "m", "operation": "Update", "fieldsV1": fields} for _ in range(1)],
+            "managedFields": [
+                {"manager": "m", "operation": "Update", "fieldsV1": fields} for _ in range(1)
+            ],
         },
-        "spec": {"nodeName": f"n{number % NODES:04}", "schedulerName": "default-scheduler", "containers": [container]},
+        "spec": {
+            "nodeName": f"n{number % NODES:04}",
+            "schedulerName": "default-scheduler",
+            "containers": [container],
+        },
         "status": {
             "phase": "Running",
-            "conditions": [{"type": kind, "status": "True"} for kind in ("Ready", "Initialized", "PodScheduled")],
+            "conditions": [
+                {"type": kind, "status": "True"}
+                for kind in ("Ready", "Initialized", "PodScheduled")
+            ],
             "podIP": "10.0.0.1",
         },
     }
@@ -97,9 +122,16 @@ def _serve(parent: Connection, pods: int) -> None:
     async def answer(request: web.Request) -> web.Response:
         page = int(request.query.get("continue", "0"))
         token = str(page + 1) if page + 1 < pages else ""
-        items = template.replace(mark, b"web-%07d-000" % page).replace(b"0000-000000000", b"0000-%09d" % page)
-        head = json.dumps({"kind": "PodList", "metadata": {"resourceVersion": "999999", "continue": token}})
-        return web.Response(body=head[:-1].encode() + b', "items": [' + items + b"]}", content_type="application/json")
+        items = template.replace(mark, b"web-%07d-000" % page).replace(
+            b"0000-000000000", b"0000-%09d" % page
+        )
+        head = json.dumps(
+            {"kind": "PodList", "metadata": {"resourceVersion": "999999", "continue": token}}
+        )
+        return web.Response(
+            body=head[:-1].encode() + b', "items": [' + items + b"]}",
+            content_type="application/json",
+        )
 
     async def main() -> None:
         app = web.Application()
@@ -153,7 +185,9 @@ async def _list(config: str, pods: int) -> None:
             listed.set()
 
     client, cache = KubeClient(Access(config, "bench")), Told(ChangeLog())
-    watch = asyncio.create_task(ListWatch(client, "pods", "/api/v1/pods", pod_seen, cache, Pace(page=PAGE)).run())
+    watch = asyncio.create_task(
+        ListWatch(client, "pods", "/api/v1/pods", pod_seen, cache, Pace(page=PAGE)).run()
+    )
     await listed.wait()
     if sum(1 for _ in cache.pods()) != pods:
         raise RuntimeError("the list is not complete")
@@ -168,7 +202,9 @@ async def _plain(server: str, pods: int) -> None:
     async with aiohttp.ClientSession() as session:
         token = "0"
         while token:
-            async with session.get(f"{server}/api/v1/pods", params={"limit": str(PAGE), "continue": token}) as answer:
+            async with session.get(
+                f"{server}/api/v1/pods", params={"limit": str(PAGE), "continue": token}
+            ) as answer:
                 token = json.loads(await answer.read())["metadata"]["continue"]
 
 

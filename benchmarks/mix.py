@@ -1,4 +1,5 @@
-"""Mixed work of any kind through the whole core: each argument of the generator is an option (`workloads/mixed.py`).
+"""Mixed work of any kind through the whole core: each argument of the generator is an option
+(`workloads/mixed.py`).
 
 python -m benchmarks.mix --classes 300 --tenants 7 --sizes 5 --churn 20 --seed 3
 python -m benchmarks.mix --classes 300 --nothing-fits
@@ -19,7 +20,9 @@ _FIELDS = fields(Mix)
 _ABOUT = """Bind pods of many templates in one cluster, through reports, queue, quota, decisions, records and answers.
 Printed as JSON are the work, how many pods a second of CPU time are bound, and how many of the smallest template
 without quota and rules. The usual work takes some seconds."""
-_HOPELESS = "pods that no node takes, of twice --node-cpu whatever --cpu is: print refusals a second"
+_HOPELESS = (
+    "pods that no node takes, of twice --node-cpu whatever --cpu is: print refusals a second"
+)
 _HELPS = (
     "more --nodes, --node-cpu or --ratio make room, fewer or smaller pods need less;"
     " where anti-affinity keeps pods apart, more --nodes or more --classes"
@@ -29,13 +32,24 @@ _HELPS = (
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.mix", description=_ABOUT)
     for one in _FIELDS:
-        name, meaning = _option(one.name), f"{one.metadata['meaning']} ({_limits(one.metadata)}default {one.default})"
+        name, meaning = (
+            _option(one.name),
+            f"{one.metadata['meaning']} ({_limits(one.metadata)}default {one.default})",
+        )
         if isinstance(one.default, bool):
-            parser.add_argument(name, action=BooleanOptionalAction, default=one.default, help=meaning)
+            parser.add_argument(
+                name, action=BooleanOptionalAction, default=one.default, help=meaning
+            )
         else:
-            parser.add_argument(name, type=type(one.default), default=one.default, metavar="N", help=meaning)
-    parser.add_argument("--burst", type=int, metavar="N", help="pods that are submitted at once (default all)")
-    parser.add_argument("--recorded", action="store_true", help="journal the record of every decision")
+            parser.add_argument(
+                name, type=type(one.default), default=one.default, metavar="N", help=meaning
+            )
+    parser.add_argument(
+        "--burst", type=int, metavar="N", help="pods that are submitted at once (default all)"
+    )
+    parser.add_argument(
+        "--recorded", action="store_true", help="journal the record of every decision"
+    )
     parser.add_argument("--nothing-fits", action="store_true", help=_HOPELESS)
     return parser
 
@@ -49,16 +63,21 @@ def _option(name: str) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print what was asked for, the figures of it, and those of one template without quota and rules, as JSON. Work
-    that cannot be done ends it with a line of why.
+    """Print what was asked for, the figures of it, and those of one template without quota and
+    rules, as JSON. Work that cannot be done ends it with a line of why.
     """
     parser = _parser()
     given = vars(parser.parse_args(words))
-    burst, recorded, nothing_fits = (given.pop(name) for name in ("burst", "recorded", "nothing_fits"))
+    burst, recorded, nothing_fits = (
+        given.pop(name) for name in ("burst", "recorded", "nothing_fits")
+    )
     if burst is not None and burst < 1:
         parser.error(f"--burst: must be 1 at least, and is {burst}")
     if nothing_fits and (burst or recorded or given["churn"] or given["readings"]):
-        text = "takes none of --burst, --recorded, --churn, --readings: all pods come at once, and none is bound"
+        text = (
+            "takes none of --burst, --recorded, --churn, --readings: all pods come at once, and "
+            "none is bound"
+        )
         parser.error(f"--nothing-fits: {text}")
     try:
         mix = Mix(**given)
@@ -68,7 +87,9 @@ def main(words: Sequence[str] | None = None) -> None:
     measure = _refusals if nothing_fits else partial(_bound, recorded=recorded, burst=burst)
     try:
         figures = measure(mix)
-        beside = measure(replace(mix, classes=1, tenants=0, anti_affinity=0, soft_spread=0))  # the smallest template
+        beside = measure(
+            replace(mix, classes=1, tenants=0, anti_affinity=0, soft_spread=0)
+        )  # the smallest template
     except TooSmallError as error:
         parser.exit(1, f"{error}\n{_HELPS}\n")
     except KeyboardInterrupt:

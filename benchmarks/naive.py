@@ -1,6 +1,8 @@
-"""The plain way, for comparison in the same run: for each pod, a Python loop over all nodes; same fit, same scores.
+"""The plain way, for comparison in the same run: for each pod, a Python loop over all nodes; same
+fit, same scores.
 
-Fit, least allocated, balanced allocation and live CPU headroom only: less work a node than the profile does.
+Fit, least allocated, balanced allocation and live CPU headroom only: less work a node than the
+profile does.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,10 @@
-"""The plain way to place a pod, for comparison in the same run: a Python loop over all nodes, and over all pods.
+"""The plain way to place a pod, for comparison in the same run: a Python loop over all nodes, and
+over all pods.
 
-For each pod: every placed pod is looked at once (whom it shuns, whom it draws, members of spread constraints), then
-every node (fit, taints, node affinity, domains; least allocated, balanced, affinity and spread points); where none
-fits, every node again with its pods of lower priority away. No volumes, images, ports or quota: less work than ours.
+For each pod: every placed pod is looked at once (whom it shuns, whom it draws, members of spread
+constraints), then every node (fit, taints, node affinity, domains; least allocated, balanced,
+affinity and spread points); where none fits, every node again with its pods of lower priority away.
+No volumes, images, ports or quota: less work than ours.
 """
 
 from collections import Counter, defaultdict
@@ -48,13 +50,17 @@ class Place:
         taken, room = self.used if used is None else used, self.node.allocatable
         if taken.get("pods", 0) + 1 > room.get("pods", 0):
             return False
-        if any(taken.get(name, 0) + asked > room.get(name, 0) for name, asked in pod.requests.items()):
+        if any(
+            taken.get(name, 0) + asked > room.get(name, 0) for name, asked in pod.requests.items()
+        ):
             return False
         taints = (taint for taint in self.node.taints if taint.effect == NO_SCHEDULE)
         if not all(any(taint.tolerated_by(one) for one in pod.tolerations) for taint in taints):
             return False
         terms = pod.affinity.required if pod.affinity else None
-        return terms is None or any(term.matches(self.node.labels, self.node.name) for term in terms)
+        return terms is None or any(
+            term.matches(self.node.labels, self.node.name) for term in terms
+        )
 
 
 @dataclass
@@ -68,7 +74,9 @@ class _State:
 
 
 def plain_rate(nodes: Sequence[Node], before: Sequence[Pod], pods: Sequence[Pod]) -> float | None:
-    """Pods placed a second: the first 20 of them, or as many as two seconds allow. None where one finds no place."""
+    """Pods placed a second: the first 20 of them, or as many as two seconds allow. None where one
+    finds no place.
+    """
     places = [Place(node) for node in nodes]
     for number, pod in enumerate(before):
         places[number % len(places)].put(pod)
@@ -90,7 +98,10 @@ def _place(places: list[Place], pod: Pod) -> bool:
 
 def _best(places: list[Place], pod: Pod) -> Place | None:
     ground = _look(places, pod)
-    least = [_lowest(counts, places, rule.key) for counts, rule in zip(ground.spread, pod.spread, strict=True)]
+    least = [
+        _lowest(counts, places, rule.key)
+        for counts, rule in zip(ground.spread, pod.spread, strict=True)
+    ]
     best, most = None, float("-inf")
     for place in places:
         if not place.fits(pod) or not _allowed(place, pod, ground, least):
@@ -104,8 +115,13 @@ def _best(places: list[Place], pod: Pod) -> Place | None:
 def _look(places: list[Place], pod: Pod) -> _State:
     """One pass over all placed pods."""
     want, shun = pod.pod_affinity or _NONE, pod.pod_anti_affinity or _NONE
-    wanted: list[tuple[str, Counter[str]]] = [(term.topology_key, Counter()) for term in want.required]
-    shunned, drawn = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
+    wanted: list[tuple[str, Counter[str]]] = [
+        (term.topology_key, Counter()) for term in want.required
+    ]
+    shunned, drawn = (
+        defaultdict[str, Counter[str]](Counter),
+        defaultdict[str, Counter[str]](Counter),
+    )
     spread: list[Counter[str]] = [Counter() for _ in pod.spread]
     for place in places:
         labels = place.domains
@@ -118,18 +134,37 @@ def _look(places: list[Place], pod: Pod) -> _State:
                 _count(term, other, labels, shunned[term.topology_key])
             for term in (other.pod_anti_affinity or _NONE).required:
                 _count(term, pod, labels, shunned[term.topology_key])
-            for term, weight in _weighted(other.pod_affinity or _NONE, other.pod_anti_affinity or _NONE):
+            for term, weight in _weighted(
+                other.pod_affinity or _NONE, other.pod_anti_affinity or _NONE
+            ):
                 _count(term, pod, labels, drawn[term.topology_key], weight)
             for at, rule in enumerate(pod.spread):
-                if other.namespace == pod.namespace and rule.selector and rule.selector.matches(other.labels):
+                if (
+                    other.namespace == pod.namespace
+                    and rule.selector
+                    and rule.selector.matches(other.labels)
+                ):
                     spread[at][labels.get(rule.key, "")] += 1
     return _State(shunned, wanted, drawn, spread)
 
 
-def _count(term: PodAffinityTerm, pod: Pod, labels: Mapping[str, str], domains: Counter[str], weight: int = 1) -> None:
+def _count(
+    term: PodAffinityTerm,
+    pod: Pod,
+    labels: Mapping[str, str],
+    domains: Counter[str],
+    weight: int = 1,
+) -> None:
     """Every namespace that a selector could mean has the same labels in these cases."""
-    named = pod.namespace in term.namespaces or (term.namespace_selector is not None and "-ns-" in pod.namespace)
-    if named and term.selector is not None and term.selector.matches(pod.labels) and term.topology_key in labels:
+    named = pod.namespace in term.namespaces or (
+        term.namespace_selector is not None and "-ns-" in pod.namespace
+    )
+    if (
+        named
+        and term.selector is not None
+        and term.selector.matches(pod.labels)
+        and term.topology_key in labels
+    ):
         domains[labels[term.topology_key]] += weight
 
 
@@ -165,7 +200,8 @@ def _points(place: Place, pod: Pod, ground: _State) -> float:
     points = 50 * (2 - sum(shares)) + 100 - 50 * abs(shares[0] - shares[1])
     points += sum(counts[labels[key]] for key, counts in ground.drawn.items() if key in labels)
     return points - sum(
-        counts[labels.get(rule.key, "")] for rule, counts in zip(pod.spread, ground.spread, strict=True)
+        counts[labels.get(rule.key, "")]
+        for rule, counts in zip(pod.spread, ground.spread, strict=True)
     )
 
 
@@ -185,7 +221,9 @@ def _preempt(places: list[Place], pod: Pod) -> Place | None:
 
 def _victims(place: Place, pod: Pod) -> list[Pod]:
     """All of lower priority, but those that may stay after all, the highest first."""
-    lower = sorted((one for one in place.pods if one.priority < pod.priority), key=lambda one: -one.priority)
+    lower = sorted(
+        (one for one in place.pods if one.priority < pod.priority), key=lambda one: -one.priority
+    )
     used = Counter(place.used)
     for one in lower:
         used.subtract({**one.requests, "pods": 1})

@@ -1,9 +1,10 @@
-"""The cases of kube-scheduler's scheduler_perf by name: decisions a second of the core alone, upstream's sizes.
+"""The cases of kube-scheduler's scheduler_perf by name: decisions a second of the core alone,
+upstream's sizes.
 
-What the objects say is read as agents read it; pods that are there before are put evenly over the nodes, as end to
-end. Ours scores every node and binds nothing; an evicted pod is gone at once. The anchor counts pods bound end to end
-through a real API server, with a tenth of the nodes scored. The baseline is a plain loop (plain_loop.py) over the same
-fleet, for its first pods.
+What the objects say is read as agents read it; pods that are there before are put evenly over the
+nodes, as end to end. Ours scores every node and binds nothing; an evicted pod is gone at once. The
+anchor counts pods bound end to end through a real API server, with a tenth of the nodes scored. The
+baseline is a plain loop (plain_loop.py) over the same fleet, for its first pods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +35,11 @@ from shared.model.pod import CLAIM, Pod, Volume
 CLUSTER = "perf"
 BATCH = 1000
 _LONGEST_S = 60.0
-_TARGETS = {"TopologySpreading": 20_000, "SchedulingPodAffinity": 10_000, "MixedSchedulingBasePod": 10_000}
+_TARGETS = {
+    "TopologySpreading": 20_000,
+    "SchedulingPodAffinity": 10_000,
+    "MixedSchedulingBasePod": 10_000,
+}
 _READ = {kind.name: kind for kind in KINDS}
 Item = tuple[tuple[str, str], PodInfo]
 
@@ -46,7 +51,9 @@ def decisions_of(case: Case, share: int) -> list[Row]:
     scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet)
     _put_before(scheduler, case)
     measured = _items(fleet, case.measured, "measured")
-    churn = _items(fleet, Pods(case.churn, -(-len(measured) // BATCH)), "churn") if case.churn else []
+    churn = (
+        _items(fleet, Pods(case.churn, -(-len(measured) // BATCH)), "churn") if case.churn else []
+    )
     begun = perf_counter()
     done = _decide(scheduler, case, measured, churn)
     rate = done / (perf_counter() - begun)
@@ -55,11 +62,21 @@ def decisions_of(case: Case, share: int) -> list[Row]:
     if done < len(measured):
         counts = f"{counts}; ended after {_LONGEST_S:.0f} s"
     return [
-        Row(f"perf_{case.name}", case.nodes.count, done, rate, "decisions/s", _TARGETS.get(case.name), plain, counts)
+        Row(
+            f"perf_{case.name}",
+            case.nodes.count,
+            done,
+            rate,
+            "decisions/s",
+            _TARGETS.get(case.name),
+            plain,
+            counts,
+        )
     ]
 
 
-# --- deciding --------------------------------------------------------------------------------------------------------
+# --- deciding
+# --------------------------------------------------------------------------------------------------
 
 
 def _decide(scheduler: Scheduler, case: Case, items: list[Item], churn: list[Item]) -> int:
@@ -89,7 +106,9 @@ def _round(scheduler: Scheduler, items: Iterable[Item]) -> list[Unschedulable]:
 
 
 def _round_after_evictions(scheduler: Scheduler, left: list[Unschedulable]) -> bool:
-    """Evict for those that were promised room, decide them again; whether nobody is left in the end."""
+    """Evict for those that were promised room, decide them again; whether nobody is left in the
+    end.
+    """
     while left:
         victims = [victim for one in left for victim in one.victims]
         if not victims:
@@ -100,7 +119,8 @@ def _round_after_evictions(scheduler: Scheduler, left: list[Unschedulable]) -> b
     return True
 
 
-# --- what there is ---------------------------------------------------------------------------------------------------
+# --- what there is
+# --------------------------------------------------------------------------------------------------
 
 
 def _fleet(case: Case) -> FleetState:
@@ -143,7 +163,9 @@ def _pods(pods: Pods, prefix: str) -> Iterator[Pod]:
         for number in range(pods.count):
             name = f"{prefix}-{number:05d}"
             volumes = (Volume(CLAIM, name),) if pods.volume else first.volumes
-            yield msgspec.structs.replace(first, uid=f"{namespace}/{name}", name=name, volumes=volumes)
+            yield msgspec.structs.replace(
+                first, uid=f"{namespace}/{name}", name=name, volumes=volumes
+            )
 
 
 def _read(pods: Pods, namespace: str) -> Pod:
@@ -158,7 +180,11 @@ def _read(pods: Pods, namespace: str) -> Pod:
 def _put_before(scheduler: Scheduler, case: Case) -> None:
     """The pods that are there before, in their places."""
     names = [node.name for node in _nodes(case)]
-    items = [item for at, pods in enumerate(case.before) for item in _items(scheduler.fleet, pods, f"before{at}")]
+    items = [
+        item
+        for at, pods in enumerate(case.before)
+        for item in _items(scheduler.fleet, pods, f"before{at}")
+    ]
     for number, (pod_id, placed) in enumerate(items):
         scheduler.restore(pod_id, placed, CLUSTER, names[number % len(names)])
 
@@ -167,4 +193,6 @@ def _before(case: Case) -> Sequence[Pod]:
     return [pod for at, pods in enumerate(case.before) for pod in _pods(pods, f"before{at}")]
 
 
-CASES: dict[str, Callable[[int], list[Row]]] = {f"perf_{one.name}": partial(decisions_of, one) for one in WORKLOADS}
+CASES: dict[str, Callable[[int], list[Row]]] = {
+    f"perf_{one.name}": partial(decisions_of, one) for one in WORKLOADS
+}

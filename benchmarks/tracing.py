@@ -1,4 +1,6 @@
-"""What traces of pods' ways cost: the dispatcher's bookkeeping, the SDK's spans, and their export over HTTP."""
+"""What traces of pods' ways cost: the dispatcher's bookkeeping, the SDK's spans, and their export
+over HTTP.
+"""
 
 import multiprocessing
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,10 @@ from dispatcher.service.traces.pod_traces import PodTraces
 from shared.messages import BOUND, Bind, Changes, Outcome, PodRef
 
 BATCH = 1000
-_COUNTS = "CPU of the process, a decision: bookkeeping, spans, and OTLP/HTTP to another process, which throws them away"
+_COUNTS = (
+    "CPU of the process, a decision: bookkeeping, spans, and OTLP/HTTP to another process, which "
+    "throws them away"
+)
 
 
 def traces(share: int) -> list[Row]:
@@ -31,7 +36,18 @@ def traces(share: int) -> list[Row]:
     for name, sampled, target in (("trace_one_percent", 0.01, 20.0), ("trace_all", 1.0, None)):
         with _collector() as endpoint:
             spent = _spent(decisions, sampled, endpoint)
-        rows.append(Row(name, 5000, len(decisions), 1e6 * spent / len(decisions), "us", target, None, _COUNTS))
+        rows.append(
+            Row(
+                name,
+                5000,
+                len(decisions),
+                1e6 * spent / len(decisions),
+                "us",
+                target,
+                None,
+                _COUNTS,
+            )
+        )
     return rows
 
 
@@ -46,7 +62,9 @@ def _decisions(count: int) -> Iterator[Decision]:
 def _spent(decisions: Sequence[Decision], sampled: float, endpoint: str) -> float:
     """Seconds of CPU of all threads of this process, the last export included."""
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint), max_queue_size=2**20))
+    provider.add_span_processor(
+        BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint), max_queue_size=2**20)
+    )
     ways, now = PodTraces(sampled, teller(provider)), 1e6
     batches = [_batch(decisions[at : at + BATCH]) for at in range(0, len(decisions), BATCH)]
     started = process_time()
@@ -60,12 +78,16 @@ def _spent(decisions: Sequence[Decision], sampled: float, endpoint: str) -> floa
     return process_time() - started
 
 
-def _batch(some: Sequence[Decision]) -> tuple[Sequence[Decision], list[Bind], Answered, ClusterChanged]:
+def _batch(
+    some: Sequence[Decision],
+) -> tuple[Sequence[Decision], list[Bind], Answered, ClusterChanged]:
     pods = [one.placed.pod for one in some]
     refs = [PodRef(pod.namespace, pod.name, pod.uid) for pod in pods]
     binds = [Bind(f"i-{ref.uid}", ref, 1, one.node) for ref, one in zip(refs, some, strict=True)]
     answered = Answered("c000", tuple(Outcome(one.id, one.pod.uid, 1, BOUND) for one in binds))
-    bound = tuple(msgspec.structs.replace(pod, node=one.node) for pod, one in zip(pods, some, strict=True))
+    bound = tuple(
+        msgspec.structs.replace(pod, node=one.node) for pod, one in zip(pods, some, strict=True)
+    )
     return some, binds, answered, ClusterChanged(Changes("c000", "uid", "life", 0, 1, pods=bound))
 
 

@@ -1,1 +1,3 @@
-"""What the dispatcher and its agents share: it imports neither, and they never import each other through it."""
+"""What the dispatcher and its agents share: it imports neither, and they never import each other
+through it.
+"""

@@ -1,7 +1,8 @@
 """Which addresses a host name stands for without anybody being asked.
 
-An address has many spellings: a resolver takes 2852039166, 0xa9fea9fe, 0251.254.43518 and 169.254.169.254.nip.io for
-169.254.169.254, and IPv6 has ways to write an IPv4 address, too. A check of one spelling alone is none.
+An address has many spellings: a resolver takes 2852039166, 0xa9fea9fe, 0251.254.43518 and
+169.254.169.254.nip.io for 169.254.169.254, and IPv6 has ways to write an IPv4 address, too. A check
+of one spelling alone is none.
 """
 
 import re
@@ -9,7 +10,8 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 _PART = re.compile(r"0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*")
-# As nip.io, sslip.io and their like have them: 169.254.169.254.nip.io, x-169-254-169-254.sslip.io, a9fea9fe.nip.io.
+# As nip.io, sslip.io and their like have them: 169.254.169.254.nip.io, x-169-254-169-254.sslip.io,
+# a9fea9fe.nip.io.
 _QUAD = re.compile(r"(?<![0-9])(?=((?:[0-9]{1,3}[.-]){3}[0-9]{1,3})(?![0-9]))")
 _HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?![0-9a-f])")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -18,7 +20,9 @@ _LONGEST = 253  # of a DNS name
 
 
 def resolved(host: str) -> Iterator[IPv4Address | IPv6Address]:
-    """All addresses that a host (lower case, without brackets) is, or has in it; none of other names."""
+    """All addresses that a host (lower case, without brackets) is, or has in it; none of other
+    names.
+    """
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -52,7 +56,9 @@ def _in_name(host: str) -> Iterator[IPv4Address]:
 
 
 def _number(host: str) -> int | None:
-    """As inet_aton(3): one to four numbers, decimal, octal or hexadecimal; the last one fills what is left."""
+    """As inet_aton(3): one to four numbers, decimal, octal or hexadecimal; the last one fills what
+    is left.
+    """
     parts = host.split(".")
     if len(parts) > 4 or not all(_PART.fullmatch(part) for part in parts):
         return None

@@ -1,8 +1,9 @@
 """The fields that the baseline level of Kubernetes' Pod Security Standards forbids in a pod.
 
-Source: https://kubernetes.io/docs/concepts/security/pod-security-standards (baseline, as of 1.34). Its host namespaces,
-privileged containers, hostPath volumes and HostProcess never cross (`manifest`); the rows here cross where the policy
-of the target names them. AppArmor's older annotations are of a reserved domain and never cross, either.
+Source: https://kubernetes.io/docs/concepts/security/pod-security-standards (baseline, as of 1.34).
+Its host namespaces, privileged containers, hostPath volumes and HostProcess never cross
+(`manifest`); the rows here cross where the policy of the target names them. AppArmor's older
+annotations are of a reserved domain and never cross, either.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +28,9 @@ CAPABILITIES = frozenset(
         "SYS_CHROOT",
     )
 )
-SELINUX_TYPES = frozenset(("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"))
+SELINUX_TYPES = frozenset(
+    ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
+)
 SYSCTLS = frozenset(
     (
         "kernel.shm_rmid_forced",
@@ -44,7 +47,13 @@ SYSCTLS = frozenset(
 )
 PROFILES = frozenset(("", "RuntimeDefault", "Localhost"))
 _CONTAINERS = ("spec.containers[*]", "spec.initContainers[*]")
-_HANDLERS = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop")
+_HANDLERS = (
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle.postStart",
+    "lifecycle.preStop",
+)
 
 
 def of_containers(*fields: str) -> tuple[str, ...]:
@@ -58,12 +67,14 @@ def of_security(*fields: str) -> tuple[str, ...]:
     return tuple(f"{one}.{field}" for field in fields for one in holders)
 
 
-HANDLER_HOSTS = of_containers(*(f"{one}.{kind}.host" for one in _HANDLERS for kind in ("httpGet", "tcpSocket")))
+HANDLER_HOSTS = of_containers(
+    *(f"{one}.{kind}.host" for one in _HANDLERS for kind in ("httpGet", "tcpSocket"))
+)
 
 
 class Rule(NamedTuple):
-    """`fine` tells which values of the fields baseline admits; any other needs `allow` in the target's policy. `why` is
-    the message for a value that is refused.
+    """`fine` tells which values of the fields baseline admits; any other needs `allow` in the
+    target's policy. `why` is the message for a value that is refused.
     """
 
     allow: str
@@ -86,7 +97,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("seccomp", of_security("seccompProfile.type"), PROFILES.__contains__, "is {}"),
     Rule("appArmor", of_security("appArmorProfile.type"), PROFILES.__contains__, "is {}"),
-    Rule("procMount", of_containers("securityContext.procMount"), ("", "Default").__contains__, "is {}"),
+    Rule(
+        "procMount",
+        of_containers("securityContext.procMount"),
+        ("", "Default").__contains__,
+        "is {}",
+    ),
     Rule("seLinux", of_security("seLinuxOptions.type"), SELINUX_TYPES.__contains__, "is {}"),
     Rule("seLinux", of_security("seLinuxOptions.user", "seLinuxOptions.role"), _unset, "is {}"),
     Rule("sysctls", ("spec.securityContext.sysctls[*].name",), SYSCTLS.__contains__, 'sets "{}"'),
@@ -106,7 +122,9 @@ _TREE = Tree((path, rule) for rule in RULES for path in rule.paths)
 
 
 def violations(pod: Object) -> Iterator[Violation]:
-    """What is outside baseline in a manifest ({metadata, spec}); TypeError if it is not shaped like one."""
+    """What is outside baseline in a manifest ({metadata, spec}); TypeError if it is not shaped like
+    one.
+    """
     for hit in walk(pod, _TREE):
         rule = hit.leaf
         if not rule.fine(hit.value):

@@ -1,4 +1,6 @@
-"""Bind: a pod of this cluster to a node of it, or a claimed source pod to the proxy node of its new cluster."""
+"""Bind: a pod of this cluster to a node of it, or a claimed source pod to the proxy node of its new
+cluster.
+"""
 
 from agents.executor import events, pods
 from agents.executor.binding import annotations_of, bind_to, bind_unclaimed, foreign_key
@@ -22,7 +24,11 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
     assert pod is not None  # noqa: S101 - unfit() answers for a missing pod
     if intent.proxy and (word := local.fenced(intent.node)):
         return outcome(intent, STALE, word)
-    why = _proxy_refusal(intent, local, now) if intent.proxy else refusal(pod, intent.node, local, now)
+    why = (
+        _proxy_refusal(intent, local, now)
+        if intent.proxy
+        else refusal(pod, intent.node, local, now)
+    )
     if why:
         return outcome(intent, REFUSED, why, OF_NODE)
     if intent.proxy and (no := (yield from _unclaimed(intent, pod, local))) is not None:
@@ -34,7 +40,9 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
         answer = yield from bind_to(intent.pod, intent.node, annotations)
     else:
         version = local.view.pod_version(pod.uid)
-        answer = yield from bind_unclaimed(intent.pod, intent.node, annotations, version, local.keys.public)
+        answer = yield from bind_unclaimed(
+            intent.pod, intent.node, annotations, version, local.keys.public
+        )
     if answer.verdict not in (BOUND, UNKNOWN):
         local.ledger.drop(pod.namespace, pod.name)
     if answer.verdict == BOUND:
@@ -44,20 +52,31 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
 
 def booking(pod: Pod, uid: str, node: str, now: Moment) -> PendingRequests:
     """A booking of the pod's requests on `node`, held until the watch cache shows the pod there."""
-    return PendingRequests(pod.namespace, pod.name, uid, node, pod.requests, pod.ports, now.mono + HOLD_S)
+    return PendingRequests(
+        pod.namespace, pod.name, uid, node, pod.requests, pod.ports, now.mono + HOLD_S
+    )
 
 
 def unfit(pod: Pod | None, ref: PodRef, node: str) -> Answer | None:
-    """The verdict of a bind that the watch cache alone decides (pod gone, bound, terminating, not ours), or None."""
+    """The verdict of a bind that the watch cache alone decides (pod gone, bound, terminating, not
+    ours), or None.
+    """
     name = f"pod {ref.namespace}/{ref.name}"
     if pod is None or (pod.namespace, pod.name) != (ref.namespace, ref.name):
         return Answer(STALE, f"{name} with UID {ref.uid} is not there")
     if pod.node:
-        return Answer(BOUND) if pod.node == node else Answer(STALE, f'{name} is bound to node "{pod.node}"')
+        return (
+            Answer(BOUND)
+            if pod.node == node
+            else Answer(STALE, f'{name} is bound to node "{pod.node}"')
+        )
     if pod.terminating or pod.terminal:
         return Answer(STALE, f"{name} {'is being deleted' if pod.terminating else 'has ended'}")
     if not is_ours(pod.scheduler_name):
-        return Answer(REFUSED, f'{name} belongs to scheduler "{pod.scheduler_name}", not to "{SCHEDULER_NAME}"')
+        return Answer(
+            REFUSED,
+            f'{name} belongs to scheduler "{pod.scheduler_name}", not to "{SCHEDULER_NAME}"',
+        )
     return None
 
 
@@ -77,13 +96,19 @@ def _proxy_refusal(intent: Bind, local: Local, now: Moment) -> str:
 
 
 def _unclaimed(intent: Bind, pod: Pod, local: Local) -> Procedure[Answer | None]:
-    """Why a pod must not be bound to a proxy node: it has no claim of ours for that cluster. None if it has."""
+    """Why a pod must not be bound to a proxy node: it has no claim of ours for that cluster. None
+    if it has.
+    """
     if pod.claim is not None and names.proxy_node_name(pod.claim.cluster) == intent.node:
         return None
     look = yield from pods.look_up(pod.namespace, pod.name)  # the view may not show the claim yet
     if not look.answered:
         return Answer(UNKNOWN, look.problem)
-    signed = look.pod.claimed(local.keys.public) if look.pod is not None and look.pod.uid == pod.uid else None
+    signed = (
+        look.pod.claimed(local.keys.public)
+        if look.pod is not None and look.pod.uid == pod.uid
+        else None
+    )
     if signed is not None and names.proxy_node_name(signed.target) == intent.node:
         return None
     return Answer(STALE, f'pod {pod.key} has no claim of this cluster for "{intent.node}"')

@@ -1,4 +1,6 @@
-"""POST pods/NAME/binding, and a GET of the pod where the response does not tell whether it is bound."""
+"""POST pods/NAME/binding, and a GET of the pod where the response does not tell whether it is
+bound.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -18,17 +20,21 @@ def annotations_of(epoch: int, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def foreign_key(annotations: Mapping[str, str]) -> str:
-    """The first annotation key outside our prefix, which the dispatcher must not write; '' if there is none."""
+    """The first annotation key outside our prefix, which the dispatcher must not write; '' if there
+    is none.
+    """
     return next((key for key in annotations if not key.startswith(PREFIX)), "")
 
 
 def bind_unclaimed(
     ref: PodRef, node: str, annotations: Mapping[str, str], version: str, keys: tuple[str, ...]
 ) -> Procedure[Answer]:
-    """Bind a source pod to a node of its own cluster, unless it is claimed for another one: then stale.
+    """Bind a source pod to a node of its own cluster, unless it is claimed for another one: then
+    stale.
 
-    The view that showed it unclaimed may lag, so the write holds only for the `version` seen there; when the pod has
-    moved on, it is read and checked before the next try. `keys` are this cluster's public ones.
+    The view that showed it unclaimed may lag, so the write holds only for the `version` seen there;
+    when the pod has moved on, it is read and checked before the next try. `keys` are this cluster's
+    public ones.
     """
 
     def claimed(pod: LivePod) -> str:
@@ -45,10 +51,11 @@ def bind_to(
     version: str = "",
     objection: Callable[[LivePod], str] = lambda _: "",
 ) -> Procedure[Answer]:
-    """Bind, UID (and `version`, if given) as precondition. Repeating is safe: the server binds a pod once.
+    """Bind, UID (and `version`, if given) as precondition. Repeating is safe: the server binds a
+    pod once.
 
-    bound: it is on `node`. stale: it is gone, going, on another node, or there is an `objection` to it as it is.
-    refused: by the server. Else unknown.
+    bound: it is on `node`. stale: it is gone, going, on another node, or there is an `objection` to
+    it as it is. refused: by the server. Else unknown.
     """
     message = ""
     for _ in range(TRIES):
@@ -73,8 +80,8 @@ def bind_to(
 
 
 def answer_from(look: Lookup, ref: PodRef, node: str) -> Answer | None:
-    """The answer to a bind of `ref` to `node`, from the pod as the API server has it; None if it is still unbound and
-    the binding may be posted again.
+    """The answer to a bind of `ref` to `node`, from the pod as the API server has it; None if it is
+    still unbound and the binding may be posted again.
     """
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")
@@ -84,7 +91,11 @@ def answer_from(look: Lookup, ref: PodRef, node: str) -> Answer | None:
         return Answer(BOUND)
     if look.pod.node:
         return Answer(STALE, f'pod {ref.namespace}/{ref.name} is bound to node "{look.pod.node}"')
-    return Answer(STALE, f"pod {ref.namespace}/{ref.name} is being deleted") if look.pod.terminating else None
+    return (
+        Answer(STALE, f"pod {ref.namespace}/{ref.name} is being deleted")
+        if look.pod.terminating
+        else None
+    )
 
 
 class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):

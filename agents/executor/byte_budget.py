@@ -1,7 +1,8 @@
-"""How many bytes may be written to this cluster's API server for a pod, a namespace or another cluster.
+"""How many bytes may be written to this cluster's API server for a pod, a namespace or another
+cluster.
 
-Of what is one cluster's the last quarter is only for namespaces that take no more than a 32nd of it, so that a few
-namespaces keep no others out.
+Of what is one cluster's the last quarter is only for namespaces that take no more than a 32nd of
+it, so that a few namespaces keep no others out.
 """
 
 from typing import NamedTuple
@@ -25,7 +26,9 @@ class ByteRate(NamedTuple):
 
 
 class ByteBudget:
-    """One rate for each key. What is written is spent, whatever it is; until a debt is over nothing more is written."""
+    """One rate for each key. What is written is spent, whatever it is; until a debt is over nothing
+    more is written.
+    """
 
     def __init__(self, rate: ByteRate) -> None:
         self._rate = rate
@@ -44,7 +47,9 @@ class ByteBudget:
 
 
 class SharedBudget:
-    """A rate for each cluster, shared by its namespaces: each has a rate of its own, and leaves what is kept."""
+    """A rate for each cluster, shared by its namespaces: each has a rate of its own, and leaves
+    what is kept.
+    """
 
     def __init__(self, of_namespace: ByteRate, of_cluster: ByteRate) -> None:
         at_once, per_s = of_cluster
@@ -54,13 +59,19 @@ class SharedBudget:
         self._but_kept = ByteBudget(ByteRate(at_once * (1 - KEPT), per_s))
 
     def spent(self, cluster: str, namespace: str, now: float) -> str:
-        """Which rate was used up: OF_NAMESPACE, OF_CLUSTER or ALL_BUT_KEPT; '' if more may be written."""
+        """Which rate was used up: OF_NAMESPACE, OF_CLUSTER or ALL_BUT_KEPT; '' if more may be
+        written.
+        """
         key = f"{cluster}/{namespace}"
         if self._of_namespace.wait_s(key, now):
             return OF_NAMESPACE
         if self._of_cluster.wait_s(cluster, now):
             return OF_CLUSTER
-        return ALL_BUT_KEPT if self._little.wait_s(key, now) and self._but_kept.wait_s(cluster, now) else ""
+        return (
+            ALL_BUT_KEPT
+            if self._little.wait_s(key, now) and self._but_kept.wait_s(cluster, now)
+            else ""
+        )
 
     def spend(self, cluster: str, namespace: str, now: float, amount: int) -> None:
         """So many bytes were written."""

@@ -1,7 +1,8 @@
 """Claim and Unclaim: marks a source pod as handed to another cluster, and takes the mark off.
 
-The mark is a claim signed by this cluster, annotations for people (cluster, node, attempt) and a finalizer, in one
-merge patch guarded by UID and resourceVersion: of two who write at the same time, one gets 409.
+The mark is a claim signed by this cluster, annotations for people (cluster, node, attempt) and a
+finalizer, in one merge patch guarded by UID and resourceVersion: of two who write at the same time,
+one gets 409.
 """
 
 import msgspec
@@ -34,7 +35,9 @@ from shared.security.signatures import SignedClaim
 
 
 def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Read the pod, write claim and finalizer, and return the claim and the manifest for its delegate."""
+    """Read the pod, write claim and finalizer, and return the claim and the manifest for its
+    delegate.
+    """
     if (early := _not_now(intent, local)) is not None:
         return outcome(intent, *early)
     problem = ""
@@ -43,12 +46,18 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
         if not look.answered:
             return outcome(intent, UNKNOWN, look.problem)
-        wrong = unfit(look.pod, intent.pod) or _forbidden(look.pod, intent) or _taken(look.pod, intent, local)
+        wrong = (
+            unfit(look.pod, intent.pod)
+            or _forbidden(look.pod, intent)
+            or _taken(look.pod, intent, local)
+        )
         if wrong is not None:
             return outcome(intent, *wrong)
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
-            sanitised = yield from references.for_another_cluster(look.body, intent.pod.namespace, local, now)
+            sanitised = yield from references.for_another_cluster(
+                look.body, intent.pod.namespace, local, now
+            )
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)
         present = look.pod.claimed(local.keys.public)
@@ -79,14 +88,22 @@ def _tell(intent: Claim, pod: bytes, sanitised: bytes, local: Local, now: Moment
 
 
 def _claimed(intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | None) -> Outcome:
-    """Claimed; the message tells of an earlier attempt for the same place, which may have been heard there."""
+    """Claimed; the message tells of an earlier attempt for the same place, which may have been
+    heard there.
+    """
     taken_over = before is not None and before.source.epoch != intent.epoch
-    said = f"taken over from attempt {before.source.epoch}" if before is not None and taken_over else ""
+    said = (
+        f"taken over from attempt {before.source.epoch}"
+        if before is not None and taken_over
+        else ""
+    )
     return msgspec.structs.replace(outcome(intent, CLAIMED, said), manifest=sanitised, record=mark)
 
 
 def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Remove claim and finalizer, unless the pod is on a proxy node by now or a newer attempt has claimed it."""
+    """Remove claim and finalizer, unless the pod is on a proxy node by now or a newer attempt has
+    claimed it.
+    """
     problem = ""
     for _ in range(TRIES):
         look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
@@ -146,13 +163,17 @@ def unfit(pod: LivePod | None, ref: PodRef) -> Answer | None:
 
 
 def objection(pod: LivePod | None, intent: Claim, local: Local) -> Answer | None:
-    """Why a claim would not be written on the pod, as just read, whatever its manifest is; None if it would."""
+    """Why a claim would not be written on the pod, as just read, whatever its manifest is; None if
+    it would.
+    """
     pod_says = unfit(pod, intent.pod) or _forbidden(pod, intent) or _taken(pod, intent, local)
     return _not_now(intent, local) or pod_says
 
 
 def _not_now(intent: Claim, local: Local) -> Answer | None:
-    """Why a claim is refused before the pod is read: own UID unknown, target fenced, cordoned or not the known one."""
+    """Why a claim is refused before the pod is read: own UID unknown, target fenced, cordoned or
+    not the known one.
+    """
     if not local.cluster_uid:
         return Answer(UNKNOWN, "this cluster is not known by its UID yet")
     proxy = names.proxy_node_name(intent.cluster)
@@ -169,7 +190,9 @@ def _not_now(intent: Claim, local: Local) -> Answer | None:
 
 
 def _forbidden(pod: LivePod | None, intent: Claim) -> Answer | None:
-    """What the owner of the pod wrote against it: the dispatcher goes by the same, and is not trusted with it."""
+    """What the owner of the pod wrote against it: the dispatcher goes by the same, and is not
+    trusted with it.
+    """
     if pod is None:
         return None
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
@@ -185,7 +208,9 @@ def _forbidden(pod: LivePod | None, intent: Claim) -> Answer | None:
 
 def _wanted(intent: Claim, sanitised: bytes, failover: str, local: Local) -> SignedClaim:
     pod = intent.pod
-    source = SourceRef(local.cluster, local.cluster_uid, pod.namespace, pod.name, pod.uid, intent.epoch)
+    source = SourceRef(
+        local.cluster, local.cluster_uid, pod.namespace, pod.name, pod.uid, intent.epoch
+    )
     place = (intent.cluster, intent.cluster_uid, intent.node)
     return SignedClaim(source, *place, signatures.digest_of(sanitised), failover)
 
@@ -205,13 +230,18 @@ def _taken(pod: LivePod | None, intent: Claim, local: Local) -> Answer | None:
     if claimed.epoch > intent.epoch:
         return Answer(STALE, f"claimed by the newer attempt {claimed.epoch}")
     if (claimed.cluster, claimed.node) != (intent.cluster, intent.node):
-        return Answer(STALE, f"claimed for {claimed.cluster}/{claimed.node} by attempt {claimed.epoch}")
+        return Answer(
+            STALE, f"claimed for {claimed.cluster}/{claimed.node} by attempt {claimed.epoch}"
+        )
     return None
 
 
 def _keeps(pod: LivePod, intent: Unclaim, local: Local) -> Answer | None:
     if pod.node.startswith(names.PROXY_NODE_PREFIX):
-        return Answer(STALE, f'bound to node "{pod.node}": a pod in another cluster keeps its claim until it ends')
+        return Answer(
+            STALE,
+            f'bound to node "{pod.node}": a pod in another cluster keeps its claim until it ends',
+        )
     signed = pod.claimed(local.keys.public)
     if signed is not None and signed.source.epoch > intent.epoch:
         return Answer(STALE, f"claimed by the newer attempt {signed.source.epoch}")
@@ -219,7 +249,9 @@ def _keeps(pod: LivePod, intent: Unclaim, local: Local) -> Answer | None:
     return None if marked else Answer(DONE)
 
 
-def _not_restored(pod: LivePod | None, intent: RestoreClaim, wanted: SignedClaim, local: Local) -> Answer | None:
+def _not_restored(
+    pod: LivePod | None, intent: RestoreClaim, wanted: SignedClaim, local: Local
+) -> Answer | None:
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     if pod is None or pod.uid != intent.pod.uid:
         return Answer(STALE, f"{name} is gone")
@@ -231,11 +263,17 @@ def _not_restored(pod: LivePod | None, intent: RestoreClaim, wanted: SignedClaim
     present = pod.claimed(local.keys.public)
     if present is None:
         return None
-    if present == wanted or (present.target == wanted.target and present.source.epoch >= wanted.source.epoch):
+    if present == wanted or (
+        present.target == wanted.target and present.source.epoch >= wanted.source.epoch
+    ):
         return Answer(DONE)
     # Where it is bound, the node says where it belongs, whatever a claim for another cluster says.
     newer = not pod.node and present.source.epoch > wanted.source.epoch
-    return Answer(STALE, f"{name} is claimed by the newer attempt {present.source.epoch}") if newer else None
+    return (
+        Answer(STALE, f"{name} is claimed by the newer attempt {present.source.epoch}")
+        if newer
+        else None
+    )
 
 
 def _marked(ref: PodRef, pod: LivePod, mark: str, signed: SignedClaim) -> Request:
@@ -245,7 +283,9 @@ def _marked(ref: PodRef, pod: LivePod, mark: str, signed: SignedClaim) -> Reques
         names.CLAIM_NODE: signed.node,
         names.EPOCH: str(signed.source.epoch),
     }
-    return guarded_patch(ref, pod, {"annotations": annotations, "finalizers": (*without_ours(pod), names.FINALIZER)})
+    return guarded_patch(
+        ref, pod, {"annotations": annotations, "finalizers": (*without_ours(pod), names.FINALIZER)}
+    )
 
 
 def _unmarked(pod: LivePod, ref: PodRef) -> Request:

@@ -1,7 +1,7 @@
 """Absence is proved: the API server itself is asked whether a delegate, or a source, is there.
 
-A watch that is behind, a list that was cut short or an agent that has just begun show nothing, too: so nothing that
-runs is taken for gone until the server that has the last word says so.
+A watch that is behind, a list that was cut short or an agent that has just begun show nothing, too:
+so nothing that runs is taken for gone until the server that has the last word says so.
 """
 
 import msgspec
@@ -31,9 +31,10 @@ from shared.security.signatures import MAX_MARK, Preemptor
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """GET the delegate by its name. Verdicts: done, it does not exist, or with `ended` has ended or is being deleted,
-    and the outcome says which; stale, it exists (an unbound one, or with `collect` any, is deleted first); unknown, the
-    API server or the keys of the home cluster are not available.
+    """GET the delegate by its name. Verdicts: done, it does not exist, or with `ended` has ended or
+    is being deleted, and the outcome says which; stale, it exists (an unbound one, or with
+    `collect` any, is deleted first); unknown, the API server or the keys of the home cluster are
+    not available.
     """
     name = delegate_name(intent.source)
     look = yield from pods.look_up(intent.source.namespace, name)
@@ -45,9 +46,13 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
         return outcome(intent, DONE)
     if owner is Ownership.UNSURE:
         keys = f'the keys of cluster "{intent.source.cluster}" are not known here yet'
-        return outcome(intent, UNKNOWN, f"pod {intent.source.namespace}/{name} is there, and {keys}")
+        return outcome(
+            intent, UNKNOWN, f"pod {intent.source.namespace}/{name} is there, and {keys}"
+        )
     if intent.ended and look.pod.end:
-        return msgspec.structs.replace(outcome(intent, DONE), end=look.pod.end, delegate_uid=look.pod.uid)
+        return msgspec.structs.replace(
+            outcome(intent, DONE), end=look.pod.end, delegate_uid=look.pod.uid
+        )
     if look.pod.terminating:
         return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is being deleted")
     if look.pod.node and not intent.collect:
@@ -59,9 +64,11 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
 
 
 def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """GET the source by name and UID. Verdicts: done, it does not exist; stale, it does; unknown, no answer came.
+    """GET the source by name and UID. Verdicts: done, it does not exist; stale, it does; unknown,
+    no answer came.
 
-    Of one for which pods elsewhere are to be evicted: done, it waits for a place there, signed; stale, it does not.
+    Of one for which pods elsewhere are to be evicted: done, it waits for a place there, signed;
+    stale, it does not.
     """
     ref = intent.pod
     look = yield from pods.look_up(ref.namespace, ref.name)
@@ -74,8 +81,12 @@ def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Pro
     return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} is there")
 
 
-def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Whether a pod, as just read, may go to the cluster where others are to be evicted for it; signed if it may."""
+def _preemptor(
+    intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment
+) -> Procedure[Outcome]:
+    """Whether a pod, as just read, may go to the cluster where others are to be evicted for it;
+    signed if it may.
+    """
     ref = intent.pod
     target = intent.preempts
     no = objection(look.pod, Claim(intent.id, ref, intent.epoch, target, ""), local)
@@ -83,16 +94,27 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment)
         return outcome(intent, UNKNOWN if no.verdict == UNKNOWN else STALE, no.message)
     assert look.pod is not None  # noqa: S101 - objection() answers for a missing pod
     if not look.pod.preempts:
-        return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
+        return outcome(
+            intent,
+            STALE,
+            f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never",
+        )
     try:
         crosses = yield from references.for_another_cluster(look.body, ref.namespace, local, now)
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
-    source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
+    source = SourceRef(
+        local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch
+    )
     named = next((one.word for one in class_needed(msgspec.json.decode(crosses))), "")
     requests = local.read_pod(look.body).requests
-    mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named, requests))
+    mark = local.keys.sign_preemptor(
+        Preemptor(source, target, look.pod.spec.priority, named, requests)
+    )
     if len(mark) > MAX_MARK:
-        said = f"pod {ref.namespace}/{ref.name} requests so many resources that its own cluster cannot sign them"
+        said = (
+            f"pod {ref.namespace}/{ref.name} requests so many resources that its own cluster "
+            "cannot sign them"
+        )
         return outcome(intent, STALE, said)
     return msgspec.structs.replace(outcome(intent, DONE), record=mark, manifest=crosses)

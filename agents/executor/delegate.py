@@ -1,7 +1,9 @@
-"""CreateDelegate and DeleteDelegate: the runnable copy, in this cluster, of a source pod of another cluster.
+"""CreateDelegate and DeleteDelegate: the runnable copy, in this cluster, of a source pod of another
+cluster.
 
-Its name is a hash of the UIDs of source cluster and source pod. So CreateDelegate is idempotent: the API server
-answers 409 to a second POST of the same name, whatever was lost, doubled or reordered on the way.
+Its name is a hash of the UIDs of source cluster and source pod. So CreateDelegate is idempotent:
+the API server answers 409 to a second POST of the same name, whatever was lost, doubled or
+reordered on the way.
 """
 
 import hashlib
@@ -9,7 +11,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import adoption, downward, events, existing_delegate, manifest, mutations, pods, references
+from agents.executor import (
+    adoption,
+    downward,
+    events,
+    existing_delegate,
+    manifest,
+    mutations,
+    pods,
+    references,
+)
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
 from agents.executor.deletion import delete_exactly
@@ -53,7 +64,9 @@ class _Made(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """An answer; `requests` are the delegate's effective requests where admission has changed them, else None."""
+    """An answer; `requests` are the delegate's effective requests where admission has changed them,
+    else None.
+    """
 
     answer: Answer
     requests: dict[str, int] | None = None
@@ -67,14 +80,20 @@ def delegate_name(source: SourceRef) -> str:
 
 
 def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Check signature, policy, manifest and room; create the delegate, or adopt the one of an earlier attempt; bind it.
+    """Check signature, policy, manifest and room; create the delegate, or adopt the one of an
+    earlier attempt; bind it.
 
-    REFUSED promises that no delegate exists: the dispatcher unclaims the pod and places it elsewhere.
+    REFUSED promises that no delegate exists: the dispatcher unclaims the pod and places it
+    elsewhere.
     """
     no = _malformed(intent, local)
     if no:
         return outcome(intent, *no)
-    order = unsigned(intent, local) or _lapsed(intent, local, now) or existing_delegate.given_up_before(intent, local)
+    order = (
+        unsigned(intent, local)
+        or _lapsed(intent, local, now)
+        or existing_delegate.given_up_before(intent, local)
+    )
     wanted = order or _wanted(intent, local, now)
     needed = sought(wanted, local, now)
     if isinstance(needed, Answer):
@@ -97,9 +116,10 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
 
 
 def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
-    """The outcome of a CreateDelegate whose attempt is over, or superseded: stale if the API server has no delegate,
-    else by the delegate that exists. Once no attempt goes on with it, one that nobody has signed for is deleted first:
-    a POST that was given up because it hung may still land, long after.
+    """The outcome of a CreateDelegate whose attempt is over, or superseded: stale if the API server
+    has no delegate, else by the delegate that exists. Once no attempt goes on with it, one that
+    nobody has signed for is deleted first: a POST that was given up because it hung may still land,
+    long after.
     """
     name = delegate_name(intent.source)
     if local.epoch_guard.is_over(intent.pod.uid, intent.epoch):
@@ -107,12 +127,18 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
         return outcome(intent, *(there or Answer(STALE, why)))
     look = yield from pods.look_up(intent.source.namespace, name)
     if look.pod is None:
-        return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
+        return (
+            outcome(intent, STALE, why)
+            if look.answered
+            else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
+        )
     return outcome(intent, *existing_delegate.answer_for(look.pod, name, intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete a delegate, which ends in the time that its source has; refused: no delegate, or another source's."""
+    """Delete a delegate, which ends in the time that its source has; refused: no delegate, or
+    another source's.
+    """
     ref = intent.pod
     known = local.view.pod(ref.uid)
     source = known.source if known is not None else None
@@ -124,19 +150,32 @@ def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Proced
             return outcome(intent, UNKNOWN, look.problem)
         signed = look.pod.delegated(local.keys.public)
         if signed is None:
-            return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is not a delegate: not ours to delete")
+            return outcome(
+                intent,
+                REFUSED,
+                f"pod {ref.namespace}/{ref.name} is not a delegate: not ours to delete",
+            )
         source = signed.source
     if _is_another(intent.source, source):
-        whose = f"{source.cluster} {source.namespace}/{source.name}, and the order is about another pod's"
-        return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is the delegate of {whose}")
+        whose = (
+            f"{source.cluster} {source.namespace}/{source.name}, and the order is about another "
+            "pod's"
+        )
+        return outcome(
+            intent, REFUSED, f"pod {ref.namespace}/{ref.name} is the delegate of {whose}"
+        )
     if known is not None and known.source is not None and known.ends_within(intent.grace_s):
         return outcome(intent, DONE)
-    answer = yield from delete_exactly(ref, least_grace(intent.grace_s) if intent.grace_s >= 0 else None)
+    answer = yield from delete_exactly(
+        ref, least_grace(intent.grace_s) if intent.grace_s >= 0 else None
+    )
     return outcome(intent, *answer)
 
 
 def _is_another(named: SourceRef | None, source: SourceRef) -> bool:
-    """Whether the order names another source: of any attempt, for a later one may have found the delegate."""
+    """Whether the order names another source: of any attempt, for a later one may have found the
+    delegate.
+    """
     return named is not None and (named.cluster_uid, named.uid) != (source.cluster_uid, source.uid)
 
 
@@ -144,38 +183,62 @@ def _malformed(intent: CreateDelegate, local: Local) -> Answer | None:
     """Why the intent is malformed, so that it can never have made a delegate; None if it is not."""
     source = intent.source
     key = foreign_key(intent.annotations)
-    if (source.uid, source.namespace, source.name) != (intent.pod.uid, intent.pod.namespace, intent.pod.name):
+    if (source.uid, source.namespace, source.name) != (
+        intent.pod.uid,
+        intent.pod.namespace,
+        intent.pod.name,
+    ):
         name = f"{intent.pod.namespace}/{intent.pod.name}"
         return Answer(REFUSED, f"the order is about pod {name} but its source is another pod")
-    if source.cluster == local.cluster or (local.cluster_uid and source.cluster_uid == local.cluster_uid):
-        return Answer(REFUSED, f'cluster "{local.cluster}" is the source itself: bind the pod there instead')
+    if source.cluster == local.cluster or (
+        local.cluster_uid and source.cluster_uid == local.cluster_uid
+    ):
+        return Answer(
+            REFUSED, f'cluster "{local.cluster}" is the source itself: bind the pod there instead'
+        )
     return Answer(REFUSED, f'annotation "{key}" is not ours to write') if key else None
 
 
 def unsigned(intent: CreateDelegate | UpdateDelegate, local: Local) -> Answer | None:
-    """Why the signed claim does not cover this intent, None if it does; UNKNOWN while the home cluster's keys are."""
+    """Why the signed claim does not cover this intent, None if it does; UNKNOWN while the home
+    cluster's keys are.
+    """
     keys = local.trusted.of(intent.source.cluster_uid)
     if another := local.trusted.another(intent.source.cluster, intent.source.cluster_uid):
         return Answer(REFUSED, another, OF_CLUSTER)
     if not keys:
-        return Answer(UNKNOWN, f'the keys of cluster "{intent.source.cluster}" are not known here yet')
+        return Answer(
+            UNKNOWN, f'the keys of cluster "{intent.source.cluster}" are not known here yet'
+        )
     if local.trusted.name_of(intent.source.cluster_uid) != intent.source.cluster:
-        return Answer(REFUSED, f'cluster "{intent.source.cluster}" is known here under another name', OF_CLUSTER)
+        return Answer(
+            REFUSED,
+            f'cluster "{intent.source.cluster}" is known here under another name',
+            OF_CLUSTER,
+        )
     signed = signatures.read_claim(intent.record)
     if signed is None or not signatures.is_claim_of(keys, intent.record):
-        return Answer(REFUSED, f'cluster "{intent.source.cluster}" has signed no such claim', OF_CLUSTER)
+        return Answer(
+            REFUSED, f'cluster "{intent.source.cluster}" has signed no such claim', OF_CLUSTER
+        )
     place = (signed.target, signed.node) == (local.cluster, intent.node)
     here = signed.target_uid in ("", local.cluster_uid)
-    content = signed.source == intent.source and signed.digest == signatures.digest_of(intent.manifest)
+    content = signed.source == intent.source and signed.digest == signatures.digest_of(
+        intent.manifest
+    )
     if place and here and content:
         return None
     return Answer(
-        REFUSED, f'the claim that cluster "{intent.source.cluster}" has signed is for another order', OF_CLUSTER
+        REFUSED,
+        f'the claim that cluster "{intent.source.cluster}" has signed is for another order',
+        OF_CLUSTER,
     )
 
 
 def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
-    """UNKNOWN for failover mode `lease` while the lease has lapsed: the delegate would be stopped at once."""
+    """UNKNOWN for failover mode `lease` while the lease has lapsed: the delegate would be stopped
+    at once.
+    """
     why = local.renewals.lapsed(now.mono) if existing_delegate.failover_of(intent) == LEASE else ""
     return Answer(UNKNOWN, why) if why else None
 
@@ -185,12 +248,18 @@ def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, byt
     found = crossing(intent, local)
     if isinstance(found, Answer):
         return found
-    return _no_place(found[0], intent, local, now) or _too_many_bytes(*found, intent, local, now) or found
+    return (
+        _no_place(found[0], intent, local, now)
+        or _too_many_bytes(*found, intent, local, now)
+        or found
+    )
 
 
 def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer:
     """The delegate as this cluster's policy lets it in; or why that, or the manifest, forbids it."""
-    no = local.policy.refusal(intent.source, local.cluster, local.view.namespace(intent.source.namespace))
+    no = local.policy.refusal(
+        intent.source, local.cluster, local.view.namespace(intent.source.namespace)
+    )
     if no:
         return Answer(REFUSED, no, OF_CLUSTER)
     try:
@@ -203,20 +272,26 @@ def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer
     return pod, msgspec.json.encode(posted)
 
 
-def unfit_without_room(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
+def unfit_without_room(
+    pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment
+) -> Answer | None:
     """Why a delegate that is not here yet may not come, however much room there is; None if it may."""
     if pod.problems:
         return _unreadable(pod)
     free = "controlPlane" in local.policy.grants(intent.source).allow
     kept_free = "" if free else reserved(intent.node, local)
-    return Answer(REFUSED, kept_free) if kept_free else _too_many_bytes(pod, body, intent, local, now)
+    return (
+        Answer(REFUSED, kept_free) if kept_free else _too_many_bytes(pod, body, intent, local, now)
+    )
 
 
 def _unreadable(pod: Pod) -> Answer:
     return Answer(REFUSED, f"the delegate's manifest cannot be read: {pod.problems[0]}", OF_CLUSTER)
 
 
-def sought(wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment) -> list[Reference] | Answer:
+def sought(
+    wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment
+) -> list[Reference] | Answer:
     """The ConfigMaps that are to be looked for; or why the manifest cannot be read."""
     if isinstance(wanted, Answer):
         return []
@@ -226,8 +301,12 @@ def sought(wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment) -> lis
         return Answer(REFUSED, str(error), OF_CLUSTER)
 
 
-def _too_many_bytes(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
-    """Why pods of its namespace, or cluster, have too many bytes here with it; one that is here already goes on."""
+def _too_many_bytes(
+    pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment
+) -> Answer | None:
+    """Why pods of its namespace, or cluster, have too many bytes here with it; one that is here
+    already goes on.
+    """
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
         return None
     if full := local.foreign_budget.full(intent.source, len(body), local.view):
@@ -240,7 +319,9 @@ def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> An
     if pod.problems:
         return _unreadable(pod)
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
-        return None  # it may be on the node already, and would not fit beside itself; looked at again before a bind
+        # it may be on the node already, and would not fit beside itself; looked at again before a
+        # bind
+        return None
     no = _not_there(pod, intent, local, now)
     return Answer(REFUSED, no, OF_NODE) if no else None
 
@@ -252,10 +333,14 @@ def _not_there(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> s
 
 
 def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
-    """The body of the POST: the manifest, sanitised once more because its sender is not trusted, with our metadata."""
+    """The body of the POST: the manifest, sanitised once more because its sender is not trusted,
+    with our metadata.
+    """
     source = intent.source
     sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
-    clean = restrict(sanitised, local.cluster, local.policy.grants(source), local.view.priority_classes())
+    clean = restrict(
+        sanitised, local.cluster, local.policy.grants(source), local.view.priority_classes()
+    )
     metadata = clean["metadata"]
     marks = {
         names.SOURCE_CLUSTER: source.cluster,
@@ -267,7 +352,11 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
     node = local.view.node(intent.node)
-    topology = {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels} if node else {}
+    topology = (
+        {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels}
+        if node
+        else {}
+    )
     metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
     files = downward.with_topology(metadata["annotations"], topology)
     metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
@@ -281,7 +370,9 @@ def _with_uid(pod: Object, uid: str) -> bytes:
     return msgspec.json.encode({**pod, "metadata": {**pod["metadata"], "uid": uid}})
 
 
-def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[_Result]:
+def _create_and_bind(
+    intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment
+) -> Procedure[_Result]:
     there = yield from _create(intent, pod, body, local, now)
     if isinstance(there, Answer):
         return _Result(there)
@@ -289,7 +380,9 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     most = local.policy.grants(intent.source).max_priority
     not_ours = mutations.unusable(body, there.pod, there.body, most)
     if not_ours:
-        return _Result((yield from existing_delegate.given_up(there.pod, ref, not_ours, intent, local)))
+        return _Result(
+            (yield from existing_delegate.given_up(there.pod, ref, not_ours, intent, local))
+        )
     actual = local.read_pod(there.body)
     if not actual.problems:
         # What is bound is what the server made, also where that is not what was posted.
@@ -301,13 +394,20 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
         no = Answer(REFUSED, f"{no.message}; {larger}", OF_CLUSTER)
     elif beyond:
         no = Answer(REFUSED, larger or beyond, OF_CLUSTER)
-    # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed over.
+    # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed
+    # over.
     sized = bool(beyond) or _lacks_room_alone(actual, intent, local, now)
-    answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
+    answer = (
+        (yield from _refused(intent, no, local))
+        if no
+        else (yield from _bind(ref, intent, local, now))
+    )
     if answer.verdict == BOUND and (fields := mutations.altered(body, there.body)):
         events.altered(local, ref, fields, now)
     reports_size = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
-    return _Result(answer, actual.requests if reports_size and actual.requests != pod.requests else None)
+    return _Result(
+        answer, actual.requests if reports_size and actual.requests != pod.requests else None
+    )
 
 
 def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
@@ -319,7 +419,9 @@ def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment)
 
 
 def _lacks_room_alone(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> bool:
-    """Whether its resource requests are the only reason why the pod, as created, does not fit the node."""
+    """Whether its resource requests are the only reason why the pod, as created, does not fit the
+    node.
+    """
     return not _not_there(msgspec.structs.replace(actual, requests={}), intent, local, now)
 
 
@@ -328,7 +430,9 @@ def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Pro
     marks = {**annotations_of(intent.epoch, intent.annotations), names.DELEGATE_PROOF: proof}
     answer = yield from bind_to(ref, intent.node, marks)
     if answer.verdict == REFUSED:
-        return (yield from _refused(intent, answer._replace(scope=answer.scope or OF_CLUSTER), local))
+        return (
+            yield from _refused(intent, answer._replace(scope=answer.scope or OF_CLUSTER), local)
+        )
     if answer.verdict == STALE:
         look = yield from pods.look_up(ref.namespace, ref.name)
         if not look.answered:
@@ -341,8 +445,8 @@ def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Pro
 
 
 def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answer]:
-    """`no`, once an unbound delegate is deleted that an earlier copy of this intent may have created; UNKNOWN while one
-    exists.
+    """`no`, once an unbound delegate is deleted that an earlier copy of this intent may have
+    created; UNKNOWN while one exists.
     """
     there = yield from existing_delegate.cleared(delegate_name(intent.source), intent, local)
     return no if there is None else there
@@ -352,8 +456,12 @@ def _bound_at(node: str, wanted: str) -> Answer:
     return Answer(BOUND, "" if node == wanted else f'an earlier attempt bound it to node "{node}"')
 
 
-def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[_Made | Answer]:
-    """POST the delegate and return it as created; or the answer if it exists already or cannot be created."""
+def _create(
+    intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment
+) -> Procedure[_Made | Answer]:
+    """POST the delegate and return it as created; or the answer if it exists already or cannot be
+    created.
+    """
     request = Request("POST", pods.collection(pod.namespace), body)
     message = ""
     for _ in range(TRIES):
@@ -371,9 +479,9 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Mo
         if response.status != CONFLICT and not response.unknown and not response.ok:
             no = Answer(REFUSED, message, OF_CLUSTER, passing=response.passing)
             return (yield from _refused(intent, no, local))
-        there = (yield from existing_delegate.cleared(pod.name, intent, local)) or existing_delegate.given_up_before(
-            intent, local
-        )
+        there = (
+            yield from existing_delegate.cleared(pod.name, intent, local)
+        ) or existing_delegate.given_up_before(intent, local)
         if there is not None:
             return there
     return Answer(UNKNOWN, message)

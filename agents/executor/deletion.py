@@ -1,4 +1,6 @@
-"""DELETE a pod with its UID as precondition, and a GET where the response does not tell what happened."""
+"""DELETE a pod with its UID as precondition, and a GET where the response does not tell what
+happened.
+"""
 
 from agents.executor import pods
 from shared.kube.http import Procedure
@@ -8,10 +10,14 @@ from shared.messages import DONE, REFUSED, UNKNOWN, PodRef
 _DONE = Answer(DONE)
 
 
-def delete_exactly(ref: PodRef, grace_seconds: int | None = None, *, version: str = "") -> Procedure[Answer]:
-    """done: the pod with this UID is gone, or (with its own grace period) on its way. Else refused or unknown.
+def delete_exactly(
+    ref: PodRef, grace_seconds: int | None = None, *, version: str = ""
+) -> Procedure[Answer]:
+    """done: the pod with this UID is gone, or (with its own grace period) on its way. Else refused
+    or unknown.
 
-    With a `version`, only as it was seen at that resourceVersion: unknown where it has changed since, look again.
+    With a `version`, only as it was seen at that resourceVersion: unknown where it has changed
+    since, look again.
     """
     request = pods.delete_request(ref, grace_seconds, version)
     message = ""

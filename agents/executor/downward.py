@@ -1,9 +1,10 @@
 """The downward API: what a container reads of its own pod is the source's, also in another cluster.
 
-In the environment it is written as a value. A file is read from an annotation of ours on the delegate, to which its
-reference is rewritten: kubelet writes the value of an annotation as it is, so one annotation may hold a whole map, and
-the file follows when that annotation is written anew. What the running side alone knows (addresses, the node and its
-zone) it tells, also within the map of the labels.
+In the environment it is written as a value. A file is read from an annotation of ours on the
+delegate, to which its reference is rewritten: kubelet writes the value of an annotation as it is,
+so one annotation may hold a whole map, and the file follows when that annotation is written anew.
+What the running side alone knows (addresses, the node and its zone) it tells, also within the map
+of the labels.
 """
 
 import re
@@ -16,17 +17,41 @@ import msgspec
 from agents.executor.fields import Object
 from agents.executor.pod_fields import FIELD_PATHS, RESOLVED, ManifestError
 from shared.model.bounds import MAX_MANIFEST
-from shared.model.names import CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, DOWNWARD, EPOCH, TOPOLOGY_LABELS
+from shared.model.names import (
+    CLAIM,
+    CLAIM_CLUSTER,
+    CLAIM_NODE,
+    DECISION,
+    DOWNWARD,
+    EPOCH,
+    TOPOLOGY_LABELS,
+)
 
 _BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]", re.DOTALL)
 _OURS = re.compile(rf"metadata\.annotations\['({re.escape(DOWNWARD)}[0-9a-f]{{10}})'\]")
 _DIGEST = 16  # hex characters of what is compared
 _DIGITS = 10  # of an annotation's name: 40 bits of a hash of the path
-_OF_AGENTS = frozenset((CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, EPOCH))  # no pod that stays at home has them
+_OF_AGENTS = frozenset(
+    (CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, EPOCH)
+)  # no pod that stays at home has them
 _NOT_ITS_OWN = _OF_AGENTS.union(TOPOLOGY_LABELS)
-_ESCAPED = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\", '"': '"'}
-_NO_SOURCE = "has not been given its value by the agent of the pod's own cluster: upgrade that agent"
-_NO_PATH = 'is "{}", which this version does not know: what would become of it elsewhere is not known'
+_ESCAPED = {
+    "\a": "a",
+    "\b": "b",
+    "\f": "f",
+    "\n": "n",
+    "\r": "r",
+    "\t": "t",
+    "\v": "v",
+    "\\": "\\",
+    '"': '"',
+}
+_NO_SOURCE = (
+    "has not been given its value by the agent of the pod's own cluster: upgrade that agent"
+)
+_NO_PATH = (
+    'is "{}", which this version does not know: what would become of it elsewhere is not known'
+)
 
 
 class _Source:
@@ -44,7 +69,10 @@ class _Source:
         text = self._read(path)
         self._left -= len(text.encode())
         if self._left < 0:
-            raise ManifestError(field, f"and others would read more than {MAX_MANIFEST // 1024} KiB of the pod itself")
+            raise ManifestError(
+                field,
+                f"and others would read more than {MAX_MANIFEST // 1024} KiB of the pod itself",
+            )
         return text
 
     def _read(self, path: str) -> str:
@@ -61,7 +89,9 @@ class _Source:
 
 
 def resolve(spec: Object, metadata: Mapping[str, Any], account: str) -> dict[str, str]:
-    """Give the references of a manifest's spec their values, in place; the annotations that its files are read from."""
+    """Give the references of a manifest's spec their values, in place; the annotations that its
+    files are read from.
+    """
     source = _Source(metadata, account)
     for field, variable in _variables(spec):
         selector = (variable.get("valueFrom") or {}).get("fieldRef")
@@ -80,7 +110,9 @@ def resolve(spec: Object, metadata: Mapping[str, Any], account: str) -> dict[str
             text = str((metadata.get("annotations") or {}).get(key, ""))
         elif path := _resolvable(selector, f"{field}.fieldRef"):
             key = _annotation(path)
-            text = annotations[key] if key in annotations else source.text(path, f"{field}.fieldRef")
+            text = (
+                annotations[key] if key in annotations else source.text(path, f"{field}.fieldRef")
+            )
             selector["fieldPath"] = f"metadata.annotations['{key}']"
         else:
             continue
@@ -94,8 +126,8 @@ def shown(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_topology(annotations: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """Annotations that files are read from: the map of all labels shows of the topology what `labels`, those of the
-    running side, say.
+    """Annotations that files are read from: the map of all labels shows of the topology what
+    `labels`, those of the running side, say.
     """
     if _ALL_LABELS not in annotations:
         return dict(annotations)
@@ -146,7 +178,9 @@ def _resolvable(selector: Object, field: str) -> str:
     """The path of a reference that is given its value at home; '' if the running side gives it."""
     path: str = selector["fieldPath"]
     by_key = _BY_KEY.fullmatch(path)
-    decision = FIELD_PATHS.get(path) or FIELD_PATHS.get(f"metadata.{by_key[1]}['X']" if by_key else "")
+    decision = FIELD_PATHS.get(path) or FIELD_PATHS.get(
+        f"metadata.{by_key[1]}['X']" if by_key else ""
+    )
     if decision is None:
         raise ManifestError(field, _NO_PATH.format(path[:80]))
     return path if decision.how == RESOLVED else ""
@@ -164,7 +198,9 @@ def _files(spec: Object) -> Iterator[tuple[str, Object]]:
         where = f"spec.volumes[{index}]"
         yield from _items(volume.get("downwardAPI"), f"{where}.downwardAPI")
         for at, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
-            yield from _items(source.get("downwardAPI"), f"{where}.projected.sources[{at}].downwardAPI")
+            yield from _items(
+                source.get("downwardAPI"), f"{where}.projected.sources[{at}].downwardAPI"
+            )
 
 
 def _items(holder: Object | None, where: str) -> Iterator[tuple[str, Object]]:

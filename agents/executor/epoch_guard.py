@@ -1,6 +1,8 @@
-"""Fencing by epoch: only the newest dispatcher, and of each pod only the newest attempt, may still place anything.
+"""Fencing by epoch: only the newest dispatcher, and of each pod only the newest attempt, may still
+place anything.
 
-A dispatcher that was paused, or a message that was delayed, may arrive after a newer one. Its intents are stale.
+A dispatcher that was paused, or a message that was delayed, may arrive after a newer one. Its
+intents are stale.
 """
 
 from typing import NamedTuple
@@ -24,7 +26,9 @@ class EpochGuard:
         self._attempts: Recent[str, _Seen] = Recent()
 
     def superseded(self, dispatcher: str, epoch: int) -> str:
-        """Record a dispatcher's epoch; why it is superseded by a newer dispatcher, '' if it is the newest."""
+        """Record a dispatcher's epoch; why it is superseded by a newer dispatcher, '' if it is the
+        newest.
+        """
         if epoch > self.dispatcher_epoch:
             self.dispatcher = dispatcher
             self.dispatcher_epoch = epoch
@@ -36,17 +40,25 @@ class EpochGuard:
         )
 
     def outdated(self, uid: str, dispatcher_epoch: int, epoch: int) -> str:
-        """Record an attempt for a pod; why it is outdated, '' if it is the newest and was not invalidated."""
+        """Record an attempt for a pod; why it is outdated, '' if it is the newest and was not
+        invalidated.
+        """
         seen = self._attempts.get(uid)
         if seen is None or (dispatcher_epoch, epoch) > seen[:2]:
             self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, invalidated=False))
             return ""
         if (dispatcher_epoch, epoch) < seen[:2]:
             return f"attempt {epoch} is superseded by attempt {seen.epoch}"
-        return ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why))) if seen.invalidated else ""
+        return (
+            ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why)))
+            if seen.invalidated
+            else ""
+        )
 
     def is_over(self, uid: str, epoch: int) -> bool:
-        """Whether this attempt was undone, refused or done, or a newer one was, and none has been heard since."""
+        """Whether this attempt was undone, refused or done, or a newer one was, and none has been
+        heard since.
+        """
         seen = self._attempts.get(uid)
         return seen is not None and seen.invalidated and epoch <= seen.epoch
 

@@ -1,4 +1,6 @@
-"""Events that wait to be written, of each namespace in turn: whoever has many keeps no other namespace's waiting."""
+"""Events that wait to be written, of each namespace in turn: whoever has many keeps no other
+namespace's waiting.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator

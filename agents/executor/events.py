@@ -1,6 +1,7 @@
 """Events (events.k8s.io/v1) about pods, and about DaemonSets, as `kubectl describe` shows them.
 
-They are put into `Local.events` and written by the shell when it has time: an event is never worth a late bind.
+They are put into `Local.events` and written by the shell when it has time: an event is never worth
+a late bind.
 """
 
 import hashlib
@@ -80,28 +81,41 @@ def home_only(local: Local, ref: PodRef, message: str, now: Moment) -> None:
 
 
 def left_behind(
-    local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment, *, outlasts: bool = False
+    local: Local,
+    ref: PodRef,
+    cluster: str,
+    keys: Sequence[str],
+    now: Moment,
+    *,
+    outlasts: bool = False,
 ) -> None:
-    """Labels and annotations that do not go along to `cluster` by themselves; `keys` name them. `outlasts`: nor does a
-    toleration by which the pod stays on a node that has failed.
+    """Labels and annotations that do not go along to `cluster` by themselves; `keys` name them.
+    `outlasts`: nor does a toleration by which the pod stays on a node that has failed.
     """
     never = ", ".join(key for key in keys if names.is_reserved(key))
     if_listed = ", ".join(key for key in keys if not names.is_reserved(key))
-    row = f"cluster {cluster} takes these labels and annotations only if a row of its `executor.accept` lists them in"
+    row = (
+        f"cluster {cluster} takes these labels and annotations only if a row of its "
+        "`executor.accept` lists them in"
+    )
     told = f"{row} `annotations`: {if_listed}" if if_listed else ""
     reserved = f"no other cluster takes these, of Kubernetes' own domains: {never}" if never else ""
     keyless = (
-        f'cluster {cluster} takes a toleration without a key only if a row of its `executor.accept` has "*" in '
+        f"cluster {cluster} takes a toleration without a key only if a row of its "
+        '`executor.accept` has "*" in '
         "`tolerations`: else the pod is evicted there when its node fails"
     )
     note = "; ".join(filter(None, (told, reserved, keyless if outlasts else "")))
     _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
 
 
-def optional_secrets(local: Local, ref: PodRef, cluster: str, secrets: Sequence[str], now: Moment) -> None:
+def optional_secrets(
+    local: Local, ref: PodRef, cluster: str, secrets: Sequence[str], now: Moment
+) -> None:
     """Secrets without which a pod runs in `cluster`, if that lacks them: of Secrets nobody looks."""
     note = (
-        f"nobody looks whether cluster {cluster} has these Secrets, which are optional: without them the pod runs "
+        f"nobody looks whether cluster {cluster} has these Secrets, which are optional: without "
+        "them the pod runs "
         f"there all the same (make them there, too, or remove `optional`): {', '.join(secrets)}"
     )
     _put(local, ref, (NORMAL, "OptionalSecret", "Scheduling"), note, now)
@@ -109,7 +123,10 @@ def optional_secrets(local: Local, ref: PodRef, cluster: str, secrets: Sequence[
 
 def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:
     """Admission of this cluster has changed a delegate; its owner hears of it at home."""
-    note = f"Not as at home: admission of cluster {local.cluster} (a webhook, policy or LimitRange) has set {fields}"
+    note = (
+        f"Not as at home: admission of cluster {local.cluster} (a webhook, policy or LimitRange) "
+        f"has set {fields}"
+    )
     _put(local, ref, (WARNING, "AlteredByAdmission", "Creating"), note, now)
 
 
@@ -121,7 +138,9 @@ def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment)
 
 def moved(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A pod was evicted so that it is placed anew; `why` says for what."""
-    _put(local, ref, (NORMAL, "Rebalanced", "Rebalancing"), f"Evicted to be placed anew: {why}", now)
+    _put(
+        local, ref, (NORMAL, "Rebalanced", "Rebalancing"), f"Evicted to be placed anew: {why}", now
+    )
 
 
 def not_started(local: Local, ref: PodRef, why: str, now: Moment) -> None:
@@ -146,20 +165,28 @@ def budgets_not_kept(local: Local, ref: PodRef, why: str, now: Moment) -> None:
 
 
 def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) -> None:
-    """A pod asks for us by annotation but names another scheduler: it is left alone, and the user is told."""
+    """A pod asks for us by annotation but names another scheduler: it is left alone, and the user
+    is told.
+    """
     note = (
-        f'annotation {names.SCHEDULE} is "true" but spec.schedulerName is "{scheduler}", so this pod is left '
-        f'to that scheduler; set spec.schedulerName to "{names.SCHEDULER_NAME}" or remove the annotation'
+        f'annotation {names.SCHEDULE} is "true" but spec.schedulerName is "{scheduler}", so this '
+        "pod is left "
+        f'to that scheduler; set spec.schedulerName to "{names.SCHEDULER_NAME}" or remove the '
+        "annotation"
     )
     _put(local, ref, (WARNING, "OtherScheduler", "Scheduling"), note, now)
 
 
 def invalid_annotation(local: Local, ref: PodRef, reason: str, text: str, now: Moment) -> None:
-    """Something on a pod means nothing, or not what its owner takes it for; `text` names it and the fix."""
+    """Something on a pod means nothing, or not what its owner takes it for; `text` names it and the
+    fix.
+    """
     _put(local, ref, (WARNING, reason, "Scheduling"), text, now)
 
 
-def of_delegate(local: Local, ref: PodRef, cluster: str, happened: DelegateEvent, now: Moment) -> None:
+def of_delegate(
+    local: Local, ref: PodRef, cluster: str, happened: DelegateEvent, now: Moment
+) -> None:
     """What was told of the delegate in its own cluster."""
     times = f" (at least {happened.count} times)" if happened.count > 1 else ""
     note = f"in cluster {cluster}{times}: {happened.message or 'no message'}"
@@ -167,23 +194,35 @@ def of_delegate(local: Local, ref: PodRef, cluster: str, happened: DelegateEvent
 
 
 def on_proxy_node(local: Local, pod: Pod, cluster: str, now: Moment) -> None:
-    """Not the dispatcher has put a pod onto a proxy node. That of a DaemonSet would come again: so that is told."""
+    """Not the dispatcher has put a pod onto a proxy node. That of a DaemonSet would come again: so
+    that is told.
+    """
     ref = PodRef(pod.namespace, pod.name, pod.uid)
     affinity = (
-        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: give"
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: "
+        "give"
         f" each term the requirement {{key: {names.PROXY_LABEL}, operator: DoesNotExist}}"
     )
     why = f"node {pod.node} stands for cluster {cluster} and runs no pods of other schedulers"
     fix = f"delete it, and set spec.{affinity}"
     if names.is_ours(pod.scheduler_name):
-        why = f"node {pod.node} stands for cluster {cluster} and runs only pods that the dispatcher sends there"
-        fix = f'make it anew without spec.nodeName; annotation {names.CLUSTERS}: "{cluster}" asks for that cluster'
+        why = (
+            f"node {pod.node} stands for cluster {cluster} and runs only pods that the dispatcher "
+            "sends there"
+        )
+        fix = (
+            f'make it anew without spec.nodeName; annotation {names.CLUSTERS}: "{cluster}" asks '
+            "for that cluster"
+        )
     about = None
     owner, _, uid = pod.owner.rpartition("/")
     kind, _, name = owner.partition("/")
     if kind == DAEMON_SET:
         why = f"pod {pod.name} never runs, and holds up a roll-out: {why}"
-        fix = f"set spec.template.spec.{affinity} (`global-dispatcher doctor --config FILE` shows the patch)"
+        fix = (
+            f"set spec.template.spec.{affinity} (`global-dispatcher doctor --config FILE` shows "
+            "the patch)"
+        )
         about = _Regarding(pod.namespace, name, uid, "apps/v1", kind)
     _put(local, ref, (WARNING, ON_PROXY_NODE, "Scheduling"), f"{why}: {fix}", now, about)
 
@@ -204,7 +243,9 @@ def _put(
     """`regarding`: None for the pod."""
     type_, reason, action = kind
     time = rfc3339_micro(now.wall)
-    digest = hashlib.sha256(f"{ref.uid}/{reason}/{time}/{note}".encode("utf-8", "replace")).hexdigest()[:16]
+    digest = hashlib.sha256(
+        f"{ref.uid}/{reason}/{time}/{note}".encode("utf-8", "replace")
+    ).hexdigest()[:16]
     event = _Event(
         metadata=_Named(f"{ref.name[: _MAX_NAME - 17]}.{digest}", ref.namespace),
         event_time=time,

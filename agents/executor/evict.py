@@ -1,12 +1,14 @@
-"""Evict: a pod gives its node to one of higher priority, as kube-scheduler's preemption does it; or is moved.
+"""Evict: a pod gives its node to one of higher priority, as kube-scheduler's preemption does it; or
+is moved.
 
-First the condition DisruptionTarget, so that Jobs and people can tell why; then the delete, with the pod's own grace
-period. Only a pod that really is on that node, of lower priority, and within what this cluster's policy lets go; for a
-pod of another cluster only if this one would take that.
+First the condition DisruptionTarget, so that Jobs and people can tell why; then the delete, with
+the pod's own grace period. Only a pod that really is on that node, of lower priority, and within
+what this cluster's policy lets go; for a pod of another cluster only if this one would take that.
 
-A pod that is moved for load (`Evict.moved`) is evicted through the Eviction API, where PodDisruptionBudgets are kept by
-the API server; only one of ours, and none with local data or an annotation that says no. One that has never started
-(`Evict.unstarted`) is deleted, as it was read: the Eviction API counts no budget for a pod that is Pending.
+A pod that is moved for load (`Evict.moved`) is evicted through the Eviction API, where
+PodDisruptionBudgets are kept by the API server; only one of ours, and none with local data or an
+annotation that says no. One that has never started (`Evict.unstarted`) is deleted, as it was read:
+the Eviction API counts no budget for a pod that is Pending.
 """
 
 import msgspec
@@ -35,7 +37,9 @@ _GONE = Answer(DONE, "the pod is gone")
 
 
 def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
-    """done: the pod is gone or on its way. stale: it is not on that node. refused: by policy, priority or server."""
+    """done: the pod is gone or on its way. stale: it is not on that node. refused: by policy,
+    priority or server.
+    """
     look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
     if look.differs(intent.pod.uid):
         return outcome(intent, *_GONE)
@@ -64,15 +68,19 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
 
 
 def _unstarted_deleted(intent: Evict, look: pods.Lookup) -> Procedure[Answer]:
-    """Delete a pod as it was read, if none of its containers had run then and their images are not being pulled; a
-    status that comes meanwhile spares it.
+    """Delete a pod as it was read, if none of its containers had run then and their images are not
+    being pulled; a status that comes meanwhile spares it.
     """
     seen = not_started(pods.status_of(look.body)) if look.pod is not None else None
     if look.pod is None or seen is None:
         name = f"{intent.pod.namespace}/{intent.pod.name}"
-        return Answer(STALE, f"a container of pod {name} has run, or its kubelet has not said that none has")
+        return Answer(
+            STALE, f"a container of pod {name} has run, or its kubelet has not said that none has"
+        )
     if seen.pulls:
-        return Answer(STALE, f"images of pod {intent.pod.namespace}/{intent.pod.name} are being pulled")
+        return Answer(
+            STALE, f"images of pod {intent.pod.namespace}/{intent.pod.name} are being pulled"
+        )
     return (yield from delete_exactly(intent.pod, version=look.pod.metadata.resource_version))
 
 
@@ -84,15 +92,23 @@ def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
     if pod.terminating or pod.terminal:
         return _GONE
     if not intent.moved and pod.spec.priority >= intent.priority:
-        return Answer(REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}")
+        return Answer(
+            REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}"
+        )
     ordinary = local.is_own(pod.node) and names.FINALIZER not in pod.finalizers
     if pod.node.startswith(names.PROXY_NODE_PREFIX) and not ordinary:
         return Answer(REFUSED, f"{name} runs in another cluster: it is evicted there")
-    ours = names.is_ours(pod.spec.scheduler_name) or pod.spec.scheduler_name == names.DELEGATE_SCHEDULER
+    ours = (
+        names.is_ours(pod.spec.scheduler_name)
+        or pod.spec.scheduler_name == names.DELEGATE_SCHEDULER
+    )
     if not ours and intent.moved:
         return Answer(REFUSED, f"{name} is of another scheduler, and not moved for load")
     if not ours and not local.policy.evict_foreign:
-        return Answer(REFUSED, f"{name} is of another scheduler: evict_foreign is off in the executor's policy")
+        return Answer(
+            REFUSED,
+            f"{name} is of another scheduler: evict_foreign is off in the executor's policy",
+        )
     return None
 
 
@@ -101,7 +117,10 @@ def _evicted(intent: Evict, pod: LivePod) -> Procedure[Answer]:
     if pod.annotations.get(names.REBALANCE, "true") != "true":
         return Answer(REFUSED, f"its annotation {names.REBALANCE} says no")
     if pod.has_local_data and not intent.local_data:
-        text = f'it has local data (emptyDir or hostPath): annotation {names.REBALANCE}: "true" lets it go'
+        text = (
+            f'it has local data (emptyDir or hostPath): annotation {names.REBALANCE}: "true" lets '
+            "it go"
+        )
         return Answer(REFUSED, text)
     body = {
         "apiVersion": "policy/v1",
@@ -162,6 +181,8 @@ def _request(intent: Evict, now: Moment) -> Request:
         "message": f"{names.SCHEDULER_NAME}: preempting to accommodate a higher priority pod",
         "lastTransitionTime": rfc3339(now.wall),
     }
-    body = msgspec.json.encode({"metadata": {"uid": intent.pod.uid}, "status": {"conditions": [condition]}})
+    body = msgspec.json.encode(
+        {"metadata": {"uid": intent.pod.uid}, "status": {"conditions": [condition]}}
+    )
     path = pods.path(intent.pod.namespace, intent.pod.name, "status")
     return Request("PATCH", path, body, STRATEGIC_PATCH)

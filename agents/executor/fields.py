@@ -23,7 +23,9 @@ class Tree(Generic[L]):
     def _grow(self, path: str, leaf: L) -> None:
         tree = self
         for step in path.split("."):
-            tree = tree.branches.setdefault((step.removesuffix("[*]"), step.endswith("[*]")), Tree(()))
+            tree = tree.branches.setdefault(
+                (step.removesuffix("[*]"), step.endswith("[*]")), Tree(())
+            )
         tree.leaves.append(leaf)
 
 
@@ -37,11 +39,15 @@ class Hit(NamedTuple, Generic[L]):
     @property
     def field(self) -> str:
         """The field as people write it, with its indexes."""
-        return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.trail).removeprefix(".")
+        return "".join(
+            f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.trail
+        ).removeprefix(".")
 
 
 def walk(holder: Any, tree: Tree[L], trail: Trail = ()) -> Iterator[Hit[L]]:
-    """Everything set that the paths name. TypeError where the object is of another shape than they are."""
+    """Everything set that the paths name. TypeError where the object is of another shape than they
+    are.
+    """
     if not isinstance(holder, dict):
         raise TypeError(trail)
     for (name, each), below in tree.branches.items():

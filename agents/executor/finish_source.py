@@ -1,4 +1,6 @@
-"""The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
+"""The end of a source pod: it begins to go when its delegate does, and we let go of it when the
+delegate is gone.
+"""
 
 import msgspec
 
@@ -34,8 +36,8 @@ _STATUS = msgspec.json.Decoder(_Status)
 
 
 def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete the source, which has as long to end as its delegate, UID as precondition; our finalizer holds it until
-    FinishSource.
+    """Delete the source, which has as long to end as its delegate, UID as precondition; our
+    finalizer holds it until FinishSource.
     """
     look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
     if look.differs(intent.pod.uid):
@@ -46,12 +48,17 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
         return outcome(intent, REFUSED, _not_ours(intent.pod, look.pod.node, local))
     if not look.pod.terminating:
         yield from _show_disruption(intent, look.pod, local, now)
-    answer = yield from delete_exactly(intent.pod, least_grace(intent.grace_s) if intent.grace_s >= 0 else None)
+    answer = yield from delete_exactly(
+        intent.pod, least_grace(intent.grace_s) if intent.grace_s >= 0 else None
+    )
     return outcome(intent, *answer)
 
 
-def _show_disruption(intent: DeleteSource, source: LivePod, local: Local, now: Moment) -> Procedure[None]:
-    """Say on the source who disrupted its delegate: Jobs go by that condition, and people by the event.
+def _show_disruption(
+    intent: DeleteSource, source: LivePod, local: Local, now: Moment
+) -> Procedure[None]:
+    """Say on the source who disrupted its delegate: Jobs go by that condition, and people by the
+    event.
 
     The deletion waits for no answer to it.
     """
@@ -73,7 +80,9 @@ def _show_disruption(intent: DeleteSource, source: LivePod, local: Local, now: M
 
 
 def disruption_in(status: bytes) -> dict[str, str] | None:
-    """Reason and message of the condition DisruptionTarget in a pod's status (raw JSON); None where there is none."""
+    """Reason and message of the condition DisruptionTarget in a pod's status (raw JSON); None where
+    there is none.
+    """
     try:
         conditions = _STATUS.decode(status or b"{}").conditions or ()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -85,14 +94,15 @@ def disruption_in(status: bytes) -> dict[str, str] | None:
 
 
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete the pod at once, unless it has ended by itself and nobody deletes it, and take our finalizer off. In this
-    order: who comes after an executor that stopped in between sees by the deletion what is meant.
+    """Delete the pod at once, unless it has ended by itself and nobody deletes it, and take our
+    finalizer off. In this order: who comes after an executor that stopped in between sees by the
+    deletion what is meant.
 
-    Where finalizers of others hold it, it fails first, as kubelets and PodGC have it before they let a pod go: a Job
-    makes no other for one that runs.
-    Refused where the delegate is missing in another cluster than the one that is known here by the proxy node's name:
-    the dispatcher knows which cluster a pod went to by its claim, which users may take off; this executor by what it
-    has stored.
+    Where finalizers of others hold it, it fails first, as kubelets and PodGC have it before they
+    let a pod go: a Job makes no other for one that runs. Refused where the delegate is missing in
+    another cluster than the one that is known here by the proxy node's name: the dispatcher knows
+    which cluster a pod went to by its claim, which users may take off; this executor by what it has
+    stored.
     """
     released = yield from _release(intent, local, now)
     if isinstance(released, Answer):
@@ -107,7 +117,9 @@ def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[LiveP
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
     ref = intent.pod
     problem = ""
-    for _ in range(TRIES + 2):  # after it was deleted, and after it has failed, it has another resourceVersion
+    for _ in range(
+        TRIES + 2
+    ):  # after it was deleted, and after it has failed, it has another resourceVersion
         pod = yield from _held(intent, local)
         if isinstance(pod, Answer):
             return pod
@@ -141,7 +153,9 @@ def _held(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
 
 
 def _brought_to_end(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool | Answer]:
-    """Delete a pod that goes on; make one that ends fail where others hold it. Whether it was changed so."""
+    """Delete a pod that goes on; make one that ends fail where others hold it. Whether it was
+    changed so.
+    """
     if pod.terminal or pod.terminating:
         return (yield from _fails(ref, pod, now))
     deleted = yield from delete_exactly(ref, 0)
@@ -152,12 +166,22 @@ def _fails(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool]:
     """Whether a pod that others hold has been made one that failed, and is not ready."""
     if pod.terminal or not without_ours(pod):
         return False
-    gone = f"its copy in cluster {pod.node.removeprefix(PROXY_NODE_PREFIX)} is gone, and how it ended was not seen"
-    said = gone if pod.node else "it was deleted before it was bound: no other cluster has a copy of it"
+    gone = (
+        f"its copy in cluster {pod.node.removeprefix(PROXY_NODE_PREFIX)} is gone, and how it "
+        "ended was not seen"
+    )
+    said = (
+        gone
+        if pod.node
+        else "it was deleted before it was bound: no other cluster has a copy of it"
+    )
     unready = {"status": "False", "reason": "PodFailed", "lastTransitionTime": rfc3339(now.wall)}
     conditions = [{"type": kind, **unready} for kind in ("Ready", "ContainersReady")]
     seen = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
-    change = {"metadata": seen, "status": {"phase": "Failed", "message": said, "conditions": conditions}}
+    change = {
+        "metadata": seen,
+        "status": {"phase": "Failed", "message": said, "conditions": conditions},
+    }
     path = pods.path(ref.namespace, ref.name, "status")
     response = yield Request("PATCH", path, msgspec.json.encode(change), STRATEGIC_PATCH)
     return response.ok
@@ -183,16 +207,21 @@ def _missing_elsewhere(node: str, target_uid: str, local: Local) -> str:
     if local.fenced(node):
         return ""
     return (
-        f'its delegate is missing in the cluster with kube-system UID {target_uid}, but "{cluster}" is known here with '
+        f"its delegate is missing in the cluster with kube-system UID {target_uid}, but "
+        f'"{cluster}" is known here with '
         f"UID {known}: it waits until that is back, or fenced"
     )
 
 
 def _ours(pod: LivePod, local: Local) -> bool:
-    """Whether it stands on a proxy node, by the mark of the node, or of the pod where the node is not seen."""
+    """Whether it stands on a proxy node, by the mark of the node, or of the pod where the node is
+    not seen.
+    """
     if local.is_own(pod.node):
         return False
-    return bool(local.behind(pod.node)) or (pod.node.startswith(PROXY_NODE_PREFIX) and FINALIZER in pod.finalizers)
+    return bool(local.behind(pod.node)) or (
+        pod.node.startswith(PROXY_NODE_PREFIX) and FINALIZER in pod.finalizers
+    )
 
 
 def _not_ours(ref: PodRef, node: str, local: Local) -> str:

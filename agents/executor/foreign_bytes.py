@@ -1,14 +1,23 @@
-"""How many bytes pods of other clusters may be here, and how many may be made: each is an object in this etcd.
+"""How many bytes pods of other clusters may be here, and how many may be made: each is an object in
+this etcd.
 
-Counted are the bytes of delegates as JSON, by source cluster, and by source cluster and namespace: what one user or one
-cluster may cost another one must not grow with the number of pods that it makes, or with how often it makes them.
+Counted are the bytes of delegates as JSON, by source cluster, and by source cluster and namespace:
+what one user or one cluster may cost another one must not grow with the number of pods that it
+makes, or with how often it makes them.
 
-The last quarter of what a cluster may have, and may make in a minute, is kept (`byte_budget`). For example, with 512
-MiB for a cluster and 256 for a namespace, two namespaces that make as many pods as they can have 256 and 128 MiB; of
-others, each still has its first 16 MiB, until all is full.
+The last quarter of what a cluster may have, and may make in a minute, is kept (`byte_budget`). For
+example, with 512 MiB for a cluster and 256 for a namespace, two namespaces that make as many pods
+as they can have 256 and 128 MiB; of others, each still has its first 16 MiB, until all is full.
 """
 
-from agents.executor.byte_budget import ALL_BUT_KEPT, KEPT, LITTLE, OF_NAMESPACE, ByteRate, SharedBudget
+from agents.executor.byte_budget import (
+    ALL_BUT_KEPT,
+    KEPT,
+    LITTLE,
+    OF_NAMESPACE,
+    ByteRate,
+    SharedBudget,
+)
 from agents.executor.policy import ForeignBytes
 from agents.executor.view import ClusterView
 from shared.model.pod import SourceRef
@@ -24,7 +33,9 @@ class ForeignBudget:
 
     def __init__(self, most: ForeignBytes) -> None:
         self._most = most
-        self._made = SharedBudget(_a_minute(most.namespace_mib_per_minute), _a_minute(most.cluster_mib_per_minute))
+        self._made = SharedBudget(
+            _a_minute(most.namespace_mib_per_minute), _a_minute(most.cluster_mib_per_minute)
+        )
 
     def full(self, source: SourceRef, size: int, view: ClusterView) -> str:
         """Why one more delegate of this size is too much beside those that stand; '' if it is not."""
@@ -37,18 +48,24 @@ class ForeignBudget:
             return _too_many(f'cluster "{source.cluster}"', of_all, most.cluster_mib, "cluster_mib")
         little = own + size <= _bytes(most.cluster_mib * LITTLE)
         if not little and of_all + size > _bytes(most.cluster_mib * (1 - KEPT)):
-            return _too_many(f'cluster "{source.cluster}"', of_all, most.cluster_mib, "cluster_mib", _KEPT_SAID)
+            return _too_many(
+                f'cluster "{source.cluster}"', of_all, most.cluster_mib, "cluster_mib", _KEPT_SAID
+            )
         return ""
 
     def too_fast(self, source: SourceRef, now: float) -> str:
         """Why none is made now; '' if one may be."""
         spent = self._made.spent(source.cluster, source.namespace, now)
         if spent == OF_NAMESPACE:
-            return _too_often(_named(source), self._most.namespace_mib_per_minute, "namespace_mib_per_minute")
+            return _too_often(
+                _named(source), self._most.namespace_mib_per_minute, "namespace_mib_per_minute"
+            )
         if spent:
             which = f'cluster "{source.cluster}"'
             kept = _KEPT_SAID if spent == ALL_BUT_KEPT else ""
-            return _too_often(which, self._most.cluster_mib_per_minute, "cluster_mib_per_minute", kept)
+            return _too_often(
+                which, self._most.cluster_mib_per_minute, "cluster_mib_per_minute", kept
+            )
         return ""
 
     def spend(self, source: SourceRef, now: float, size: int) -> None:
@@ -58,14 +75,16 @@ class ForeignBudget:
 
 def _too_many(which: str, stands: int, mib: int, key: str, kept: str = "") -> str:
     return (
-        f"pods of {which} have {stands // _MIB} MiB here, and may have {mib} MiB{_beside(kept)}: make them smaller or "
+        f"pods of {which} have {stands // _MIB} MiB here, and may have {mib} MiB{_beside(kept)}: "
+        "make them smaller or "
         f"fewer, or raise `foreign_bytes.{key}` {_SETTING}"
     )
 
 
 def _too_often(which: str, mib: int, key: str, kept: str = "") -> str:
     return (
-        f"pods of {which} were made here with more than {mib} MiB a minute{_beside(kept)}: they wait, or raise "
+        f"pods of {which} were made here with more than {mib} MiB a minute{_beside(kept)}: they "
+        "wait, or raise "
         f"`foreign_bytes.{key}` {_SETTING}"
     )
 

@@ -1,4 +1,5 @@
-"""Requests of pods whose binding is under way, or done and not yet in the watch cache (kube-scheduler: assumed pods).
+"""Requests of pods whose binding is under way, or done and not yet in the watch cache
+(kube-scheduler: assumed pods).
 
 Without it two binds within one watch delay would both see the same free room.
 """
@@ -14,7 +15,9 @@ HOLD_S = 120.0  # longer than any bind with its retries; then the view is believ
 
 
 class PendingRequests(msgspec.Struct, frozen=True, gc=False):
-    """Room on `node` for one pod. `uid` is empty for a delegate that is about to be created. `until` is monotonic."""
+    """Room on `node` for one pod. `uid` is empty for a delegate that is about to be created.
+    `until` is monotonic.
+    """
 
     namespace: str
     name: str

@@ -1,15 +1,18 @@
-"""The delegate's manifest: a copy of what may cross of the source pod, made at the source and again at the target.
+"""The delegate's manifest: a copy of what may cross of the source pod, made at the source and again
+at the target.
 
-`pod_fields` says what becomes of each field, whatever the target allows; what it does allow is asked of its policy when
-it makes the delegate (`restrict`), and never known at the source. Beyond that table, here:
-- left behind are reserved labels and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and
-  the labels that controllers make for themselves, else a ReplicaSet, a Job or a Service of the target would adopt or
-  count the delegate; and the token that every pod gets (the delegate runs without one);
-- kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default`, tokens that the
-  pod itself asks for (`automountServiceAccountToken: true` does), and its PriorityClass, unless it says that it needs
-  none;
-- what a container reads of its own pod is given the value that it has at home (`downward`), and so is its hostname, at
-  the target (`hostname_of`);
+`pod_fields` says what becomes of each field, whatever the target allows; what it does allow is
+asked of its policy when it makes the delegate (`restrict`), and never known at the source. Beyond
+that table, here:
+- left behind are reserved labels and annotations (*.kubernetes.io, *.k8s.io, ours;
+  app.kubernetes.io/ labels stay), and the labels that controllers make for themselves, else a
+  ReplicaSet, a Job or a Service of the target would adopt or count the delegate; and the token that
+  every pod gets (the delegate runs without one);
+- kept to be asked for, and left behind where that is granted: a ServiceAccount other than
+  `default`, tokens that the pod itself asks for (`automountServiceAccountToken: true` does), and
+  its PriorityClass, unless it says that it needs none;
+- what a container reads of its own pod is given the value that it has at home (`downward`), and so
+  is its hostname, at the target (`hostname_of`);
 - refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.
 """
 
@@ -58,19 +61,23 @@ MAX_HOSTNAME = 63  # characters, beyond which kubelet cuts it
 MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
 _LARGEST = 3  # fields that are named where it is larger
 _GIVEN = "kube-api-access-"  # begins the name of the volume with the token that admission adds
-# Labels and annotations that are read where the pod was submitted, by kubectl, admission and controllers there.
+# Labels and annotations that are read where the pod was submitted, by kubectl, admission and
+# controllers there.
 _HEEDED_AT_HOME = (
     f"{PREFIX}*",
     "kubectl.kubernetes.io/last-applied-configuration",
     "kubernetes.io/limit-ranger",
-    "container.apparmor.security.beta.kubernetes.io/*",  # the API server writes the field of its name
+    # the API server writes the field of its name
+    "container.apparmor.security.beta.kubernetes.io/*",
     "batch.kubernetes.io/*",
     "controller.kubernetes.io/*",
     "topology.kubernetes.io/*",
     *GENERATED_LABELS,
 )
 # Metadata services of clouds that are not link-local addresses.
-_METADATA = frozenset(("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
+_METADATA = frozenset(
+    ("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16")
+)
 
 
 def _is_metadata(host: Any) -> bool:
@@ -79,7 +86,8 @@ def _is_metadata(host: Any) -> bool:
     if text in _METADATA or text == "localhost" or text.endswith(".localhost"):
         return True
     return any(
-        one.is_link_local or one.is_loopback or one.is_unspecified or str(one) in _METADATA for one in resolved(text)
+        one.is_link_local or one.is_loopback or one.is_unspecified or str(one) in _METADATA
+        for one in resolved(text)
     )
 
 
@@ -93,7 +101,14 @@ def readable() -> Iterator[None]:
         yield
     except ManifestError:
         raise
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (
+        msgspec.MsgspecError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise ManifestError("pod", f"is not readable as a pod ({type(error).__name__})") from None
 
 
@@ -109,15 +124,21 @@ def sanitise(pod: bytes) -> bytes:
         _check_owner(metadata)
         spec = _spec(source["spec"])
         _check_hosts(spec)
-        files = downward.resolve(spec, metadata, source["spec"].get("serviceAccountName") or "default")
-        hostname_of(spec, metadata.get("name") or "")  # here it is only known whether it can be given
+        files = downward.resolve(
+            spec, metadata, source["spec"].get("serviceAccountName") or "default"
+        )
+        hostname_of(
+            spec, metadata.get("name") or ""
+        )  # here it is only known whether it can be given
         said = metadata.get("annotations") or {}
         if said.get(SERVICE_ACCOUNT) == NONE:
             spec = without_account(spec)
         if said.get(PRIORITY) == NONE:
             spec.pop("priorityClassName", None)
         elif source["spec"].get("priority") and "priorityClassName" not in spec:
-            raise ManifestError("spec.priority", "is of no PriorityClass, by whose name other clusters give it")
+            raise ManifestError(
+                "spec.priority", "is of no PriorityClass, by whose name other clusters give it"
+            )
         clean = {"metadata": _metadata(metadata, files), "spec": spec}
         encoded = msgspec.json.encode(clean)
         if len(encoded) > MAX_BYTES:
@@ -130,11 +151,15 @@ def _check_owner(metadata: Object) -> None:
     for at, owner in enumerate(metadata.get("ownerReferences") or ()):
         if owner.get("kind") == "DaemonSet" and owner.get("controller"):
             where = f"metadata.ownerReferences[{at}]"
-            raise ManifestError(where, "is a DaemonSet, whose pods are each for one node of their own cluster")
+            raise ManifestError(
+                where, "is a DaemonSet, whose pods are each for one node of their own cluster"
+            )
 
 
 def files_of(pod: bytes) -> str:
-    """A digest of what the files of a pod (JSON) show of itself: '' if it has none, "-" if nothing of it may cross."""
+    """A digest of what the files of a pod (JSON) show of itself: '' if it has none, "-" if nothing
+    of it may cross.
+    """
     try:
         return downward.digest(msgspec.json.decode(sanitise(pod))["metadata"]["annotations"])
     except ManifestError:
@@ -148,7 +173,8 @@ def _too_large(clean: Object, size: int) -> ManifestError:
     also = "".join(f", {field} {_kib(sizes[field])}" for field in others)
     return ManifestError(
         first,
-        f"has {_kib(sizes[first])}{also}: the pod has {_kib(size)}, and at most {_kib(MAX_BYTES)} of a pod cross to "
+        f"has {_kib(sizes[first])}{also}: the pod has {_kib(size)}, and at most {_kib(MAX_BYTES)} "
+        "of a pod cross to "
         "another cluster (a ConfigMap can hold what is long)",
     )
 
@@ -169,12 +195,14 @@ def _kib(size: int) -> str:
 
 
 def without_account(spec: Object) -> Object:
-    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token. What else a
-    volume with a token holds stays.
+    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no
+    token. What else a volume with a token holds stays.
     """
     kept, dropped = _without_tokens(spec.get("volumes") or (), _only_tokens)
     volumes = [_tokenless(one) for one in kept]
-    clean = {name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")}
+    clean = {
+        name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")
+    }
     clean["automountServiceAccountToken"] = False
     for kind in ("initContainers", "containers"):
         if dropped and kind in clean:
@@ -182,7 +210,9 @@ def without_account(spec: Object) -> Object:
     return {**clean, "volumes": volumes} if volumes else clean
 
 
-def _without_tokens(volumes: Iterable[Object], drops: Callable[[Object], bool]) -> tuple[list[Object], frozenset[str]]:
+def _without_tokens(
+    volumes: Iterable[Object], drops: Callable[[Object], bool]
+) -> tuple[list[Object], frozenset[str]]:
     """The volumes that stay, and the names of those that `drops` means."""
     dropped = frozenset(one["name"] for one in volumes if drops(one))
     return [one for one in volumes if one["name"] not in dropped], dropped
@@ -190,7 +220,10 @@ def _without_tokens(volumes: Iterable[Object], drops: Callable[[Object], bool]) 
 
 def _check_known(source: Object, metadata: Object) -> None:
     for kind, held, where in (("Pod", source, ""), ("ObjectMeta", metadata, "metadata.")):
-        unknown = next((name for name, value in held.items() if name not in TYPES[kind] and value is not None), None)
+        unknown = next(
+            (name for name, value in held.items() if name not in TYPES[kind] and value is not None),
+            None,
+        )
         if unknown is not None:
             raise ManifestError(f"{where}{unknown[:80]}", UNKNOWN)
 
@@ -202,8 +235,9 @@ def _check_hosts(spec: Object) -> None:
 
 
 def hostname_of(spec: Object, name: str) -> Object:
-    """What gives the delegate of a pod of this name the hostname that it has at home: where `spec` says none, that is
-    the pod's name, and a delegate has another one. ManifestError where nothing can.
+    """What gives the delegate of a pod of this name the hostname that it has at home: where `spec`
+    says none, that is the pod's name, and a delegate has another one. ManifestError where nothing
+    can.
     """
     if not name or spec.get("hostname") or spec.get("hostnameOverride"):
         return {}
@@ -211,7 +245,10 @@ def hostname_of(spec: Object, name: str) -> Object:
     if "." not in at_home:
         return {"hostname": at_home}
     if spec.get("subdomain") or spec.get("setHostnameAsFQDN"):
-        raise ManifestError("spec.subdomain", f'makes a name of "{at_home}", which no spec.hostname can be: set that')
+        raise ManifestError(
+            "spec.subdomain",
+            f'makes a name of "{at_home}", which no spec.hostname can be: set that',
+        )
     return {"hostnameOverride": at_home}
 
 
@@ -221,7 +258,8 @@ def _metadata(metadata: Object, files: Object) -> Object:
     annotations = metadata.get("annotations") or {}
     return {
         "labels": {key: value for key, value in labels.items() if is_app_label(key) or steers(key)},
-        "annotations": {key: value for key, value in annotations.items() if _may_cross(key)} | files,
+        "annotations": {key: value for key, value in annotations.items() if _may_cross(key)}
+        | files,
     }
 
 
@@ -230,23 +268,32 @@ def _may_cross(annotation: str) -> bool:
 
 
 def left_behind(pod: bytes) -> list[str]:
-    """Labels and annotations of a pod (JSON) that a cluster takes only if a row of its policy lists them, or never:
-    those of Kubernetes' own domains (`names.is_reserved`). Not among them: what is heeded at home.
+    """Labels and annotations of a pod (JSON) that a cluster takes only if a row of its policy lists
+    them, or never: those of Kubernetes' own domains (`names.is_reserved`). Not among them: what is
+    heeded at home.
     """
     with readable():
         metadata = msgspec.json.decode(pod).get("metadata") or {}
     annotations = (key for key in metadata.get("annotations") or {} if "/" in key)
     labels = (key for key in metadata.get("labels") or {} if not is_app_label(key))
     return sorted(
-        {key for key in (*annotations, *labels) if not matches((*CARRIED_ANNOTATIONS, *_HEEDED_AT_HOME), key)}
+        {
+            key
+            for key in (*annotations, *labels)
+            if not matches((*CARRIED_ANNOTATIONS, *_HEEDED_AT_HOME), key)
+        }
     )
 
 
 def outlasts_nodes(pod: bytes) -> bool:
-    """Whether a pod (JSON) stays on a node that has failed by a toleration that does not go along (`restrict`)."""
+    """Whether a pod (JSON) stays on a node that has failed by a toleration that does not go along
+    (`restrict`).
+    """
     with readable():
         tolerations = msgspec.json.decode(pod)["spec"].get("tolerations") or ()
-    return any(not one.get("key") and one.get("effect") in (None, "", "NoExecute") for one in tolerations)
+    return any(
+        not one.get("key") and one.get("effect") in (None, "", "NoExecute") for one in tolerations
+    )
 
 
 def _spec(spec: Object) -> Object:
@@ -265,7 +312,9 @@ def _spec(spec: Object) -> Object:
     asks = spec.get("automountServiceAccountToken") is True  # only where somebody wrote so
     if asks or account != "default" or any(map(_has_token, volumes)):
         clean["serviceAccountName"] = account
-    if spec.get("hostUsers") is False:  # true is what a pod gets that does not say: left to the target
+    if (
+        spec.get("hostUsers") is False
+    ):  # true is what a pod gets that does not say: left to the target
         clean["hostUsers"] = False
     return {**clean, "schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": asks}
 
@@ -294,7 +343,11 @@ def _tokenless(volume: Object) -> Object:
 def _is_given(volume: Object) -> bool:
     """Whether it is the token for the API server that admission adds to every pod."""
     tokens = _tokens(volume)
-    return volume["name"].startswith(_GIVEN) and bool(tokens) and not any(one.get("audience") for one in tokens)
+    return (
+        volume["name"].startswith(_GIVEN)
+        and bool(tokens)
+        and not any(one.get("audience") for one in tokens)
+    )
 
 
 def _container(container: Object, dropped: frozenset[str]) -> Object:

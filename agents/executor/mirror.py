@@ -1,12 +1,14 @@
 """MirrorStatus: the delegate's status, written onto the source pod that is bound to a proxy node.
 
-Each write names the version it builds on, so that a write that was lost on its way and lands late meets a newer version
-and changes nothing: a pod that has ended stays ended. PodScheduled and conditions of others on the source are kept
-(strategic merge by type); host addresses are not mirrored, for the source's host is the proxy node. Pod addresses are
-mirrored only where the pod network is the delegate's, too: elsewhere a Service would lead to whoever has them at home.
+Each write names the version it builds on, so that a write that was lost on its way and lands late
+meets a newer version and changes nothing: a pod that has ended stays ended. PodScheduled and
+conditions of others on the source are kept (strategic merge by type); host addresses are not
+mirrored, for the source's host is the proxy node. Pod addresses are mirrored only where the pod
+network is the delegate's, too: elsewhere a Service would lead to whoever has them at home.
 
-Who writes statuses in the target must not fill this cluster's etcd, each version of which has the whole pod: a status
-has a bounded size (`status_size`), and a pod, and all pods in one other cluster, a rate of bytes. Ends pass it.
+Who writes statuses in the target must not fill this cluster's etcd, each version of which has the
+whole pod: a status has a bounded size (`status_size`), and a pod, and all pods in one other
+cluster, a rate of bytes. Ends pass it.
 """
 
 import hashlib
@@ -36,8 +38,8 @@ _ENDED = "the pod has ended: its phase is final"
 def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
     """Patch the source's status; no request if it has ended or shows this status already.
 
-    A refusal makes a Warning event StatusNotMirrored on the source, once for each cause. Events that come with the
-    status of the delegate become events of the source.
+    A refusal makes a Warning event StatusNotMirrored on the source, once for each cause. Events
+    that come with the status of the delegate become events of the source.
     """
     _tell_events(intent, local, now)
     result = yield from _mirror(intent, local, now)
@@ -66,10 +68,13 @@ def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
 
 
 def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
-    """Why the status is not written now, '' if it may be; the same text each time, as it makes an event."""
+    """Why the status is not written now, '' if it may be; the same text each time, as it makes an
+    event.
+    """
     if local.status_bytes_of_pod.wait_s(ref.uid, now.mono):
         return (
-            f"the status of pod {ref.namespace}/{ref.name} changes too often in cluster {target!r} for its size: it is "
+            f"the status of pod {ref.namespace}/{ref.name} changes too often in cluster "
+            f"{target!r} for its size: it is "
             "written more seldom here"
         )
     spent = local.status_bytes.spent(target, ref.namespace, now.mono)
@@ -77,7 +82,8 @@ def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
     if not spent:
         return ""
     return (
-        f"the statuses of pods{whose} in cluster {target!r} change too often for their size: they are written more "
+        f"the statuses of pods{whose} in cluster {target!r} change too often for their size: they "
+        "are written more "
         "seldom"
     )
 
@@ -86,9 +92,18 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     try:
         phase, ready, patch = _translate(intent.status, routed=intent.routed)
-    except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
+    except (
+        msgspec.MsgspecError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        ValueError,
+        RecursionError,
+    ) as error:
         why = f"{type(error).__name__}: {error}"
-        return outcome(intent, REFUSED, f"the status of the delegate of {name} cannot be read: {why}")
+        return outcome(
+            intent, REFUSED, f"the status of the delegate of {name} cannot be read: {why}"
+        )
     pod = local.view.pod(intent.pod.uid)
     last = local.mirrored.get(intent.pod.uid)
     if pod is None:
@@ -115,7 +130,9 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
     return outcome(intent, DONE)
 
 
-def _write(ref: PodRef, patch: bytes, version: str, local: Local) -> Procedure[tuple[str, int] | Answer]:
+def _write(
+    ref: PodRef, patch: bytes, version: str, local: Local
+) -> Procedure[tuple[str, int] | Answer]:
     """The resourceVersion after the write, and how large the pod is; or the answer to give instead."""
     problem = ""
     for _ in range(TRIES):
@@ -132,7 +149,10 @@ def _write(ref: PodRef, patch: bytes, version: str, local: Local) -> Procedure[t
         if response.status == NOT_FOUND:
             return Answer(STALE, problem)
         if not is_ambiguous(response):
-            return Answer(REFUSED, f"the status of pod {ref.namespace}/{ref.name} cannot be written: {problem}")
+            return Answer(
+                REFUSED,
+                f"the status of pod {ref.namespace}/{ref.name} cannot be written: {problem}",
+            )
         version = ""
     return Answer(UNKNOWN, problem)
 
@@ -146,7 +166,11 @@ def _closed(look: Lookup, ref: PodRef, local: Local) -> Answer | None:
         return Answer(DONE, _ENDED)
     if not local.behind(look.pod.node):
         where = f'bound to node "{look.pod.node}"' if look.pod.node else "not bound"
-        return Answer(STALE, f"pod {ref.namespace}/{ref.name} is {where}, not to a proxy node: its status is its own")
+        return Answer(
+            STALE,
+            f"pod {ref.namespace}/{ref.name} is {where}, not to a proxy node: its status is its "
+            "own",
+        )
     return None
 
 
@@ -167,8 +191,12 @@ def _translate(raw: bytes, *, routed: bool) -> tuple[str, bool, bytes]:
     phase = status.setdefault("phase", PENDING)
     if phase not in _PHASES:
         raise ValueError(f"phase {str(phase)[:40]!r} is not one of {', '.join(sorted(_PHASES))}")
-    conditions = [_condition(one) for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
-    conditions.sort(key=lambda one: "/" in one["type"])  # where there are too many, Kubernetes' own are shown
+    conditions = [
+        _condition(one) for one in status.get("conditions") or () if one["type"] != "PodScheduled"
+    ]
+    conditions.sort(
+        key=lambda one: "/" in one["type"]
+    )  # where there are too many, Kubernetes' own are shown
     patch = {name: status.get(name) for name in _COPIED}
     patch["podIP"] = status.get("podIP") if routed else None
     # podIPs merge by ip: without the directive an address that is gone would stay.

@@ -1,8 +1,10 @@
-"""How mutating admission in the target cluster has changed a delegate: its requests, its node, our metadata.
+"""How mutating admission in the target cluster has changed a delegate: its requests, its node, our
+metadata.
 
-Mutation is the right of the target's admins, so only requests, node and priority are checked again, and that no field
-was left out as unknown; what else was changed is told (`altered`). But our labels, annotations and schedulerName must
-be intact: without them the delegate is not found again, and another scheduler might bind it.
+Mutation is the right of the target's admins, so only requests, node and priority are checked again,
+and that no field was left out as unknown; what else was changed is told (`altered`). But our
+labels, annotations and schedulerName must be intact: without them the delegate is not found again,
+and another scheduler might bind it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +21,30 @@ from shared.model.pod import Pod
 from shared.model.resources import format_quantity
 
 _SHOWN = 8  # resources, containers and fields that a message names
-# What is told where admission has added it. API servers add other fields by themselves, each version its own.
+# What is told where admission has added it. API servers add other fields by themselves, each
+# version its own.
 _ADDED = frozenset(
     (
-        *("containers", "initContainers", "volumes", "env", "envFrom", "volumeMounts", "command", "args", "limits"),
-        *("requests", "nodeSelector", "hostAliases", "dnsConfig", "runtimeClassName", "securityContext", "lifecycle"),
+        *(
+            "containers",
+            "initContainers",
+            "volumes",
+            "env",
+            "envFrom",
+            "volumeMounts",
+            "command",
+            "args",
+            "limits",
+        ),
+        *(
+            "requests",
+            "nodeSelector",
+            "hostAliases",
+            "dnsConfig",
+            "runtimeClassName",
+            "securityContext",
+            "lifecycle",
+        ),
         *("livenessProbe", "readinessProbe", "startupProbe"),
     )
 )
@@ -31,7 +52,14 @@ _SECURITY = ("PodSecurityContext", "SecurityContext")  # each field of these
 # Of the target: its accounts, classes and taints.
 _ITS_OWN = frozenset(
     (
-        *("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "overhead", "tolerations"),
+        *(
+            "serviceAccountName",
+            "serviceAccount",
+            "priority",
+            "preemptionPolicy",
+            "overhead",
+            "tolerations",
+        ),
         *("nodeName", "imagePullSecrets"),
     )
 )
@@ -44,13 +72,16 @@ def foreign(found: LivePod) -> str:
 
 
 def unusable(posted: bytes, made: LivePod, body: bytes, most: int) -> str:
-    """Why a delegate just created, with this `body`, is not what was posted, but for its requests; '' if it is.
+    """Why a delegate just created, with this `body`, is not what was posted, but for its requests;
+    '' if it is.
 
     `most`: the highest value of a PriorityClass that it may have.
     """
     wanted = msgspec.json.decode(posted)
     there = msgspec.json.decode(body)
-    changed = _disowned(wanted["metadata"], made) or _dropped(wanted["spec"], there.get("spec") or {})
+    changed = _disowned(wanted["metadata"], made) or _dropped(
+        wanted["spec"], there.get("spec") or {}
+    )
     return changed or _outranks(wanted["spec"], made, most)
 
 
@@ -64,18 +95,24 @@ def _disowned(metadata: dict[str, Any], made: LivePod) -> str:
 
 
 def _dropped(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Which field the server has left out, as one does that is too old for it or whose feature gate is off; '' if none.
-    The pod would run, and not as it is at home.
+    """Which field the server has left out, as one does that is too old for it or whose feature gate
+    is off; '' if none. The pod would run, and not as it is at home.
     """
     field = next(_lacking(before, after, "PodSpec", "spec"), "")
     how = "upgrade that cluster, turn the feature on there, or remove the field"
-    return f"the server left {field} out (its version, a feature gate or a webhook does so): {how}" if field else ""
+    return (
+        f"the server left {field} out (its version, a feature gate or a webhook does so): {how}"
+        if field
+        else ""
+    )
 
 
 def _outranks(spec: dict[str, Any], made: LivePod, most: int) -> str:
-    """Why a delegate may not be as important as the server made it, by a PriorityClass that it brought; '' if it may.
+    """Why a delegate may not be as important as the server made it, by a PriorityClass that it
+    brought; '' if it may.
 
-    Where this cluster's classes are not shown to us, this is the first that is known of their values.
+    Where this cluster's classes are not shown to us, this is the first that is known of their
+    values.
     """
     name = spec.get("priorityClassName")
     why = barred_class(name, most, (PriorityClass(name, made.spec.priority),)) if name else ""
@@ -83,7 +120,9 @@ def _outranks(spec: dict[str, Any], made: LivePod, most: int) -> str:
 
 
 def altered(posted: bytes, body: bytes) -> str:
-    """Which fields of a container, or of its pod, are others than at home, as admission has made them; '' if none."""
+    """Which fields of a container, or of its pod, are others than at home, as admission has made
+    them; '' if none.
+    """
     before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
     fields = list(dict.fromkeys(_altered(before, after, "PodSpec", "spec")))
     more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
@@ -91,7 +130,9 @@ def altered(posted: bytes, body: bytes) -> str:
 
 
 def _altered(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:
-    """Fields of a value of this type, or of a list of them, that are others now, or that are new and told of."""
+    """Fields of a value of this type, or of a list of them, that are others now, or that are new
+    and told of.
+    """
     if isinstance(before, list) and isinstance(after, list):
         for index, one, other in _pairs(before, after):
             yield from _altered(one, other, kind, f"{field}[{index}]")
@@ -110,7 +151,9 @@ def _altered(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:
 
 
 def _lacking(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:
-    """Fields of a value of this type, or of a list of them, that are there no more; keys of maps are no fields."""
+    """Fields of a value of this type, or of a list of them, that are there no more; keys of maps
+    are no fields.
+    """
     if isinstance(before, list) and isinstance(after, list):
         for index, one, other in _pairs(before, after):
             yield from _lacking(one, other, kind, f"{field}[{index}]")
@@ -125,7 +168,9 @@ def _lacking(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:
 
 
 def _pairs(before: list[Any], after: list[Any]) -> Iterator[tuple[int, Any, Any]]:
-    """Entries with what they have become: by their places, or by name where admission has added some."""
+    """Entries with what they have become: by their places, or by name where admission has added
+    some.
+    """
     if len(before) == len(after):
         yield from zip(range(len(before)), before, after, strict=True)
         return
@@ -137,16 +182,24 @@ def _pairs(before: list[Any], after: list[Any]) -> Iterator[tuple[int, Any, Any]
 
 def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:
     """Which requests admission has raised, and by what, in words; '' if none."""
-    names = sorted(name for name, amount in made.requests.items() if amount > wanted.requests.get(name, 0))
+    names = sorted(
+        name for name, amount in made.requests.items() if amount > wanted.requests.get(name, 0)
+    )
     if not names:
         return ""
-    sizes = ", ".join(f"{name} {_shown(name, wanted)} -> {_shown(name, made)}" for name in names[:_SHOWN])
+    sizes = ", ".join(
+        f"{name} {_shown(name, wanted)} -> {_shown(name, made)}" for name in names[:_SHOWN]
+    )
     return f"the server made it larger: {sizes} ({_cause(posted, body)})"
 
 
 def beyond(at_most: Mapping[str, int], made: Pod) -> str:
-    """Which requests exceed `at_most` (internal units), in words; '' if none, or if `at_most` is empty."""
-    names = sorted(name for name, amount in made.requests.items() if at_most and amount > at_most.get(name, 0))
+    """Which requests exceed `at_most` (internal units), in words; '' if none, or if `at_most` is
+    empty.
+    """
+    names = sorted(
+        name for name, amount in made.requests.items() if at_most and amount > at_most.get(name, 0)
+    )
     shown = (f"{name} {_amount(name, at_most)} -> {_shown(name, made)}" for name in names[:_SHOWN])
     return f"it requests more than was booked for it: {', '.join(shown)}" if names else ""
 
@@ -169,4 +222,8 @@ def _cause(posted: bytes, body: bytes) -> str:
 
 
 def _containers(spec: dict[str, Any]) -> list[str]:
-    return [str(one.get("name")) for kind in ("initContainers", "containers") for one in spec.get(kind) or ()]
+    return [
+        str(one.get("name"))
+        for kind in ("initContainers", "containers")
+        for one in spec.get(kind) or ()
+    ]

@@ -1,4 +1,6 @@
-"""What a pod will need in another cluster, told with it while it has no place, so that no cluster is asked in vain."""
+"""What a pod will need in another cluster, told with it while it has no place, so that no cluster
+is asked in vain.
+"""
 
 import msgspec
 
@@ -9,13 +11,20 @@ from shared.model.pod import Need, Needs
 
 
 def needs_of(pod: bytes) -> Needs | None:
-    """Of a pod given as JSON; None for one that needs nothing that other clusters do not let in anyway."""
+    """Of a pod given as JSON; None for one that needs nothing that other clusters do not let in
+    anyway.
+    """
     try:
         with readable():
             manifest = msgspec.json.decode(sanitise(pod))
-            found = {(one.key, one.word): _cut(one) for one in (*needed(manifest), *class_needed(manifest))}
+            found = {
+                (one.key, one.word): _cut(one)
+                for one in (*needed(manifest), *class_needed(manifest))
+            }
             if len(found) > MAX_NEEDS:
-                raise ManifestError("spec", f"needs more than {MAX_NEEDS} things that a cluster must let in")
+                raise ManifestError(
+                    "spec", f"needs more than {MAX_NEEDS} things that a cluster must let in"
+                )
     except ManifestError as error:
         return Needs(str(error)[:MAX_WORD])
     return Needs(of_policy=tuple(found.values())) if found else None

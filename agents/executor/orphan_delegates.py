@@ -1,8 +1,10 @@
-"""Deletes delegates that nobody goes on with, without an intent of the dispatcher: unbound, and not signed for here.
+"""Deletes delegates that nobody goes on with, without an intent of the dispatcher: unbound, and not
+signed for here.
 
-A POST that hung and was given up may land long after its order is over, and an agent may die between POST and binding.
-What it made runs nothing, and where its source is gone meanwhile no order names it any more. Deleting too much costs an
-attempt at the most: what is without a proof is never gone on with, an order that finds it makes it anew.
+A POST that hung and was given up may land long after its order is over, and an agent may die
+between POST and binding. What it made runs nothing, and where its source is gone meanwhile no order
+names it any more. Deleting too much costs an attempt at the most: what is without a proof is never
+gone on with, an order that finds it makes it anew.
 """
 
 from collections.abc import Iterator
@@ -24,7 +26,9 @@ NOT_OURS_S = 600.0  # until a pod is looked at again that names our scheduler an
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """A task for each that has been unbound for `LEFT_S` as seen here, and again as often; named by its UID."""
+    """A task for each that has been unbound for `LEFT_S` as seen here, and again as often; named by
+    its UID.
+    """
     seen = {ref.uid: ref for ref in local.view.unfinished()}
     local.unfinished = {uid: local.unfinished.get(uid, now.mono) for uid in seen}
     for uid, since in local.unfinished.items():
@@ -48,13 +52,18 @@ def _collect(ref: PodRef, local: Local, now: Moment) -> Procedure[str]:
 
 
 def is_leftover(pod: LivePod, ref: PodRef, local: Local) -> bool:
-    """Whether a pod is an unbound delegate of ours by its scheduler, its one name, and a claim for this cluster that
-    its home cluster has signed. Whoever else made a pod that looks like one keeps it.
+    """Whether a pod is an unbound delegate of ours by its scheduler, its one name, and a claim for
+    this cluster that its home cluster has signed. Whoever else made a pod that looks like one keeps
+    it.
     """
     if pod.node or pod.terminating or pod.spec.scheduler_name != names.DELEGATE_SCHEDULER:
         return False
     signed = signatures.read_claim(pod.mark)
-    if signed is None or signed.target != local.cluster or signed.target_uid not in ("", local.cluster_uid):
+    if (
+        signed is None
+        or signed.target != local.cluster
+        or signed.target_uid not in ("", local.cluster_uid)
+    ):
         return False
     source = signed.source
     if (source.namespace, delegate_name(source)) != (ref.namespace, ref.name):

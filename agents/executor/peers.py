@@ -1,8 +1,8 @@
 """The other clusters as the dispatcher last described them.
 
-Its last word holds without an end for what runs: proxy nodes are kept as it said, whether it speaks or not, and so is
-what an earlier life of this agent wrote onto them. Only for new work it must be fresh. What a dispatcher that speaks no
-longer names is let go; silence is no word against anybody.
+Its last word holds without an end for what runs: proxy nodes are kept as it said, whether it speaks
+or not, and so is what an earlier life of this agent wrote onto them. Only for new work it must be
+fresh. What a dispatcher that speaks no longer names is let go; silence is no word against anybody.
 """
 
 from collections.abc import Iterable
@@ -43,8 +43,9 @@ class PeerTable:
         self._known: dict[str, KnownPeer] = {}
 
     def update(self, peers: tuple[Peer, ...], now: float, lease_s: float = 0.0) -> None:
-        """Take over a new description. A peer is dropped once it has been left out for `ttl_s` seconds: a dispatcher
-        that has just started may not have heard of all clusters. `lease_s`: of delegates, 0 if that is not known.
+        """Take over a new description. A peer is dropped once it has been left out for `ttl_s`
+        seconds: a dispatcher that has just started may not have heard of all clusters. `lease_s`:
+        of delegates, 0 if that is not known.
         """
         self.lease_s = max(self.lease_s, lease_s)
         self.heard = now
@@ -57,7 +58,9 @@ class PeerTable:
                 self._known[name] = KnownPeer(self._with_earlier(name, peer), now)
 
     def _with_earlier(self, name: str, peer: Peer) -> Peer:
-        """The peer; as known before, but not Ready, if the dispatcher has had no report of its cluster yet."""
+        """The peer; as known before, but not Ready, if the dispatcher has had no report of its
+        cluster yet.
+        """
         known = self._known.get(name)
         if known is None or is_heard_of(peer):
             return peer
@@ -66,7 +69,11 @@ class PeerTable:
     def recall(self, nodes: Iterable[Node], now: float) -> None:
         """After a restart: proxy nodes that are there are known as they were last written."""
         for node in nodes:
-            if node.proxy_for not in ("", self._cluster) and is_proxy(node) and node.name not in self._known:
+            if (
+                node.proxy_for not in ("", self._cluster)
+                and is_proxy(node)
+                and node.name not in self._known
+            ):
                 self._known[node.name] = KnownPeer(peer_of(node), now)
 
     @property
@@ -80,7 +87,9 @@ class PeerTable:
         return known.peer if known is not None else None
 
     def dropped(self, name: str, now: float) -> bool:
-        """Whether this proxy node is to be removed: a dispatcher that is heard has left its cluster out for `ttl_s`."""
+        """Whether this proxy node is to be removed: a dispatcher that is heard has left its cluster
+        out for `ttl_s`.
+        """
         if self.heard is None or now - self.heard >= self.ttl_s:
             return False
         known = self._known.get(name)
@@ -97,21 +106,26 @@ class PeerTable:
 
     @property
     def too_many_lost(self) -> str:
-        """Why no lost cluster is believed to be lost for good: half of them, and more than one, look so; '' if not.
+        """Why no lost cluster is believed to be lost for good: half of them, and more than one,
+        look so; '' if not.
 
-        More likely is a network that is cut in two, or a dispatcher that is cut off: see kube-controller-manager's
-        "full disruption", in which it evicts nothing either.
+        More likely is a network that is cut in two, or a dispatcher that is cut off: see
+        kube-controller-manager's "full disruption", in which it evicts nothing either.
         """
         away = sorted(known.peer.cluster for known in self._known.values() if not known.peer.ready)
         if len(away) < max(2, len(self._known) / 2):
             return ""
-        return f"{len(away)} of {len(self._known)} other clusters look lost ({', '.join(away)}): no pod is replaced"
+        return (
+            f"{len(away)} of {len(self._known)} other clusters look lost ({', '.join(away)}): no "
+            "pod is replaced"
+        )
 
     def stopped_in(self, name: str, grace_s: float) -> float | None:
-        """Seconds until delegates of mode `lease` have been stopped behind this proxy node, as of the last word.
+        """Seconds until delegates of mode `lease` have been stopped behind this proxy node, as of
+        the last word.
 
-        0: they have been. None: that they ever are is not known, since its API server was not well, or nothing is
-        known of it. The dispatcher has counted: no clock of ours is asked.
+        0: they have been. None: that they ever are is not known, since its API server was not well,
+        or nothing is known of it. The dispatcher has counted: no clock of ours is asked.
         """
         peer = self.last_word(name)
         if peer is None or peer.ready or not (peer.api_ok and self.lease_s):
@@ -119,7 +133,9 @@ class PeerTable:
         return max(0.0, stopped_after_s(self.lease_s, grace_s) - peer.unrenewed_s)
 
     def unready(self, name: str, now: float) -> str:
-        """Why nothing new may be bound to this proxy node; '' if its peer was lately said to be ready."""
+        """Why nothing new may be bound to this proxy node; '' if its peer was lately said to be
+        ready.
+        """
         known = self._known.get(name)
         if known is None:
             return f'no cluster with proxy node "{name}" is known'
@@ -127,8 +143,15 @@ class PeerTable:
             return f'cluster "{known.peer.cluster}" is not ready'
         age = now - known.heard
         if self.heard is None:
-            return f'cluster "{known.peer.cluster}" was not named by a dispatcher since this agent started'
-        return f'cluster "{known.peer.cluster}" was last named {age:.0f} s ago' if age >= self.ttl_s else ""
+            return (
+                f'cluster "{known.peer.cluster}" was not named by a dispatcher since this agent '
+                "started"
+            )
+        return (
+            f'cluster "{known.peer.cluster}" was last named {age:.0f} s ago'
+            if age >= self.ttl_s
+            else ""
+        )
 
 
 def is_heard_of(peer: Peer) -> bool:
@@ -142,8 +165,8 @@ def is_proxy(node: Node) -> bool:
 
 
 def peer_of(node: Node) -> Peer:
-    """What a proxy node says of its peer. Its Ready condition may be the node controller's, from a time in which this
-    agent was away: the label is ours alone.
+    """What a proxy node says of its peer. Its Ready condition may be the node controller's, from a
+    time in which this agent was away: the label is ours alone.
     """
     said = node.labels.get(names.CLUSTER_READY)
     ready = node.ready if said is None else said == "true"
@@ -152,18 +175,22 @@ def peer_of(node: Node) -> Peer:
 
 
 def name_taken(node: Node | None, cluster: str) -> str:
-    """Why `cluster` can have no proxy node: a node of this cluster itself has its name; '' if none has."""
+    """Why `cluster` can have no proxy node: a node of this cluster itself has its name; '' if none
+    has.
+    """
     if node is None or node.proxy_for == cluster:
         return ""
     return (
-        f'node "{node.name}" is one of this cluster itself, so that cluster "{cluster}" can have no proxy node here: '
-        f"rename that node, or that cluster; {names.marks_lost(node.name)}. The node is left as it is"
+        f'node "{node.name}" is one of this cluster itself, so that cluster "{cluster}" can have '
+        "no proxy node here: "
+        f"rename that node, or that cluster; {names.marks_lost(node.name)}. The node is left as "
+        "it is"
     )
 
 
 def closed_to_new(node: Node | None, pod: Pod | None) -> str:
-    """Why this pod may not be claimed for the cluster behind this proxy node; '' if it may: somebody has cordoned it,
-    or put a taint on it that the pod does not tolerate.
+    """Why this pod may not be claimed for the cluster behind this proxy node; '' if it may:
+    somebody has cordoned it, or put a taint on it that the pod does not tolerate.
     """
     if node is None:
         return ""

@@ -1,7 +1,9 @@
-"""What becomes of each field of a pod in another cluster: stated here once, for Kubernetes 1.31 to 1.37.
+"""What becomes of each field of a pod in another cluster: stated here once, for Kubernetes 1.31 to
+1.37.
 
-By the API's types, beginning with Pod. A field that is not named belongs to a newer Kubernetes than this table: a pod
-that has it stays where it is. `manifest` copies by this table, and docs/reference/pod-fields.md is written from it.
+By the API's types, beginning with Pod. A field that is not named belongs to a newer Kubernetes than
+this table: a pod that has it stays where it is. `manifest` copies by this table, and
+docs/reference/pod-fields.md is written from it.
 """
 
 from collections.abc import Iterator
@@ -20,7 +22,10 @@ OLDEST = "1.31"
 NEWEST = "1.37"
 ON_THE_NODE = "reaches into the node of another cluster"
 NO_VOLUME = "is a volume that other clusters do not have"
-UNKNOWN = f"is no field that this version knows (Kubernetes {NEWEST}): what would become of it elsewhere is not known"
+UNKNOWN = (
+    f"is no field that this version knows (Kubernetes {NEWEST}): what would become of it "
+    "elsewhere is not known"
+)
 _NAMED = 80  # characters of an unknown field's name
 _BY_DISPATCHER = "the dispatcher has heeded it for the whole fleet"
 _OF_NODE = "the label of the node where it runs"
@@ -31,11 +36,16 @@ class ManifestError(ValueError):
     """The pod cannot run in another cluster; the text names the field and what to do."""
 
     def __init__(self, field: str, why: str) -> None:
-        super().__init__(f'{field} {why}; remove it, or keep the pod at home with annotation {PREFIX}stay: "true"')
+        super().__init__(
+            f"{field} {why}; remove it, or keep the pod at home with annotation {PREFIX}stay: "
+            '"true"'
+        )
 
 
 class Decision(NamedTuple):
-    """`how` is one of the words above, `why` says more for people, `of` is the type of what the field holds."""
+    """`how` is one of the words above, `why` says more for people, `of` is the type of what the
+    field holds.
+    """
 
     how: str
     why: str = ""
@@ -66,21 +76,28 @@ TYPES: dict[str, dict[str, Decision]] = {
     "ObjectMeta": {
         "name": Decision(MAPPED, "a name of its own; the container's hostname stays"),
         "namespace": Decision(SAME),
-        "labels": Decision(SAME, "but those of controllers, and what the target's policy does not let in"),
-        "annotations": Decision(SAME, "but reserved ones, and what the target's policy does not let in"),
+        "labels": Decision(
+            SAME, "but those of controllers, and what the target's policy does not let in"
+        ),
+        "annotations": Decision(
+            SAME, "but reserved ones, and what the target's policy does not let in"
+        ),
         "ownerReferences": Decision(LEFT, "the controller is at home"),
         "finalizers": Decision(LEFT, "they hold the pod at home"),
         **_each(
             LEFT,
             _ITS_OWN,
-            "uid generateName selfLink resourceVersion generation creationTimestamp deletionTimestamp "
+            "uid generateName selfLink resourceVersion generation creationTimestamp "
+            "deletionTimestamp "
             "deletionGracePeriodSeconds managedFields",
         ),
     },
     "PodSpec": {
         **_same(
-            "activeDeadlineSeconds dnsPolicy enableServiceLinks hostnameOverride nodeSelector restartPolicy "
-            "runtimeClassName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds",
+            "activeDeadlineSeconds dnsPolicy enableServiceLinks hostnameOverride nodeSelector "
+            "restartPolicy "
+            "runtimeClassName setHostnameAsFQDN shareProcessNamespace subdomain "
+            "terminationGracePeriodSeconds",
             containers="Container",
             dnsConfig="PodDNSConfig",
             hostAliases="HostAlias",
@@ -92,25 +109,43 @@ TYPES: dict[str, dict[str, Decision]] = {
         ),
         "affinity": Decision(SAME, of="Affinity"),
         "hostname": Decision(RESOLVED, "the name of the source pod, where it has none"),
-        "imagePullSecrets": Decision(SAME, "where the target's policy lets them in", "LocalObjectReference"),
+        "imagePullSecrets": Decision(
+            SAME, "where the target's policy lets them in", "LocalObjectReference"
+        ),
         "tolerations": Decision(SAME, "but those that open nodes kept for others", "Toleration"),
-        "serviceAccountName": Decision(LEFT, "`default` alone; others where the target's policy lets them in"),
+        "serviceAccountName": Decision(
+            LEFT, "`default` alone; others where the target's policy lets them in"
+        ),
         "serviceAccount": Decision(LEFT, "an older name of serviceAccountName"),
         "automountServiceAccountToken": Decision(
-            MAPPED, "false: no delegate has a token; true, if somebody wrote it, needs a row as an account does"
+            MAPPED,
+            "false: no delegate has a token; true, if somebody wrote it, needs a row as an "
+            "account does",
         ),
         "schedulerName": Decision(MAPPED, "nobody else places it"),
         "nodeName": Decision(MAPPED, "the node that was chosen"),
         "hostUsers": Decision(MAPPED, "false stays; true is left to the target"),
         "overhead": Decision(LEFT, "the RuntimeClass of the target says it"),
-        "ephemeralContainers": Decision(REFUSED, "are debug containers, which begin where the pod runs"),
-        "evictionResponders": Decision(REFUSED, "are asked before evictions by its own cluster alone"),
-        "readinessGates": Decision(REFUSED, "wait for conditions that controllers of its own cluster set"),
+        "ephemeralContainers": Decision(
+            REFUSED, "are debug containers, which begin where the pod runs"
+        ),
+        "evictionResponders": Decision(
+            REFUSED, "are asked before evictions by its own cluster alone"
+        ),
+        "readinessGates": Decision(
+            REFUSED, "wait for conditions that controllers of its own cluster set"
+        ),
         "resourceClaims": Decision(REFUSED, "are devices of its own cluster"),
         **_each(REFUSED, ON_THE_NODE, "hostNetwork hostPID hostIPC"),
-        "priorityClassName": Decision(SAME, "where the target has that class, no higher than its policy lets in"),
+        "priorityClassName": Decision(
+            SAME, "where the target has that class, no higher than its policy lets in"
+        ),
         **_each(LEFT, "the class of that name in the target says it", "priority preemptionPolicy"),
-        **_each(LEFT, _BY_DISPATCHER, "schedulingGates schedulingGroup topologySpreadConstraints workloadRef"),
+        **_each(
+            LEFT,
+            _BY_DISPATCHER,
+            "schedulingGates schedulingGroup topologySpreadConstraints workloadRef",
+        ),
     },
     "Affinity": {
         **_same("", nodeAffinity="NodeAffinity"),
@@ -123,7 +158,9 @@ TYPES: dict[str, dict[str, Decision]] = {
     ),
     "PreferredSchedulingTerm": _same("weight", preference="NodeSelectorTerm"),
     "NodeSelector": _same("", nodeSelectorTerms="NodeSelectorTerm"),
-    "NodeSelectorTerm": _same("", matchExpressions="NodeSelectorRequirement", matchFields="NodeSelectorRequirement"),
+    "NodeSelectorTerm": _same(
+        "", matchExpressions="NodeSelectorRequirement", matchFields="NodeSelectorRequirement"
+    ),
     "NodeSelectorRequirement": _same("key operator values"),
     "Toleration": _same("effect key operator tolerationSeconds value"),
     "PodDNSConfig": _same("nameservers searches", options="PodDNSConfigOption"),
@@ -132,7 +169,8 @@ TYPES: dict[str, dict[str, Decision]] = {
     "PodOS": _same("name"),
     "LocalObjectReference": _same("name"),
     "PodSecurityContext": _same(
-        "fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser seLinuxChangePolicy supplementalGroups "
+        "fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser seLinuxChangePolicy "
+        "supplementalGroups "
         "supplementalGroupsPolicy",
         appArmorProfile="AppArmorProfile",
         seLinuxOptions="SELinuxOptions",
@@ -142,7 +180,8 @@ TYPES: dict[str, dict[str, Decision]] = {
     ),
     "SecurityContext": {
         **_same(
-            "allowPrivilegeEscalation procMount readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser",
+            "allowPrivilegeEscalation procMount readOnlyRootFilesystem runAsGroup runAsNonRoot "
+            "runAsUser",
             appArmorProfile="AppArmorProfile",
             capabilities="Capabilities",
             seLinuxOptions="SELinuxOptions",
@@ -162,7 +201,8 @@ TYPES: dict[str, dict[str, Decision]] = {
     },
     "Container": {
         **_same(
-            "args command image imagePullPolicy name restartPolicy stdin stdinOnce terminationMessagePath "
+            "args command image imagePullPolicy name restartPolicy stdin stdinOnce "
+            "terminationMessagePath "
             "terminationMessagePolicy tty workingDir",
             env="EnvVar",
             envFrom="EnvFromSource",
@@ -196,9 +236,13 @@ TYPES: dict[str, dict[str, Decision]] = {
             resourceFieldRef="ResourceFieldSelector",
             secretKeyRef="SecretKeySelector",
         ),
-        "fieldRef": Decision(RESOLVED, "see the fields of the downward API below", "ObjectFieldSelector"),
+        "fieldRef": Decision(
+            RESOLVED, "see the fields of the downward API below", "ObjectFieldSelector"
+        ),
     },
-    "EnvFromSource": _same("prefix", configMapRef="ConfigMapEnvSource", secretRef="SecretEnvSource"),
+    "EnvFromSource": _same(
+        "prefix", configMapRef="ConfigMapEnvSource", secretRef="SecretEnvSource"
+    ),
     "ConfigMapEnvSource": _same("name optional"),
     "ConfigMapKeySelector": _same("key name optional"),
     "SecretEnvSource": _same("name optional"),
@@ -208,10 +252,15 @@ TYPES: dict[str, dict[str, Decision]] = {
     "ResourceFieldSelector": _same("containerName divisor resource"),
     "Lifecycle": _same("stopSignal", postStart="LifecycleHandler", preStop="LifecycleHandler"),
     "LifecycleHandler": _same(
-        "", exec="ExecAction", httpGet="HTTPGetAction", sleep="SleepAction", tcpSocket="TCPSocketAction"
+        "",
+        exec="ExecAction",
+        httpGet="HTTPGetAction",
+        sleep="SleepAction",
+        tcpSocket="TCPSocketAction",
     ),
     "Probe": _same(
-        "failureThreshold initialDelaySeconds periodSeconds successThreshold terminationGracePeriodSeconds "
+        "failureThreshold initialDelaySeconds periodSeconds successThreshold "
+        "terminationGracePeriodSeconds "
         "timeoutSeconds",
         exec="ExecAction",
         grpc="GRPCAction",
@@ -225,7 +274,8 @@ TYPES: dict[str, dict[str, Decision]] = {
     "SleepAction": _same("seconds"),
     "TCPSocketAction": _same("host port"),
     "VolumeMount": _same(
-        "bindMountOptions mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"
+        "bindMountOptions mountPath mountPropagation name readOnly recursiveReadOnly subPath "
+        "subPathExpr"
     ),
     "Volume": {
         **_same(
@@ -249,7 +299,9 @@ TYPES: dict[str, dict[str, Decision]] = {
     "KeyToPath": _same("key mode path user"),
     "DownwardAPIVolumeFile": {
         **_same("mode path user", resourceFieldRef="ResourceFieldSelector"),
-        "fieldRef": Decision(RESOLVED, "see the fields of the downward API below", "ObjectFieldSelector"),
+        "fieldRef": Decision(
+            RESOLVED, "see the fields of the downward API below", "ObjectFieldSelector"
+        ),
     },
     "VolumeProjection": {
         **_same(
@@ -260,7 +312,8 @@ TYPES: dict[str, dict[str, Decision]] = {
         "secret": Decision(SAME, "where the target's policy lets it in", "SecretProjection"),
         "serviceAccountToken": Decision(
             SAME,
-            "where the target's policy lets the account in; what admission adds (`kube-api-access-*`) is left behind",
+            "where the target's policy lets the account in; what admission adds "
+            "(`kube-api-access-*`) is left behind",
             "ServiceAccountTokenProjection",
         ),
         "podCertificate": Decision(REFUSED, "is a certificate that its own cluster gives"),
@@ -276,12 +329,20 @@ TYPES: dict[str, dict[str, Decision]] = {
 FIELD_PATHS: dict[str, Decision] = {
     "metadata.namespace": Decision(SAME, "a namespace of one name is one"),
     **_each(RESOLVED, "as the source has it", "metadata.name metadata.uid spec.serviceAccountName"),
-    **_each(RESOLVED, "empty only where it is at home", "metadata.labels['X'] metadata.annotations['X']"),
-    **_each(RESOLVED, "all but what our agents write there", "metadata.labels metadata.annotations"),
+    **_each(
+        RESOLVED, "empty only where it is at home", "metadata.labels['X'] metadata.annotations['X']"
+    ),
+    **_each(
+        RESOLVED, "all but what our agents write there", "metadata.labels metadata.annotations"
+    ),
     **{f"metadata.labels['{key}']": Decision(RUNNING_SIDE, _OF_NODE) for key in TOPOLOGY_LABELS},
     "spec.nodeName": Decision(RUNNING_SIDE, "the node where it runs, not the proxy node"),
     "spec.host": Decision(RUNNING_SIDE, "an older name of spec.nodeName"),
-    **_each(RUNNING_SIDE, "the addresses that it has", "status.podIP status.podIPs status.hostIP status.hostIPs"),
+    **_each(
+        RUNNING_SIDE,
+        "the addresses that it has",
+        "status.podIP status.podIPs status.hostIP status.hostIPs",
+    ),
 }
 
 
@@ -295,7 +356,8 @@ def walk_types(kind: str = "Pod", field: str = "") -> Iterator[tuple[str, Decisi
 
 
 def copied(value: Any, kind: str, field: str) -> Any:
-    """What crosses of a value of this type, a list of them included; `field` is what people call it.
+    """What crosses of a value of this type, a list of them included; `field` is what people call
+    it.
 
     ManifestError for a field that is refused or that the table does not know.
     """

@@ -84,7 +84,10 @@ class LivePod(msgspec.Struct):
     @property
     def has_local_data(self) -> bool:
         """Whether it has a volume whose data stay on its node, or end with it: emptyDir, hostPath."""
-        return any(one.empty_dir is not None or one.host_path is not None for one in self.spec.volumes or ())
+        return any(
+            one.empty_dir is not None or one.host_path is not None
+            for one in self.spec.volumes or ()
+        )
 
     @property
     def finalizers(self) -> tuple[str, ...]:
@@ -103,16 +106,23 @@ class LivePod(msgspec.Struct):
 
     @property
     def mark(self) -> str:
-        """The claim as it is written on the pod, '' if there is none; who has signed it is to be judged."""
+        """The claim as it is written on the pod, '' if there is none; who has signed it is to be
+        judged.
+        """
         return self.annotations.get(names.CLAIM, "")
 
     def claimed(self, keys: tuple[str, ...]) -> SignedClaim | None:
-        """The claim of a source pod, if one of its cluster's public keys signed it for this very pod.
+        """The claim of a source pod, if one of its cluster's public keys signed it for this very
+        pod.
 
         Without our finalizer it counts for nothing, as the pod may be gone at any moment.
         """
         signed = signatures.read_claim(self.mark)
-        if signed is None or signed.source.uid != self.uid or names.FINALIZER not in self.finalizers:
+        if (
+            signed is None
+            or signed.source.uid != self.uid
+            or names.FINALIZER not in self.finalizers
+        ):
             return None
         return signed if signatures.is_claim_of(keys, self.mark) else None
 
@@ -121,12 +131,18 @@ class LivePod(msgspec.Struct):
         proof = self.annotations.get(names.DELEGATE_PROOF, "")
         if self.spec.scheduler_name != names.DELEGATE_SCHEDULER or not proof:
             return None
-        return signatures.read_claim(self.mark) if signatures.is_proof_of(keys, self.uid, self.mark, proof) else None
+        return (
+            signatures.read_claim(self.mark)
+            if signatures.is_proof_of(keys, self.uid, self.mark, proof)
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a GET told: `answered` and `pod` None means that there is no such pod; not answered, `problem` says why."""
+    """What a GET told: `answered` and `pod` None means that there is no such pod; not answered,
+    `problem` says why.
+    """
 
     answered: bool
     pod: LivePod | None = None
@@ -154,7 +170,9 @@ def collection(namespace: str) -> str:
 
 def path(namespace: str, name: str, subresource: str = "") -> str:
     """Path of one pod or of a subresource of it."""
-    return f"{collection(namespace)}/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
+    return f"{collection(namespace)}/{quote(name, safe='')}" + (
+        f"/{subresource}" if subresource else ""
+    )
 
 
 def read(body: bytes) -> LivePod | None:
@@ -182,7 +200,11 @@ def look_up(namespace: str, name: str) -> Procedure[Lookup]:
             return Lookup(answered=True)
         if response.ok:
             pod = read(response.body)
-            return Lookup(True, pod, response.body) if pod else Lookup(False, problem="the server's pod cannot be read")
+            return (
+                Lookup(True, pod, response.body)
+                if pod
+                else Lookup(False, problem="the server's pod cannot be read")
+            )
         problem = error_text(response)
         if not response.unknown and response.status not in POSTPONED:
             break
@@ -190,7 +212,9 @@ def look_up(namespace: str, name: str) -> Procedure[Lookup]:
 
 
 def delete_request(ref: PodRef, grace_seconds: int | None = None, version: str = "") -> Request:
-    """DELETE with the UID (and resourceVersion) as precondition; None leaves the pod its own grace period."""
+    """DELETE with the UID (and resourceVersion) as precondition; None leaves the pod its own grace
+    period.
+    """
     only = {"uid": ref.uid, **({"resourceVersion": version} if version else {})}
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
     if grace_seconds is not None:
@@ -204,7 +228,9 @@ def without_ours(pod: LivePod) -> tuple[str, ...]:
 
 
 def guarded_patch(ref: PodRef, pod: LivePod, metadata: dict[str, Any]) -> Request:
-    """A merge patch of metadata that fails unless the pod is the very one, at the very version, that was read."""
+    """A merge patch of metadata that fails unless the pod is the very one, at the very version,
+    that was read.
+    """
     guard = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
     body = msgspec.json.encode({"metadata": {**guard, **metadata}})
     return Request("PATCH", path(ref.namespace, ref.name), body, MERGE_PATCH)

@@ -1,8 +1,10 @@
-"""What this cluster allows others to do in it. Owned by the admins of the cluster, checked for each intent.
+"""What this cluster allows others to do in it. Owned by the admins of the cluster, checked for each
+intent.
 
-The ground rule is namespace sameness (SIG-Multicluster): a namespace of one name means the same in all clusters of a
-fleet, so its pods may run wherever that namespace exists, unless it is Kubernetes' own (kube-*), closed by the policy,
-or closed by a label on the Namespace object itself. Rows of consent narrow that, and say what more may cross.
+The ground rule is namespace sameness (SIG-Multicluster): a namespace of one name means the same in
+all clusters of a fleet, so its pods may run wherever that namespace exists, unless it is
+Kubernetes' own (kube-*), closed by the policy, or closed by a label on the Namespace object itself.
+Rows of consent narrow that, and say what more may cross.
 """
 
 from fnmatch import fnmatchcase
@@ -18,24 +20,34 @@ from shared.model.pod import SourceRef
 
 # What a row may let in beyond Pod Security's baseline; controlPlane: onto control-plane nodes.
 Allowance = Literal[
-    "hostPort", "capabilities", "seccomp", "appArmor", "procMount", "seLinux", "sysctls", "probeHost", "controlPlane"
+    "hostPort",
+    "capabilities",
+    "seccomp",
+    "appArmor",
+    "procMount",
+    "seLinux",
+    "sysctls",
+    "probeHost",
+    "controlPlane",
 ]
 ALLOWANCES: tuple[str, ...] = get_args(Allowance)
-HIGHEST_OF_USERS = 1_000_000_000  # of a PriorityClass that users may make: Kubernetes' own (system-*) are above
+# of a PriorityClass that users may make: Kubernetes' own (system-*) are above
+HIGHEST_OF_USERS = 1_000_000_000
 _AT_HOME = f'keep the pod at home with annotation {STAY}: "true"'
 
 
 class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Source clusters and namespaces whose pods may run here; shell patterns ('*', 'team-*').
 
-    What else may cross with them: `allow` names fields (ALLOWANCES); `secrets` are patterns of the names of Secrets
-    that a pod may refer to, of those that exist here; `annotations` patterns of the keys with a domain that are
-    kept, of annotations and of the labels that steer meshes and identities;
-    `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also the one without a key);
-    `service_accounts` patterns of ServiceAccounts whose pods run here without one. `services` "none": such pods call
-    no Services of their namespace, so it does not matter which of them are here. `max_priority`: a pod may have the
-    PriorityClass of its name here if the value of that is no higher; `priority` "none": one that it may not have, or
-    that is lacking here, is left behind instead of the pod.
+    What else may cross with them: `allow` names fields (ALLOWANCES); `secrets` are patterns of the
+    names of Secrets that a pod may refer to, of those that exist here; `annotations` patterns of
+    the keys with a domain that are kept, of annotations and of the labels that steer meshes and
+    identities; `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also
+    the one without a key); `service_accounts` patterns of ServiceAccounts whose pods run here
+    without one. `services` "none": such pods call no Services of their namespace, so it does not
+    matter which of them are here. `max_priority`: a pod may have the PriorityClass of its name here
+    if the value of that is no higher; `priority` "none": one that it may not have, or that is
+    lacking here, is left behind instead of the pod.
     """
 
     clusters: tuple[str, ...] = ("*",)
@@ -67,7 +79,9 @@ class Grants(msgspec.Struct, frozen=True):
 
 
 class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """MiB of pods of one other cluster, and of one namespace of it: those that are here, and those made in a minute."""
+    """MiB of pods of one other cluster, and of one namespace of it: those that are here, and those
+    made in a minute.
+    """
 
     namespace_mib: int = 256
     cluster_mib: int = 512
@@ -76,12 +90,13 @@ class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows of consent: within namespace sameness, a source is accepted if any row covers it. `closed` are patterns of
-    namespaces that take no pods of other clusters.
+    """Rows of consent: within namespace sameness, a source is accepted if any row covers it.
+    `closed` are patterns of namespaces that take no pods of other clusters.
 
-    `foreign_bytes`: how large pods of other clusters may be here, all together.
-    `relay`: what other clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
-    `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of higher priority.
+    `foreign_bytes`: how large pods of other clusters may be here, all together. `relay`: what other
+    clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
+    `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of
+    higher priority.
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
@@ -91,19 +106,29 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     foreign_bytes: ForeignBytes = ForeignBytes()
 
     def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:
-        """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if they may."""
+        """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if
+        they may.
+        """
         name = source.namespace
         if Namespace(name).system:
-            return f'namespace "{name}" is Kubernetes\' own and another one in every cluster: {_AT_HOME}'
+            return (
+                f'namespace "{name}" is Kubernetes\' own and another one in every cluster: '
+                f"{_AT_HOME}"
+            )
         pattern = next((one for one in self.closed if fnmatchcase(name, one)), None)
         if pattern is not None:
             key = f'"{pattern}" in its `executor.closed`'
-            return f'namespace "{name}" is closed in cluster "{cluster}" by {key}: remove it there, or {_AT_HOME}'
+            return (
+                f'namespace "{name}" is closed in cluster "{cluster}" by {key}: remove it there, '
+                f"or {_AT_HOME}"
+            )
         if namespace is None:
             return absent(name, cluster)
         if namespace.closed:
             mark = f'{ACCEPT}: "{namespace.labels[ACCEPT]}"'
-            where = f'namespace "{name}" of cluster "{cluster}" has the label, or annotation, {mark}'
+            where = (
+                f'namespace "{name}" of cluster "{cluster}" has the label, or annotation, {mark}'
+            )
             return f"{where}: remove it there, or {_AT_HOME}"
         if self._rows(source):
             return ""
@@ -151,6 +176,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def absent(namespace: str, cluster: str) -> str:
     """What is said where a namespace of this name is missing."""
     return (
-        f'namespace "{namespace}" does not exist in cluster "{cluster}", as far as its agent can see: create it there '
+        f'namespace "{namespace}" does not exist in cluster "{cluster}", as far as its agent can '
+        "see: create it there "
         "to let its pods run there"
     )

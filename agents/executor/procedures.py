@@ -65,29 +65,39 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
 _PLACING = (Bind, Claim, Unclaim, RestoreClaim, CreateDelegate)
 
 
-def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Carry out one intent. After one that ends an attempt, late copies of that attempt's intents are stale."""
+def carry_out(
+    intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Moment
+) -> Procedure[Outcome]:
+    """Carry out one intent. After one that ends an attempt, late copies of that attempt's intents
+    are stale.
+    """
     if isinstance(intent, _PLACING):
         late = local.epoch_guard.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
         if late and isinstance(intent, CreateDelegate):
-            return (yield from overtaken(intent, late, local))  # stale gives the place away: not without a look
+            return (
+                yield from overtaken(intent, late, local)
+            )  # stale gives the place away: not without a look
         if late and not isinstance(intent, Unclaim):
             return outcome(intent, STALE, late)
     if isinstance(intent, MirrorStatus | UpdateDelegate):
         what = "status" if isinstance(intent, MirrorStatus) else "files"
-        late = local.epoch_guard.outdated(f"{intent.pod.uid}/{what}", dispatcher_epoch, intent.epoch)
+        late = local.epoch_guard.outdated(
+            f"{intent.pod.uid}/{what}", dispatcher_epoch, intent.epoch
+        )
         if late:  # a copy that was long under way: what is newer has been written
             return outcome(intent, STALE, late)
     source = _source_of(intent, local)
     result = yield from PROCEDURES[type(intent)](intent, local, now)
     if source and result.verdict in _ENDS[type(intent)]:
-        # Its own epoch: a later attempt than a delegate's may have found it, and its copies are late ones, too.
+        # Its own epoch: a later attempt than a delegate's may have found it, and its copies are
+        # late ones, too.
         local.epoch_guard.invalidate(source, dispatcher_epoch, intent.epoch, result.message)
     return result
 
 
-# Verdicts after which no attempt up to the intent's own makes anything any more: a late copy of its orders must not
-# undo what came since. A delegate that was made and is gone is not made again, also where its order arrives twice.
+# Verdicts after which no attempt up to the intent's own makes anything any more: a late copy of its
+# orders must not undo what came since. A delegate that was made and is gone is not made again, also
+# where its order arrives twice.
 _ENDS: dict[type[AnyIntent], tuple[str, ...]] = {
     Unclaim: (DONE,),
     CreateDelegate: (REFUSED, STALE, BOUND),

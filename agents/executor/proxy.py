@@ -1,11 +1,12 @@
-"""Keeps one proxy node for each other cluster: made when its peer appears, kept as the dispatcher last said, removed
-when a dispatcher that speaks no longer names the peer and no pod of ours is bound to it: pods that others put there
-never ran.
+"""Keeps one proxy node for each other cluster: made when its peer appears, kept as the dispatcher
+last said, removed when a dispatcher that speaks no longer names the peer and no pod of ours is
+bound to it: pods that others put there never ran.
 
-Lease and status are renewed without an end, whether the peer is ready or not: a dispatcher that is silent is no
-evidence against anybody, and what the node controller shall believe of a lost cluster is what we write. The word is a
-label, too, so that the next life of this agent finds it even if the node controller has meanwhile written over the
-condition. `kubectl cordon` and taints of others are left alone.
+Lease and status are renewed without an end, whether the peer is ready or not: a dispatcher that is
+silent is no evidence against anybody, and what the node controller shall believe of a lost cluster
+is what we write. The word is a label, too, so that the next life of this agent finds it even if the
+node controller has meanwhile written over the condition. `kubectl cordon` and taints of others are
+left alone.
 """
 
 from collections.abc import Iterator
@@ -34,8 +35,8 @@ _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{proxy_objects.LEASE_NAMESPA
 class ReconcileTask(NamedTuple):
     """A procedure that reconciles one object without an intent; it returns '' or an error text.
 
-    `name` identifies the object: at most one task of a name runs at once. `lane` is its queue for request slots (its
-    namespace), None for a task that needs no slot.
+    `name` identifies the object: at most one task of a name runs at once. `lane` is its queue for
+    request slots (its namespace), None for a task that needs no slot.
     """
 
     name: str
@@ -84,7 +85,9 @@ class ProxyNodes:
     def _is_due(self, peer: Peer, node: Node | None, beat: _Beat, now: Moment) -> bool:
         if node is None:
             return is_heard_of(peer)
-        return self._status_due(peer, node, beat, now) or _lease_due(beat, now) or _drifted(peer, node)
+        return (
+            self._status_due(peer, node, beat, now) or _lease_due(beat, now) or _drifted(peer, node)
+        )
 
     def _status_due(self, peer: Peer, node: Node, beat: _Beat, now: Moment) -> bool:
         age = now.mono - beat.status
@@ -101,10 +104,13 @@ class ProxyNodes:
             problem = yield from _create(name, peer, beat, now)
             if problem:
                 return problem
-        # Each write is tried whatever became of the one before: a node without heartbeat costs pods, a label does not.
+        # Each write is tried whatever became of the one before: a node without heartbeat costs
+        # pods, a label does not.
         problems = [(yield from _restore(peer, node))] if node is not None else []
         if node is None or self._status_due(peer, node, beat, now):
-            problems.append((yield from _write_status(name, peer, node, beat, now, self._local.kubelet)))
+            problems.append(
+                (yield from _write_status(name, peer, node, beat, now, self._local.kubelet))
+            )
         if _lease_due(beat, now):
             problems.append((yield from _renew(name, node.uid if node else beat.uid, beat, now)))
         return next(filter(None, problems), "")
@@ -161,7 +167,12 @@ def _restore_taint(path: str, peer: Peer, node: Node) -> Procedure[str]:
 
 
 def _write_status(
-    name: str, peer: Peer, node: Node | None, beat: _Beat, now: Moment, kubelet: KubeletEndpoint | None
+    name: str,
+    peer: Peer,
+    node: Node | None,
+    beat: _Beat,
+    now: Moment,
+    kubelet: KubeletEndpoint | None,
 ) -> Procedure[str]:
     if node is None and beat.ready == peer.ready and now.mono - beat.status < CHANGE_S:
         return ""
@@ -170,12 +181,19 @@ def _write_status(
     response = yield _patch(f"{_NODES}/{quote(name, safe='')}/status", patch, STRATEGIC_PATCH)
     if not response.ok:
         return f'status of proxy node "{name}" cannot be written: {error_text(response)}'
-    beat.status, beat.ready, beat.resources, beat.kubelet = now.mono, peer.ready, _amounts(peer), kubelet
+    beat.status, beat.ready, beat.resources, beat.kubelet = (
+        now.mono,
+        peer.ready,
+        _amounts(peer),
+        kubelet,
+    )
     return ""
 
 
 def _renew(name: str, uid: str, beat: _Beat, now: Moment) -> Procedure[str]:
-    response = yield _patch(f"{_LEASES}/{quote(name, safe='')}", proxy_objects.lease_patch(name, now.wall), MERGE_PATCH)
+    response = yield _patch(
+        f"{_LEASES}/{quote(name, safe='')}", proxy_objects.lease_patch(name, now.wall), MERGE_PATCH
+    )
     if response.status == NOT_FOUND and uid:
         lease = proxy_objects.lease_object(name, uid, now.wall)
         response = yield Request("POST", _LEASES, msgspec.json.encode(lease))
@@ -187,7 +205,9 @@ def _renew(name: str, uid: str, beat: _Beat, now: Moment) -> Procedure[str]:
 
 def _remove(node: Node) -> Procedure[str]:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}}
-    response = yield Request("DELETE", f"{_NODES}/{quote(node.name, safe='')}", msgspec.json.encode(options))
+    response = yield Request(
+        "DELETE", f"{_NODES}/{quote(node.name, safe='')}", msgspec.json.encode(options)
+    )
     if response.ok or response.status == NOT_FOUND:
         yield Request("DELETE", f"{_LEASES}/{quote(node.name, safe='')}")
         return ""

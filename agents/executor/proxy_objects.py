@@ -15,9 +15,13 @@ Object = dict[str, Any]
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 METRICS_PAGE = "/metrics/resource"  # as of a kubelet; that of a proxy node has its name behind it
-METRICS_PATH = "metrics.k8s.io/resource-metrics-path"  # annotation: where metrics-server 0.7 and newer find a page
+# annotation: where metrics-server 0.7 and newer find a page
+METRICS_PATH = "metrics.k8s.io/resource-metrics-path"
 # "virtual-kubelet" is the value that DaemonSets of cloud providers already know to keep away from.
-_FIXED_LABELS = {"type": "virtual-kubelet", "node.kubernetes.io/exclude-from-external-load-balancers": "true"}
+_FIXED_LABELS = {
+    "type": "virtual-kubelet",
+    "node.kubernetes.io/exclude-from-external-load-balancers": "true",
+}
 
 
 def labels_of(peer: Peer) -> dict[str, str]:
@@ -53,13 +57,18 @@ def drift_patch(peer: Peer, node: Node) -> Object | None:
 
 
 def taints_patch(peer: Peer, live: Object) -> Object:
-    """Patch of the Node as just read that puts our taint back. The list has no merge key: those of others are sent,
-    too, and one that comes meanwhile gives 409.
+    """Patch of the Node as just read that puts our taint back. The list has no merge key: those of
+    others are sent, too, and one that comes meanwhile gives 409.
     """
     ours = _taint_object(peer)
     same = (ours["key"], ours["effect"])
-    others = [one for one in live["spec"].get("taints") or () if (one["key"], one["effect"]) != same]
-    metadata = {"uid": live["metadata"]["uid"], "resourceVersion": live["metadata"]["resourceVersion"]}
+    others = [
+        one for one in live["spec"].get("taints") or () if (one["key"], one["effect"]) != same
+    ]
+    metadata = {
+        "uid": live["metadata"]["uid"],
+        "resourceVersion": live["metadata"]["resourceVersion"],
+    }
     return {"metadata": metadata, "spec": {"taints": [*others, ours]}}
 
 
@@ -69,41 +78,65 @@ def _taint_object(peer: Peer) -> Object:
 
 
 def resources_of(peer: Peer, node: Node | None) -> Object:
-    """Quantities for capacity and allocatable; a resource that the peer has no more is taken off (null)."""
+    """Quantities for capacity and allocatable; a resource that the peer has no more is taken off
+    (null).
+    """
     gone = dict.fromkeys(node.allocatable if node else ())
-    return {**gone, **{name: format_quantity(name, max(value, 0)) for name, value in sorted(peer.allocatable.items())}}
+    return {
+        **gone,
+        **{
+            name: format_quantity(name, max(value, 0))
+            for name, value in sorted(peer.allocatable.items())
+        },
+    }
 
 
-def status_patch(peer: Peer, node: Node | None, wall: float, kubelet: KubeletEndpoint | None) -> Object:
-    """Strategic merge patch of nodes/status, which takes annotations, too. The transition time is given only when Ready
-    changes.
+def status_patch(
+    peer: Peer, node: Node | None, wall: float, kubelet: KubeletEndpoint | None
+) -> Object:
+    """Strategic merge patch of nodes/status, which takes annotations, too. The transition time is
+    given only when Ready changes.
     """
     resources = resources_of(peer, node)
     ready: Object = {
         "type": "Ready",
         "status": "True" if peer.ready else "False",
         "reason": "ClusterReady" if peer.ready else "ClusterNotReady",
-        "message": f"cluster {peer.cluster} is {'ready' if peer.ready else 'not ready'}, says the dispatcher",
+        "message": f"cluster {peer.cluster} is {'ready' if peer.ready else 'not ready'}, says the "
+        "dispatcher",
         "lastHeartbeatTime": rfc3339(wall),
     }
     if node is None or node.ready != peer.ready:
         ready["lastTransitionTime"] = rfc3339(wall)
     info = {"kubeletVersion": names.SCHEDULER_NAME, "operatingSystem": "linux"}
-    status = {"capacity": resources, "allocatable": resources, "conditions": [ready], "nodeInfo": info}
+    status = {
+        "capacity": resources,
+        "allocatable": resources,
+        "conditions": [ready],
+        "nodeInfo": info,
+    }
     page = f"{METRICS_PAGE}/{proxy_node_name(peer.cluster)}" if kubelet is not None else None
     metadata = {"annotations": {METRICS_PATH: page}}
-    return {"metadata": metadata, "status": status | (_reached_at(kubelet) if kubelet is not None else _NOWHERE)}
+    return {
+        "metadata": metadata,
+        "status": status | (_reached_at(kubelet) if kubelet is not None else _NOWHERE),
+    }
 
 
 # Of an agent that served here before.
-_NOWHERE: Object = {"addresses": [{"$patch": "replace"}], "daemonEndpoints": None, "declaredFeatures": None}
+_NOWHERE: Object = {
+    "addresses": [{"$patch": "replace"}],
+    "daemonEndpoints": None,
+    "declaredFeatures": None,
+}
 
 
 def _reached_at(kubelet: KubeletEndpoint) -> Object:
     return {
         "addresses": [{"type": "InternalIP", "address": kubelet.address}, {"$patch": "replace"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port}},
-        # Has the API server pass WebSockets on (Kubernetes 1.36): of them kubectl knows when one ends before its end.
+        # Has the API server pass WebSockets on (Kubernetes 1.36): of them kubectl knows when one
+        # ends before its end.
         "declaredFeatures": ["ExtendWebSocketsToKubelet"],
     }
 
@@ -112,11 +145,20 @@ def lease_object(name: str, uid: str, wall: float) -> Object:
     """The Lease as it is created; it goes with its node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
     metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, **lease_patch(name, wall)}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        **lease_patch(name, wall),
+    }
 
 
 def lease_patch(name: str, wall: float) -> Object:
     """Merge patch that renews a Lease."""
     return {
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": rfc3339_micro(wall)},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": rfc3339_micro(wall),
+        },
     }

@@ -1,13 +1,16 @@
 """Reconciles the pods on proxy nodes, which have no kubelet, without an intent of the dispatcher.
 
-- One that is being deleted and that we do not hold is let go: a source pod that has a delegate carries our finalizer
-  and is not meant.
-- One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
-  for it may be running. When the cluster is back, its delegate's status is mirrored again.
-- One that a scheduler of others put there never runs, and counts nowhere: an event says so, on its DaemonSet if it has
-  one. Nothing is written onto it. So it is with one of ours whose `spec.nodeName` its maker has set.
-- One that must not be replaced while its cluster is lost gets unlimited tolerations (`failover_mode.py`) in time.
-  One of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lease_expiry.py`).
+- One that is being deleted and that we do not hold is let go: a source pod that has a delegate
+  carries our finalizer and is not meant.
+- One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of
+  its status is kept, for it may be running. When the cluster is back, its delegate's status is
+  mirrored again.
+- One that a scheduler of others put there never runs, and counts nowhere: an event says so, on its
+  DaemonSet if it has one. Nothing is written onto it. So it is with one of ours whose
+  `spec.nodeName` its maker has set.
+- One that must not be replaced while its cluster is lost gets unlimited tolerations
+  (`failover_mode.py`) in time. One of mode `lease` loses them when its delegate has certainly been
+  stopped by the executor there (`lease_expiry.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +41,9 @@ TELL_AGAIN_S = 3600.0  # API servers keep events for so long
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """Tasks that are due now, named by the pod's UID; deletions and readiness, on which Services rest, come first."""
+    """Tasks that are due now, named by the pod's UID; deletions and readiness, on which Services
+    rest, come first.
+    """
     later: list[Pod] = []
     misplaced: list[tuple[Pod, str]] = []
     for node in tuple(local.view.nodes()):
@@ -69,30 +74,39 @@ def _tell_misplaced(found: list[tuple[Pod, str]], local: Local, now: Moment) -> 
     """Once an hour for each that has pods of others there: a DaemonSet, or a pod that is of none."""
     due = dict[str, tuple[Pod, str]]()
     for pod, cluster in found:
-        # Anybody may name any DaemonSet as the owner of his pods: it tells of pods of its own namespace alone.
+        # Anybody may name any DaemonSet as the owner of his pods: it tells of pods of its own
+        # namespace alone.
         of_daemon_set = pod.owner.startswith(f"{events.DAEMON_SET}/")
         whose = f"{pod.namespace}/{pod.owner}" if of_daemon_set else pod.uid
         last = local.misplaced.get(whose)
         if last is None or now.mono - last >= TELL_AGAIN_S:
             due.setdefault(whose, (pod, cluster))
-    for whose, (pod, cluster) in _in_turns(due.items(), lambda one: one[1][0].namespace, TOLD_AT_ONCE):
+    for whose, (pod, cluster) in _in_turns(
+        due.items(), lambda one: one[1][0].namespace, TOLD_AT_ONCE
+    ):
         events.on_proxy_node(local, pod, cluster, now)
         local.misplaced.put(whose, now.mono)
 
 
 def _in_turns(found: Iterable[T], namespace_of: Callable[[T], str], most: int) -> list[T]:
-    """So many of them, of each namespace as many as of any other: whoever has many, or some that cannot be written,
-    keeps none of another namespace waiting.
+    """So many of them, of each namespace as many as of any other: whoever has many, or some that
+    cannot be written, keeps none of another namespace waiting.
     """
     lanes: dict[str, list[T]] = {}
     for one in found:
         lanes.setdefault(namespace_of(one), []).append(one)
-    turns = ((turn, at, one) for at, lane in enumerate(lanes.values()) for turn, one in enumerate(lane[:most]))
+    turns = (
+        (turn, at, one)
+        for at, lane in enumerate(lanes.values())
+        for turn, one in enumerate(lane[:most])
+    )
     return [one for _, _, one in nsmallest(most, turns, key=itemgetter(0, 1))]
 
 
 def _put_there_by_hand(pod: Pod) -> bool:
-    """Whether a pod of ours was never sent away: the dispatcher's have our marks before they are bound."""
+    """Whether a pod of ours was never sent away: the dispatcher's have our marks before they are
+    bound.
+    """
     return pod.phase == PENDING and pod.claim is None and not pod.has_finalizer
 
 
@@ -110,11 +124,12 @@ def _let_go(ref: PodRef) -> Procedure[str]:
 
 
 def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedure[str]:
-    """Set the Ready condition to False, as the node controller does for a lost node; without a reason, which the merge
-    would keep when the pod is Ready again.
+    """Set the Ready condition to False, as the node controller does for a lost node; without a
+    reason, which the merge would keep when the pod is Ready again.
     """
     condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now.wall)}
-    # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it shows.
+    # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it
+    # shows.
     metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
     body = msgspec.json.encode({"metadata": metadata, "status": {"conditions": [condition]}})
     path = pods.path(pod.namespace, pod.name, "status")
@@ -127,15 +142,22 @@ def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedu
 
 
 def _wants_tolerations(pod: Pod, local: Local) -> bool:
-    """Whether a source pod that another cluster runs would be deleted too early if that cluster were lost, or never."""
+    """Whether a source pod that another cluster runs would be deleted too early if that cluster
+    were lost, or never.
+    """
     ours = pod.has_finalizer and not (pod.terminating or pod.terminal)
     return ours and not failover_mode.stays(_mode(pod, pod.failover, local), pod.tolerations)
 
 
 def _mode(pod: Pod, failover: str, local: Local) -> str:
-    mode = failover_mode.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
-    # Asked of every remote pod at each look: all peers are looked through only for the few that are not strict.
-    return failover_mode.STRICT if mode != failover_mode.STRICT and local.peers.too_many_lost else mode
+    mode = failover_mode.mode_of(
+        failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0
+    )
+    # Asked of every remote pod at each look: all peers are looked through only for the few that are
+    # not strict.
+    return (
+        failover_mode.STRICT if mode != failover_mode.STRICT and local.peers.too_many_lost else mode
+    )
 
 
 def _failover(pod: LivePod, local: Local) -> str:
@@ -147,7 +169,12 @@ def _failover(pod: LivePod, local: Local) -> str:
 
 def _tell(pod: Pod, local: Local, now: Moment) -> None:
     cluster = local.behind(pod.node)
-    events.failover(local, _ref(pod), leases.failover_text(cluster, local.peers.stopped_in(pod.node, pod.grace_s)), now)
+    events.failover(
+        local,
+        _ref(pod),
+        leases.failover_text(cluster, local.peers.stopped_in(pod.node, pod.grace_s)),
+        now,
+    )
 
 
 class _Spec(msgspec.Struct):
@@ -178,5 +205,9 @@ def _tolerate(pod: Pod, local: Local, now: Moment) -> Procedure[str]:
         _tell(pod, local, now)
     if response.ok or is_ambiguous(response) or response.status == NOT_FOUND:
         return ""  # done, or looked at again at the next view
-    what = "be replaced 300 s after its cluster is lost" if mode == failover_mode.STRICT else "never be replaced"
+    what = (
+        "be replaced 300 s after its cluster is lost"
+        if mode == failover_mode.STRICT
+        else "never be replaced"
+    )
     return f"pod {ref.namespace}/{ref.name} would {what}: {error_text(response)}"

@@ -1,4 +1,6 @@
-"""A map that remembers the most recently written entries only, so that memory stays bounded whatever arrives."""
+"""A map that remembers the most recently written entries only, so that memory stays bounded
+whatever arrives.
+"""
 
 from typing import Generic, TypeVar
 

@@ -1,7 +1,9 @@
-"""Checks right before a bind whether the node still admits the pod, by the agent's own, fresher watch cache.
+"""Checks right before a bind whether the node still admits the pod, by the agent's own, fresher
+watch cache.
 
-The dispatcher has judged all nodes already; here only that is asked again which may have changed since, and which a
-kubelet would answer with a terminal rejection (OutOfcpu, NodeAffinity, NodePorts) if nobody asked.
+The dispatcher has judged all nodes already; here only that is asked again which may have changed
+since, and which a kubelet would answer with a terminal rejection (OutOfcpu, NodeAffinity,
+NodePorts) if nobody asked.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +25,9 @@ def refusal(pod: Pod, node_name: str, local: Local, now: Moment) -> str:
     if node is None:
         return f'node "{node_name}" is not known in cluster "{local.cluster}"'
     if node.proxy_for:
-        return f'node "{node_name}" is the proxy of cluster "{node.proxy_for}" and runs nothing itself'
+        return (
+            f'node "{node_name}" is the proxy of cluster "{node.proxy_for}" and runs nothing itself'
+        )
     if pod.problems:  # not all is known of what it asks for
         return f"pod {pod.namespace}/{pod.name}: {pod.problems[-1]}"
     for check in _CHECKS:
@@ -34,13 +38,16 @@ def refusal(pod: Pod, node_name: str, local: Local, now: Moment) -> str:
 
 
 def reserved(node_name: str, local: Local) -> str:
-    """Why no pod of another cluster may be bound to this node, whatever it tolerates; '' if one may."""
+    """Why no pod of another cluster may be bound to this node, whatever it tolerates; '' if one
+    may.
+    """
     node = local.view.node(node_name)
     label = next((key for key in CONTROL_PLANE if node is not None and key in node.labels), "")
     if not label:
         return ""
     return (
-        f'node "{node_name}" is a control-plane node ({label}) of cluster "{local.cluster}": pods of other clusters go '
+        f'node "{node_name}" is a control-plane node ({label}) of cluster "{local.cluster}": pods '
+        "of other clusters go "
         'there only if a row of its `executor.accept` has "controlPlane" in `allow`'
     )
 
@@ -50,7 +57,11 @@ def _not_ready(pod: Pod, node: Node) -> str:
 
 
 def _cordoned(pod: Pod, node: Node) -> str:
-    return Reason.UNSCHEDULABLE.text() if node.unschedulable and not _tolerates(pod, _UNSCHEDULABLE) else ""
+    return (
+        Reason.UNSCHEDULABLE.text()
+        if node.unschedulable and not _tolerates(pod, _UNSCHEDULABLE)
+        else ""
+    )
 
 
 def _tainted(pod: Pod, node: Node) -> str:
@@ -63,7 +74,9 @@ def _tainted(pod: Pod, node: Node) -> str:
 def _unmatched(pod: Pod, node: Node) -> str:
     selected = all(node.labels.get(key) == value for key, value in pod.node_selector.items())
     required = pod.affinity.required if pod.affinity else None
-    if selected and (required is None or any(term.matches(node.labels, node.name) for term in required)):
+    if selected and (
+        required is None or any(term.matches(node.labels, node.name) for term in required)
+    ):
         return ""
     return Reason.AFFINITY.text()
 
@@ -88,7 +101,14 @@ def _full(pod: Pod, node: str, local: Local, now: Moment) -> str:
         ports.extend(booking.ports)
     if free.get(PODS, 0) < 1:
         return Reason.TOO_MANY_PODS.text()
-    short = next((name for name, amount in pod.requests.items() if amount > 0 and amount > free.get(name, 0)), None)
+    short = next(
+        (
+            name
+            for name, amount in pod.requests.items()
+            if amount > 0 and amount > free.get(name, 0)
+        ),
+        None,
+    )
     if short is not None:
         return Reason.INSUFFICIENT.text(short)
     return Reason.PORTS.text() if _clash(pod.ports, ports) else ""

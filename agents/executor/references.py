@@ -1,8 +1,10 @@
-"""ConfigMaps that a delegate names: looked for before it is made, since without one its containers never start.
+"""ConfigMaps that a delegate names: looked for before it is made, since without one its containers
+never start.
 
-What the manifest calls optional is not asked for, nor is what this agent may not read, or what the server does not
-answer about: then the kubelet tells. Secrets are never read (SECURITY.md). What is optional and there at home is not
-optional elsewhere: without it the pod would run, and be another one (`for_another_cluster`).
+What the manifest calls optional is not asked for, nor is what this agent may not read, or what the
+server does not answer about: then the kubelet tells. Secrets are never read (SECURITY.md). What is
+optional and there at home is not optional elsewhere: without it the pod would run, and be another
+one (`for_another_cluster`).
 """
 
 import hashlib
@@ -21,7 +23,8 @@ from shared.kube.verdicts import LOOKS, NOT_FOUND
 from shared.model.names import STAY
 
 MOST = 16  # ConfigMaps of one pod that are looked for
-KNOWN_S = 10.0  # so long what was found is not asked for again: the replicas of one controller come together
+# so long what was found is not asked for again: the replicas of one controller come together
+KNOWN_S = 10.0
 _HINT = b"onfigMap"  # in every manifest that names one
 _PATHS = (
     "spec.volumes[*].configMap",
@@ -50,7 +53,9 @@ class Reference(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """By this it is remembered: names of keys may be as long as a pod, and 10,000 of these are kept."""
+        """By this it is remembered: names of keys may be as long as a pod, and 10,000 of these are
+        kept.
+        """
         return hashlib.sha256(msgspec.json.encode(self)).digest()
 
 
@@ -63,7 +68,8 @@ _decode = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
-    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps at most.
+    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps
+    at most.
 
     ManifestError if its shape is none of a pod's.
     """
@@ -78,15 +84,17 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
 
 
 def for_another_cluster(pod: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
-    """The manifest for the delegate of a pod of this cluster (JSON). ManifestError, as of `sanitise`."""
+    """The manifest for the delegate of a pod of this cluster (JSON). ManifestError, as of
+    `sanitise`.
+    """
     return (yield from _as_at_home(sanitise(pod), namespace, local, now))
 
 
 def _as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
     """The same where optional ConfigMaps that are here must be there, too.
 
-    So must those of which that is not known (no right or no answer, or more than MOST): the reason of a refusal names
-    them. Of keys that are named only those go along that are here.
+    So must those of which that is not known (no right or no answer, or more than MOST): the reason
+    of a refusal names them. Of keys that are named only those go along that are here.
     """
     if _HINT not in manifest or _OPTIONAL not in manifest:
         return manifest
@@ -97,7 +105,9 @@ def _as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> P
             if one.name not in found and len(found) < MOST:
                 found[one.name] = yield from _keys_of(one)
             keys = found.get(one.name)
-            if isinstance(keys, str) or (keys is not None and one.keys and keys.isdisjoint(one.keys)):
+            if isinstance(keys, str) or (
+                keys is not None and one.keys and keys.isdisjoint(one.keys)
+            ):
                 continue
             if keys is not None and keys.issuperset(one.keys):
                 local.config_maps.put(one.digest, now.mono)
@@ -108,16 +118,22 @@ def _as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> P
 
 
 def optional_secrets(manifest: bytes) -> list[str]:
-    """Secrets that a manifest (JSON) calls optional, with their fields: its pod runs without them, and nobody looks
-    whether a cluster has them, so its owner is told.
+    """Secrets that a manifest (JSON) calls optional, with their fields: its pod runs without them,
+    and nobody looks whether a cluster has them, so its owner is told.
 
     ManifestError if its shape is none of a pod's.
     """
     if _OPTIONAL not in manifest:
         return []
     with readable():
-        hits = [hit for hit in walk(msgspec.json.decode(manifest), _SECRETS) if hit.value.get("optional")]
-        return [f'"{hit.value.get("secretName") or hit.value["name"]}" ({hit.field})' for hit in hits]
+        hits = [
+            hit
+            for hit in walk(msgspec.json.decode(manifest), _SECRETS)
+            if hit.value.get("optional")
+        ]
+        return [
+            f'"{hit.value.get("secretName") or hit.value["name"]}" ({hit.field})' for hit in hits
+        ]
 
 
 def _known(one: Reference, local: Local, now: Moment) -> bool:
@@ -126,8 +142,11 @@ def _known(one: Reference, local: Local, now: Moment) -> bool:
     return found is not None and now.mono - found < KNOWN_S
 
 
-def _references(pod: dict[str, Any], namespace: str, *, optional: bool) -> list[tuple[dict[str, Any], Reference]]:
-    """The ConfigMaps that a pod names, all those that are optional or all others, with the objects that name them.
+def _references(
+    pod: dict[str, Any], namespace: str, *, optional: bool
+) -> list[tuple[dict[str, Any], Reference]]:
+    """The ConfigMaps that a pod names, all those that are optional or all others, with the objects
+    that name them.
 
     ManifestError if its shape is none of a pod's.
     """
@@ -135,12 +154,16 @@ def _references(pod: dict[str, Any], namespace: str, *, optional: bool) -> list[
         return list(_each_reference(pod, namespace, optional))
 
 
-def _each_reference(pod: dict[str, Any], namespace: str, optional: bool) -> Iterator[tuple[dict[str, Any], Reference]]:
+def _each_reference(
+    pod: dict[str, Any], namespace: str, optional: bool
+) -> Iterator[tuple[dict[str, Any], Reference]]:
     for hit in walk(pod, _TREE):
         named = hit.value
         if not named.get("name") or bool(named.get("optional")) != optional:
             continue
-        keys = [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
+        keys = (
+            [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
+        )
         if not all(isinstance(one, str) for one in (named["name"], *keys)):
             raise TypeError(hit.field)
         yield named, Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
@@ -165,7 +188,9 @@ def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str
 
 def _keys_of(one: Reference) -> Procedure[frozenset[str] | str | None]:
     """The keys of a ConfigMap, or in words that there is none; None if that cannot be known."""
-    path = f"/api/v1/namespaces/{quote(one.namespace, safe='')}/configmaps/{quote(one.name, safe='')}"
+    path = (
+        f"/api/v1/namespaces/{quote(one.namespace, safe='')}/configmaps/{quote(one.name, safe='')}"
+    )
     for _ in range(LOOKS):
         response = yield Request("GET", path)
         if response.status == NOT_FOUND:
@@ -183,6 +208,7 @@ def _keys_of(one: Reference) -> Procedure[frozenset[str] | str | None]:
 
 def _lacks(local: Local, one: Reference, what: str) -> str:
     return (
-        f'ConfigMap "{one.namespace}/{one.name}" ({one.field}) {what} in cluster "{local.cluster}": make it there, '
+        f'ConfigMap "{one.namespace}/{one.name}" ({one.field}) {what} in cluster '
+        f'"{local.cluster}": make it there, '
         f'or keep the pod at home with annotation {STAY}: "true"'
     )

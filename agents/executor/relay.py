@@ -1,9 +1,9 @@
-"""Logs, exec, attach and port-forward of remote pods: what an API server asks of a kubelet, as what its own cluster's
-agent asks of another one's, and what that asks of its API server.
+"""Logs, exec, attach and port-forward of remote pods: what an API server asks of a kubelet, as what
+its own cluster's agent asks of another one's, and what that asks of its API server.
 
-The source's agent translates the request (`wanted_of`) and signs it; the target's agent answers for the delegate of
-exactly that pod, which it finds by its name and by its own signature on it, and for nothing else. Neither the gateway
-between them, nor another source cluster, can ask for it.
+The source's agent translates the request (`wanted_of`) and signs it; the target's agent answers for
+the delegate of exactly that pod, which it finds by its name and by its own signature on it, and for
+nothing else. Neither the gateway between them, nor another source cluster, can ask for it.
 """
 
 from typing import Literal, NamedTuple
@@ -38,7 +38,16 @@ NOT_FOUND = 404
 WRONG_METHOD = 405
 FAILED = 500
 _LOG_QUERY = frozenset(
-    ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream")
+    (
+        "follow",
+        "previous",
+        "timestamps",
+        "sinceSeconds",
+        "sinceTime",
+        "tailLines",
+        "limitBytes",
+        "stream",
+    )
 )
 # As a kubelet calls them, and as pods/exec and pods/attach do.
 _STREAM_QUERY = {"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"}
@@ -49,7 +58,8 @@ _SOCKET = ("sec-websocket-protocol", "sec-websocket-extensions")
 _UPGRADE = ("upgrade", "x-stream-protocol-version", *_SOCKET)
 ASKED_HEADERS = frozenset((*_UPGRADE, "sec-websocket-key", "sec-websocket-version"))
 ANSWERED_HEADERS = frozenset((*_UPGRADE, "sec-websocket-accept", "connection", "content-type"))
-PROXIED = "x-forwarded-uri"  # on what comes by nodes/proxy: whoever may that may more than pods/log and pods/exec
+# on what comes by nodes/proxy: whoever may that may more than pods/log and pods/exec
+PROXIED = "x-forwarded-uri"
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -93,25 +103,37 @@ def wanted_of(method: str, target: str, headers: Headers) -> Wanted:
     kind, *rest = url.path.strip("/").split("/")
     verb = _VERBS.get(kind, "")
     if PROXIED in named or len(rest) != (2 if verb == PORT_FORWARD else 3) or not verb:
-        raise Refusal(NOT_FOUND, "this is no kubelet: logs, exec, attach and port-forward alone are passed on")
+        raise Refusal(
+            NOT_FOUND, "this is no kubelet: logs, exec, attach and port-forward alone are passed on"
+        )
     if method not in (("GET",) if verb == LOG else ("GET", "POST")):
         raise Refusal(WRONG_METHOD, f"{method} is not served")
     if (verb == LOG) == ("upgrade" in named):
         raise Refusal(BAD, "an upgrade of the connection is needed, but for logs")
     kept = tuple((name.lower(), value) for name, value in headers if name.lower() in ASKED_HEADERS)
     asked = _query(verb, query, rest[2:])
-    if verb in _NEEDED and not _NEEDED[verb] & {name for name, _ in asked}:  # upgrades by nodes/proxy lose their query
+    if verb in _NEEDED and not _NEEDED[verb] & {
+        name for name, _ in asked
+    }:  # upgrades by nodes/proxy lose their query
         raise Refusal(BAD, f"{verb} needs one of {', '.join(sorted(_NEEDED[verb]))}")
     return Wanted(verb, method, rest[0], rest[1], asked, kept if verb != LOG else ())
 
 
-def _query(verb: str, given: list[tuple[str, str]], container: list[str]) -> tuple[tuple[str, str], ...]:
+def _query(
+    verb: str, given: list[tuple[str, str]], container: list[str]
+) -> tuple[tuple[str, str], ...]:
     if verb == LOG:
         found = [(name, value) for name, value in given if name in _LOG_QUERY]
     elif verb == PORT_FORWARD:
-        found = [("ports", port) for name, value in given if name == "port" for port in value.split(",")]
+        found = [
+            ("ports", port) for name, value in given if name == "port" for port in value.split(",")
+        ]
     else:
-        found = [(_STREAM_QUERY[name], "true") for name, value in given if name in _STREAM_QUERY and value in _TRUE]
+        found = [
+            (_STREAM_QUERY[name], "true")
+            for name, value in given
+            if name in _STREAM_QUERY and value in _TRUE
+        ]
         found += [("command", value) for name, value in given if name == "command" and verb == EXEC]
     return (*found, *(("container", one) for one in container))
 
@@ -124,7 +146,9 @@ def remote_pod(wanted: Wanted, local: Local) -> tuple[Pod, str]:
     pod = local.view.pod_by_name(wanted.namespace, wanted.pod)
     cluster = local.behind(pod.node) if pod is not None else ""
     if pod is None or not cluster:
-        raise Refusal(NOT_FOUND, f"pod {wanted.namespace}/{wanted.pod} is not on a proxy node of this cluster")
+        raise Refusal(
+            NOT_FOUND, f"pod {wanted.namespace}/{wanted.pod} is not on a proxy node of this cluster"
+        )
     return pod, cluster
 
 
@@ -150,7 +174,9 @@ def signed_ask(wanted: Wanted, pod: Pod, cluster: str, challenge: bytes, local: 
 
 
 def checked_ask(body: bytes, challenge: bytes, relayed: Relayed, local: Local) -> RelayAsk:
-    """What another cluster asks, if that cluster asks it, of us and now, and our policy lets it. Refusal."""
+    """What another cluster asks, if that cluster asks it, of us and now, and our policy lets it.
+    Refusal.
+    """
     try:
         signed = decode_signed(body)
         ask = decode_ask(signed.ask)
@@ -158,13 +184,25 @@ def checked_ask(body: bytes, challenge: bytes, relayed: Relayed, local: Local) -
         raise Refusal(BAD, f"the request cannot be read: {error}") from None
     source = ask.source
     if not signatures.is_ask_of(local.trusted.of(source.cluster_uid), signed.ask, signed.signature):
-        raise Refusal(FORBIDDEN, f'the request is not signed by a key known here of cluster "{source.cluster}"')
-    if ask.challenge != challenge or ask.target != local.cluster or ask.target_uid not in ("", local.cluster_uid):
-        raise Refusal(FORBIDDEN, "the request is not meant for this cluster, or not for this connection")
+        raise Refusal(
+            FORBIDDEN,
+            f'the request is not signed by a key known here of cluster "{source.cluster}"',
+        )
+    if (
+        ask.challenge != challenge
+        or ask.target != local.cluster
+        or ask.target_uid not in ("", local.cluster_uid)
+    ):
+        raise Refusal(
+            FORBIDDEN, "the request is not meant for this cluster, or not for this connection"
+        )
     if ask.verb not in _SAID or ask.method not in ("GET", "POST"):
         raise Refusal(BAD, "nothing that is passed on")
     if relayed == "none" or (relayed == "logs" and ask.verb not in (LOG, METRICS)):
-        raise Refusal(FORBIDDEN, f'cluster "{local.cluster}" does not let other clusters {_SAID[ask.verb]} (`relay`)')
+        raise Refusal(
+            FORBIDDEN,
+            f'cluster "{local.cluster}" does not let other clusters {_SAID[ask.verb]} (`relay`)',
+        )
     return ask
 
 
@@ -184,11 +222,15 @@ def call_of(ask: RelayAsk, local: Local) -> Procedure[Call]:
     what = f'pod {source.namespace}/{source.name} has no copy in cluster "{local.cluster}"'
     look = yield from pods.look_up(source.namespace, name)
     if not look.answered:
-        raise Refusal(FAILED, f'the API server of cluster "{local.cluster}" does not answer: {look.problem}')
+        raise Refusal(
+            FAILED, f'the API server of cluster "{local.cluster}" does not answer: {look.problem}'
+        )
     signed = look.pod.delegated(local.keys.public) if look.pod is not None else None
     if signed is None or _identity(signed.source) != _identity(source):
         raise Refusal(FAILED, what)
-    headers = tuple((one, value) for one, value in ask.headers if one in ASKED_HEADERS and _plain(value))
+    headers = tuple(
+        (one, value) for one, value in ask.headers if one in ASKED_HEADERS and _plain(value)
+    )
     path = f"{pods.path(source.namespace, name, ask.verb)}?{urlencode(_allowed(ask))}"
     return Call(ask.method, path, headers if ask.verb != LOG else (), name)
 
@@ -213,7 +255,8 @@ def _plain(value: str) -> bool:
 
 
 def kubelet_refusal(status: int, body: bytes, ask: RelayAsk, delegate: str) -> tuple[int, str]:
-    """An API server's refusal as a kubelet would write it: plain text, the source's name, 400 or 500.
+    """An API server's refusal as a kubelet would write it: plain text, the source's name, 400 or
+    500.
 
     API servers show the text of these two statuses alone.
     """

@@ -1,4 +1,6 @@
-"""Which events of a delegate its source is told of: each once, once more when it goes on, and never a flood."""
+"""Which events of a delegate its source is told of: each once, once more when it goes on, and never
+a flood.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,7 +15,9 @@ OLD_S = 600.0  # since an event happened: after a restart none that is old, as i
 
 
 class ToldEvents:
-    """Of one source. What was told is remembered by a digest of its texts, as long as the delegate shows it."""
+    """Of one source. What was told is remembered by a digest of its texts, as long as the delegate
+    shows it.
+    """
 
     __slots__ = ("_known", "_room")
 
@@ -21,12 +25,18 @@ class ToldEvents:
         self._known: dict[bytes, tuple[int, float]] = {}  # count and time
         self._room = TokenBuckets(BURST, 1 / EVERY_S)
 
-    def new(self, happened: Iterable[DelegateEvent], mono: float, wall: float) -> list[DelegateEvent]:
-        """Those that are to be told now. One that finds no room is told with a later status, if it is not old then."""
+    def new(
+        self, happened: Iterable[DelegateEvent], mono: float, wall: float
+    ) -> list[DelegateEvent]:
+        """Those that are to be told now. One that finds no room is told with a later status, if it
+        is not old then.
+        """
         found = []
         known = {}
         for one in happened:
-            digest = hashlib.sha256(f"{one.reason}\0{one.message}".encode("utf-8", "replace")).digest()[:16]
+            digest = hashlib.sha256(
+                f"{one.reason}\0{one.message}".encode("utf-8", "replace")
+            ).digest()[:16]
             before = self._known.get(digest)
             if before is not None and not goes_on(one, *before):
                 known[digest] = before

@@ -25,10 +25,16 @@ EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this lo
 _REASONS = ("Unschedulable", "SchedulingGated", WAITING, HOME_ONLY)
 
 
-def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Patch the PodScheduled condition if it changed, with an event at most every 30 s. A bound pod is left alone."""
+def report_unschedulable(
+    intent: ReportUnschedulable, local: Local, now: Moment
+) -> Procedure[Outcome]:
+    """Patch the PodScheduled condition if it changed, with an event at most every 30 s. A bound pod
+    is left alone.
+    """
     if intent.reason not in _REASONS:
-        return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join(_REASONS)}")
+        return outcome(
+            intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join(_REASONS)}"
+        )
     pod = local.view.pod(intent.pod.uid)
     if pod is not None and intent.reason == HOME_ONLY:
         events.home_only(local, intent.pod, intent.message, now)
@@ -39,7 +45,9 @@ def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment)
     early = unfit(pod, intent.pod, node="")
     if early is not None:
         return outcome(intent, *early)
-    if intent.reason == WAITING:  # the bind may follow at once: no condition, which might come after it
+    if (
+        intent.reason == WAITING
+    ):  # the bind may follow at once: no condition, which might come after it
         events.waiting(local, intent.pod, intent.message, now)
         return outcome(intent, DONE)
     last = local.reported.get(intent.pod.uid)
@@ -61,7 +69,9 @@ def _reason(intent: ReportUnschedulable) -> str:
     return intent.reason if intent.nodes_help else NODES_DO_NOT_HELP
 
 
-def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, local: Local, now: Moment) -> None:
+def _remember(
+    intent: ReportUnschedulable, last: Reported | None, since: str, local: Local, now: Moment
+) -> None:
     due = last is None or now.mono - last.evented >= EVENT_GAP_S
     if due:
         events.failed_scheduling(local, intent.pod, intent.message, now)
@@ -69,7 +79,10 @@ def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, lo
     nominated = intent.nominated_node
     if nominated is None:
         nominated = last.nominated if last is not None else ""
-    local.reported.put(intent.pod.uid, Reported(_reason(intent), intent.message, now.mono, evented, since, nominated))
+    local.reported.put(
+        intent.pod.uid,
+        Reported(_reason(intent), intent.message, now.mono, evented, since, nominated),
+    )
 
 
 def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]]:
@@ -103,4 +116,6 @@ def _request(intent: ReportUnschedulable, since: str) -> Request:
     if intent.nominated_node is not None:
         status["nominatedNodeName"] = intent.nominated_node or None  # null takes it away
     body = msgspec.json.encode({"metadata": {"uid": intent.pod.uid}, "status": status})
-    return Request("PATCH", pods.path(intent.pod.namespace, intent.pod.name, "status"), body, STRATEGIC_PATCH)
+    return Request(
+        "PATCH", pods.path(intent.pod.namespace, intent.pod.name, "status"), body, STRATEGIC_PATCH
+    )

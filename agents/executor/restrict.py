@@ -1,10 +1,12 @@
-"""What of a manifest the policy of the target lets in: asked at the target alone, whose policy it is.
+"""What of a manifest the policy of the target lets in: asked at the target alone, whose policy it
+is.
 
-Left behind, since the pod is the same pod without them: labels and annotations by which runtimes, meshes and networks
-of the target would be steered (the source's agent names them in an event, see `manifest.left_behind`), and tolerations
-that would open nodes kept for others (the dispatcher's filters go by those that are kept). Refused by name, since
-the pod would be another one without them: fields outside Pod Security's baseline, Secrets that nobody here has opened
-to pods of other clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
+Left behind, since the pod is the same pod without them: labels and annotations by which runtimes,
+meshes and networks of the target would be steered (the source's agent names them in an event, see
+`manifest.left_behind`), and tolerations that would open nodes kept for others (the dispatcher's
+filters go by those that are kept). Refused by name, since the pod would be another one without
+them: fields outside Pod Security's baseline, Secrets that nobody here has opened to pods of other
+clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +27,16 @@ SECRETS = (
     *of_containers("env[*].valueFrom.secretKeyRef.name", "envFrom[*].secretRef.name"),
 )
 _SECRETS = Tree((path, path) for path in SECRETS)
-_TOKENS = Tree((path, path) for path in ("spec.volumes[*].projected.sources[*].serviceAccountToken",))
+_TOKENS = Tree(
+    (path, path) for path in ("spec.volumes[*].projected.sources[*].serviceAccountToken",)
+)
 
 
-def restrict(manifest: Object, cluster: str, grants: Grants, classes: Sequence[PriorityClass] = ()) -> Object:
-    """The manifest (sanitised: metadata, spec) with what `cluster` lets in; doing it again changes nothing.
+def restrict(
+    manifest: Object, cluster: str, grants: Grants, classes: Sequence[PriorityClass] = ()
+) -> Object:
+    """The manifest (sanitised: metadata, spec) with what `cluster` lets in; doing it again changes
+    nothing.
 
     `classes`: its PriorityClasses; none: they are not known, and its server tells.
     Raises ManifestError for a field that is not let in.
@@ -39,15 +46,25 @@ def restrict(manifest: Object, cluster: str, grants: Grants, classes: Sequence[P
         metadata = dict(manifest["metadata"])
         spec = _ranked(without_account(manifest["spec"]), grants, classes)
         metadata["annotations"] = {
-            key: value for key, value in metadata["annotations"].items() if _speaks_to_all(key, grants)
+            key: value
+            for key, value in metadata["annotations"].items()
+            if _speaks_to_all(key, grants)
         }
         metadata["labels"] = {
             key: value
             for key, value in (metadata.get("labels") or {}).items()
             if not steers(key) or matches(grants.annotations, key)
         }
-        kept = [one for one in spec.pop("tolerations", ()) if crosses(one.get("key") or "", grants.tolerations)]
-        return {**manifest, "metadata": metadata, "spec": {**spec, "tolerations": kept} if kept else spec}
+        kept = [
+            one
+            for one in spec.pop("tolerations", ())
+            if crosses(one.get("key") or "", grants.tolerations)
+        ]
+        return {
+            **manifest,
+            "metadata": metadata,
+            "spec": {**spec, "tolerations": kept} if kept else spec,
+        }
 
 
 def _check(manifest: Object, cluster: str, grants: Grants) -> None:
@@ -65,43 +82,62 @@ def needed(manifest: Object) -> Iterator[Need]:
     account = manifest["spec"].get("serviceAccountName")
     if account:
         field, what = _account_named(manifest, account)
-        left = f"{what}, whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if not needed)"
+        left = (
+            f"{what}, whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if "
+            "not needed)"
+        )
         yield Need("service_accounts", account, field, left)
 
 
 def _account_named(manifest: Object, account: str) -> tuple[str, str]:
-    """The field by which a pod has more of its ServiceAccount than every pod, and what that field says."""
+    """The field by which a pod has more of its ServiceAccount than every pod, and what that field
+    says.
+    """
     if account != "default":
         return "spec.serviceAccountName", f'is "{account}"'
     token = next((hit.field for hit in walk(manifest, _TOKENS)), "")
     if token:
         return token, f'is a token of ServiceAccount "{account}"'
-    return "spec.automountServiceAccountToken", f'is true, for a token of ServiceAccount "{account}"'
+    return (
+        "spec.automountServiceAccountToken",
+        f'is true, for a token of ServiceAccount "{account}"',
+    )
 
 
 def class_needed(manifest: Object) -> Iterator[Need]:
-    """The PriorityClass that a manifest (sanitised) names: the target must have it, and let in its value."""
+    """The PriorityClass that a manifest (sanitised) names: the target must have it, and let in its
+    value.
+    """
     name = manifest["spec"].get("priorityClassName")
     if name:
         yield Need(MAX_PRIORITY, name, "spec.priorityClassName", f'is PriorityClass "{name}"')
 
 
 def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> Object:
-    """The spec of a pod that may be as important here as its PriorityClass says, or goes without one."""
+    """The spec of a pod that may be as important here as its PriorityClass says, or goes without
+    one.
+    """
     name = spec.get("priorityClassName")
     barred = barred_class(name, grants.max_priority, classes) if name else ""
     if barred and not grants.without_priority:
         raise ManifestError("spec.priorityClassName", barred)
-    unknown = grants.without_priority and not classes  # every cluster has classes, so this agent may not list them
+    unknown = (
+        grants.without_priority and not classes
+    )  # every cluster has classes, so this agent may not list them
     if not (barred or unknown):
         return spec
     return {field: value for field, value in spec.items() if field != "priorityClassName"}
 
 
 def _only(cluster: str, key: str, word: str) -> str:
-    return f'cluster "{cluster}" takes it only if a row of its `executor.accept` has "{word}" in `{key}`: add it there'
+    return (
+        f'cluster "{cluster}" takes it only if a row of its `executor.accept` has "{word}" in '
+        f"`{key}`: add it there"
+    )
 
 
 def _speaks_to_all(key: str, grants: Grants) -> bool:
-    """Whether an annotation may cross: one without a domain, or of ours for a file, is nobody's order in particular."""
+    """Whether an annotation may cross: one without a domain, or of ours for a file, is nobody's
+    order in particular.
+    """
     return "/" not in key or key.startswith(DOWNWARD) or matches(grants.annotations, key)

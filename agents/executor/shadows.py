@@ -1,10 +1,12 @@
-"""Shadow PodDisruptionBudgets: make the Eviction API here respect the budgets of the delegates' home clusters.
+"""Shadow PodDisruptionBudgets: make the Eviction API here respect the budgets of the delegates'
+home clusters.
 
-The Eviction API asks the budgets of its own cluster alone. So for budgets of another cluster that select delegates
-here there is a PodDisruptionBudget of ours beside them. What it keeps is the dispatcher's word, which sees both
-clusters; which pods it may mean is checked here: delegates of that cluster in that namespace, by a label that agents
-alone write. Each label is one more version of a whole pod in etcd: a namespace has a rate of bytes for them. The last
-word holds while the dispatcher is away.
+The Eviction API asks the budgets of its own cluster alone. So for budgets of another cluster that
+select delegates here there is a PodDisruptionBudget of ours beside them. What it keeps is the
+dispatcher's word, which sees both clusters; which pods it may mean is checked here: delegates of
+that cluster in that namespace, by a label that agents alone write. Each label is one more version
+of a whole pod in etcd: a namespace has a rate of bytes for them. The last word holds while the
+dispatcher is away.
 """
 
 from collections.abc import Iterator
@@ -36,27 +38,43 @@ class _Found(msgspec.Struct):
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """Tasks that are due now: budgets to create, change or delete, and delegates whose budget label is wrong."""
+    """Tasks that are due now: budgets to create, change or delete, and delegates whose budget label
+    is wrong.
+    """
     said_ = local.shadows
-    wanted = {(one.namespace, one.name): one for one in said_.shadows if one.name.startswith(names.BUDGET_PREFIX)}
+    wanted = {
+        (one.namespace, one.name): one
+        for one in said_.shadows
+        if one.name.startswith(names.BUDGET_PREFIX)
+    }
     seen = {(one.namespace, one.name): one for one in local.view.budgets()} if said_.of else {}
     for key, shadow in wanted.items():
         if not _agrees(seen.get(key), shadow):
             yield _duty(shadow.namespace, shadow.name, _keep(shadow))
     for key, known in seen.items():
         if known.shadow_of in said_.of and known.shadow_of and key not in wanted:
-            yield _duty(known.namespace, known.name, _remove(known.namespace, known.name, known.shadow_of))
+            yield _duty(
+                known.namespace, known.name, _remove(known.namespace, known.name, known.shadow_of)
+            )
     for cover in said_.covers:
         pod = local.view.pod(cover.pod.uid)
-        if pod is not None and _may_cover(pod, cover, wanted.get((pod.namespace, cover.shadow)), said_.of):
+        if pod is not None and _may_cover(
+            pod, cover, wanted.get((pod.namespace, cover.shadow)), said_.of
+        ):
             yield ReconcileTask(pod.uid, pod.namespace, _cover(cover, local, now))
 
 
 def warn_uncounted(local: Local, now: Moment) -> None:
-    """A Warning event for each pod of this cluster that runs elsewhere without all of its budgets, once a cause."""
+    """A Warning event for each pod of this cluster that runs elsewhere without all of its budgets,
+    once a cause.
+    """
     for one in local.shadows.uncounted:
         known = local.view.pod(one.pod.uid)
-        if known is not None and known.source is None and local.uncounted.get(one.pod.uid) != one.why:
+        if (
+            known is not None
+            and known.source is None
+            and local.uncounted.get(one.pod.uid) != one.why
+        ):
             local.uncounted.put(one.pod.uid, one.why)
             events.budgets_not_kept(local, one.pod, one.why, now)
 
@@ -74,8 +92,15 @@ def _agrees(known: PodDisruptionBudget | None, shadow: Shadow) -> bool:
 
 
 def _may_cover(pod: Pod, cover: Cover, shadow: Shadow | None, of: tuple[str, ...]) -> bool:
-    """Whether the label may and must be written: on a delegate, for a budget of its home cluster, and not yet there."""
-    if pod.source is None or pod.terminating or pod.terminal or pod.labels.get(names.BUDGET, "") == cover.shadow:
+    """Whether the label may and must be written: on a delegate, for a budget of its home cluster,
+    and not yet there.
+    """
+    if (
+        pod.source is None
+        or pod.terminating
+        or pod.terminal
+        or pod.labels.get(names.BUDGET, "") == cover.shadow
+    ):
         return False
     if not cover.shadow:
         return pod.source.cluster in of
@@ -86,16 +111,22 @@ def _cover(cover: Cover, local: Local, now: Moment) -> Procedure[str]:
     ref = cover.pod
     if local.label_bytes.wait_s(ref.namespace, now.mono):
         return (
-            f"pods of namespace {ref.namespace} come under other budgets of their own cluster too often for their "
+            f"pods of namespace {ref.namespace} come under other budgets of their own cluster too "
+            "often for their "
             "size: they wait"
         )
     body = {"metadata": {"uid": ref.uid, "labels": {names.BUDGET: cover.shadow or None}}}
-    response = yield Request("PATCH", pods.path(ref.namespace, ref.name), msgspec.json.encode(body), MERGE_PATCH)
+    response = yield Request(
+        "PATCH", pods.path(ref.namespace, ref.name), msgspec.json.encode(body), MERGE_PATCH
+    )
     if response.ok:
         local.label_bytes.spend(ref.namespace, now.mono, len(response.body))
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""  # done, or another pod has its name now
-    return f"pod {ref.namespace}/{ref.name} is not under the budget of its own cluster: {error_text(response)}"
+    return (
+        f"pod {ref.namespace}/{ref.name} is not under the budget of its own cluster: "
+        f"{error_text(response)}"
+    )
 
 
 def _collection(namespace: str) -> str:
@@ -107,7 +138,8 @@ def _path(namespace: str, name: str) -> str:
 
 
 def _spec(shadow: Shadow) -> dict[str, Any]:
-    # Delegates have no controller here that could be asked how many there ought to be: only a number works.
+    # Delegates have no controller here that could be asked how many there ought to be: only a
+    # number works.
     return {
         "minAvailable": shadow.keep,
         "selector": {"matchLabels": {names.BUDGET: shadow.name}},
@@ -116,7 +148,9 @@ def _spec(shadow: Shadow) -> dict[str, Any]:
 
 
 def _keep(shadow: Shadow) -> Procedure[str]:
-    """Create the budget, or patch it; one of the same name that agents have not made is left alone, with an error."""
+    """Create the budget, or patch it; one of the same name that agents have not made is left alone,
+    with an error.
+    """
     what = f'budgets of cluster "{shadow.cluster}" are not kept by {shadow.namespace}/{shadow.name}'
     response = yield Request("GET", _path(shadow.namespace, shadow.name))
     if response.ok:
@@ -125,8 +159,18 @@ def _keep(shadow: Shadow) -> Procedure[str]:
         return f"{what}: {error_text(response)}"
     labels = {names.BUDGET_OF: shadow.cluster}
     told = {names.BUDGETS: shadow.budgets}
-    metadata = {"name": shadow.name, "namespace": shadow.namespace, "labels": labels, "annotations": told}
-    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": _spec(shadow)}
+    metadata = {
+        "name": shadow.name,
+        "namespace": shadow.namespace,
+        "labels": labels,
+        "annotations": told,
+    }
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": _spec(shadow),
+    }
     response = yield Request("POST", _collection(shadow.namespace), msgspec.json.encode(body))
     return "" if response.ok or response.status == CONFLICT else f"{what}: {error_text(response)}"
 
@@ -140,7 +184,11 @@ def _change(shadow: Shadow, found: _Found, what: str) -> Procedure[str]:
     body = {"metadata": _exactly(found), "spec": _in_place_of(found.spec, spec)}
     path = _path(shadow.namespace, shadow.name)
     response = yield Request("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
-    return "" if response.ok or response.status in (NOT_FOUND, CONFLICT) else f"{what}: {error_text(response)}"
+    return (
+        ""
+        if response.ok or response.status in (NOT_FOUND, CONFLICT)
+        else f"{what}: {error_text(response)}"
+    )
 
 
 def _in_place_of(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +196,11 @@ def _in_place_of(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     patch: dict[str, Any] = dict.fromkeys(old)
     for key, value in new.items():
         inner = old.get(key)
-        patch[key] = _in_place_of(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
+        patch[key] = (
+            _in_place_of(inner, value)
+            if isinstance(value, dict) and isinstance(inner, dict)
+            else value
+        )
     return patch
 
 
@@ -167,7 +219,10 @@ def _remove(namespace: str, name: str, cluster: str) -> Procedure[str]:
         response = yield Request("DELETE", _path(namespace, name), msgspec.json.encode(options))
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""
-    return f'budget {namespace}/{name} of cluster "{cluster}" cannot be removed: {error_text(response)}'
+    return (
+        f'budget {namespace}/{name} of cluster "{cluster}" cannot be removed: '
+        f"{error_text(response)}"
+    )
 
 
 def _read(body: bytes) -> _Found:

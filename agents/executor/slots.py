@@ -1,16 +1,20 @@
-"""Fair queuing of API requests by namespace, so that requests that hang delay their own namespace alone.
+"""Fair queuing of API requests by namespace, so that requests that hang delay their own namespace
+alone.
 
-Work waits in lanes, one for each namespace (a lane is any text). At most `limit` slots are held by requests that may
-still be answered soon. Waiting lanes take turns, first those that hold less than `share` slots; only when none of
-these waits do the others take what is left. So one busy lane alone has all slots, and beside it each other lane's
-first request goes at the next free slot, however long the busy lane's queue is.
+Work waits in lanes, one for each namespace (a lane is any text). At most `limit` slots are held by
+requests that may still be answered soon. Waiting lanes take turns, first those that hold less than
+`share` slots; only when none of these waits do the others take what is left. So one busy lane alone
+has all slots, and beside it each other lane's first request goes at the next free slot, however
+long the busy lane's queue is.
 
-A slot that is held for more than `slow_s` does not count against `limit` any longer: whoever hangs keeps it, and it is
-opened anew for others, up to `cap` slots in all. Its lane is slow then, and gets no further slot while it holds
-`share`, until one of its requests was answered in time or `forget_s` have passed since the last that was not; nor
-while `share` of its requests hang, whatever the others do.
+A slot that is held for more than `slow_s` does not count against `limit` any longer: whoever hangs
+keeps it, and it is opened anew for others, up to `cap` slots in all. Its lane is slow then, and
+gets no further slot while it holds `share`, until one of its requests was answered in time or
+`forget_s` have passed since the last that was not; nor while `share` of its requests hang, whatever
+the others do.
 
-An example, limit 8, share 2, cap 24, slow_s 1. Namespace A has 100 creates waiting behind a webhook that hangs:
+An example, limit 8, share 2, cap 24, slow_s 1. Namespace A has 100 creates waiting behind a webhook
+that hangs:
 
     t=0.0   A holds 8 (nobody else waits).
     t=0.1   B comes with 3 binds: all 8 slots are held, it waits.
@@ -27,8 +31,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class SlotRules:
-    """`limit` requests at once, of which a lane has `share` while others wait; `cap` with those that hang. Seconds:
-    what is slow, and for how long a lane counts as slow after its last slow request.
+    """`limit` requests at once, of which a lane has `share` while others wait; `cap` with those
+    that hang. Seconds: what is slow, and for how long a lane counts as slow after its last slow
+    request.
     """
 
     limit: int = 16
@@ -39,7 +44,9 @@ class SlotRules:
 
     @classmethod
     def of(cls, limit: int) -> "SlotRules":
-        """Rules for `limit` requests at once: `share` is a quarter of it, `cap` three times as much."""
+        """Rules for `limit` requests at once: `share` is a quarter of it, `cap` three times as
+        much.
+        """
         return cls(limit=limit, share=max(1, limit // 4), cap=3 * limit)
 
 
@@ -58,7 +65,9 @@ class _Held:
 
 
 class Slots:
-    """Tickets wait in lanes and are granted slots. `limit` may be lowered and raised; what is held stays held."""
+    """Tickets wait in lanes and are granted slots. `limit` may be lowered and raised; what is held
+    stays held.
+    """
 
     def __init__(self, rules: SlotRules) -> None:
         self.rules = rules
@@ -67,14 +76,17 @@ class Slots:
         self._waiting: dict[int, str] = {}
         self._quick: OrderedDict[int, _Held] = OrderedDict()  # oldest first
         self._slow: dict[int, _Held] = {}
-        # Lanes that wait, those that have had no turn for longest first: below their share, and at or above it.
+        # Lanes that wait, those that have had no turn for longest first: below their share, and at
+        # or above it.
         self._below: OrderedDict[str, None] = OrderedDict()
         self._above: OrderedDict[str, None] = OrderedDict()
 
     @property
     def full(self) -> bool:
         """Whether whoever comes now has to wait."""
-        return len(self._quick) >= self.limit or len(self._quick) + len(self._slow) >= self.rules.cap
+        return (
+            len(self._quick) >= self.limit or len(self._quick) + len(self._slow) >= self.rules.cap
+        )
 
     @property
     def held(self) -> int:
@@ -125,7 +137,9 @@ class Slots:
         self._settle(held.lane, now)
 
     def due(self) -> float | None:
-        """When (monotonic seconds) the oldest slot becomes slow, so that `grant` can give more; None if none waits."""
+        """When (monotonic seconds) the oldest slot becomes slow, so that `grant` can give more;
+        None if none waits.
+        """
         if not self._waiting or not self._quick:
             return None
         return next(iter(self._quick.values())).since + self.rules.slow_s
@@ -138,7 +152,8 @@ class Slots:
         entry = self._lanes.get(lane)
         return entry is not None and self._is_slow(entry, now)
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- inside
+    # ----------------------------------------------------------------------------------------------
 
     def _notice(self, now: float) -> None:
         """Move slots that are held for `slow_s` from the quick ones to the slow ones."""
@@ -156,14 +171,20 @@ class Slots:
         """The lane whose turn it is; None if no lane that waits may have a slot."""
         if self._below:
             return next(iter(self._below))
-        return next((lane for lane in self._above if not self._is_slow(self._lanes[lane], now)), None)
+        return next(
+            (lane for lane in self._above if not self._is_slow(self._lanes[lane], now)), None
+        )
 
     def _is_slow(self, entry: _Lane, now: float) -> bool:
         return now < entry.slow_until or entry.hanging >= self.rules.share
 
     def _queue(self, lane: str, entry: _Lane) -> None:
         """Enter a lane that waits among the others; its turn stays what it was."""
-        into, other = (self._below, self._above) if entry.held < self.rules.share else (self._above, self._below)
+        into, other = (
+            (self._below, self._above)
+            if entry.held < self.rules.share
+            else (self._above, self._below)
+        )
         other.pop(lane, None)
         if entry.waiting:
             into.setdefault(lane, None)
@@ -186,7 +207,9 @@ class Slots:
             self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Lanes that are only remembered as slow are forgotten in time, and all of them if they are too many."""
+        """Lanes that are only remembered as slow are forgotten in time, and all of them if they are
+        too many.
+        """
         idle = [*self._idle()]
         for lane in [one for one in idle if self._lanes[one].slow_until <= now] or idle:
             del self._lanes[lane]

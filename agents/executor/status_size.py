@@ -1,7 +1,9 @@
-"""A mirrored status within its bytes: the target's API server may hold what its kubelets, or it, like to write.
+"""A mirrored status within its bytes: the target's API server may hold what its kubelets, or it,
+like to write.
 
-What a kubelet writes of up to ten containers is far within them, also with the messages that containers leave behind
-(4 KiB each). Of more, what is less needed goes first, and `message` says so.
+What a kubelet writes of up to ten containers is far within them, also with the messages that
+containers leave behind (4 KiB each). Of more, what is less needed goes first, and `message` says
+so.
 """
 
 from typing import Any
@@ -19,7 +21,10 @@ _LISTED = 64  # entries of a list
 _CONTAINERS = ("initContainerStatuses", "containerStatuses")
 _NEEDED = ("name", "state", "ready", "started", "restartCount", "image", "imageID", "containerID")
 _SHORTENED = f"of the delegate's status, more than {MAX_BYTES // 1024} KiB, parts are cut here"
-_LEFT_OUT = f"the delegate's container statuses are left out here: its status has more than {MAX_BYTES // 1024} KiB"
+_LEFT_OUT = (
+    "the delegate's container statuses are left out here: its status has more than "
+    f"{MAX_BYTES // 1024} KiB"
+)
 
 
 def bounded(status: Object) -> bytes:
@@ -31,7 +36,9 @@ def bounded(status: Object) -> bytes:
         encoded = msgspec.json.encode(smaller_status, order="deterministic")
         if len(encoded) <= MAX_BYTES:
             return encoded
-    raise ValueError(f"it is larger than {MAX_BYTES // 1024} KiB without its container statuses, too")
+    raise ValueError(
+        f"it is larger than {MAX_BYTES // 1024} KiB without its container statuses, too"
+    )
 
 
 def _whole(status: Object) -> Object:

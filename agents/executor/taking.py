@@ -1,8 +1,9 @@
 """Whether this cluster would take a pod for which others are to be evicted: asked before they are.
 
-All that is looked at before a delegate is made is looked at here, but for room, which the others still have; and the
-API server is asked to make it without keeping it (dry run), so admission, its webhooks and ResourceQuotas have their
-say. What was found is good for that moment alone, as the order to make the delegate looks again.
+All that is looked at before a delegate is made is looked at here, but for room, which the others
+still have; and the API server is asked to make it without keeping it (dry run), so admission, its
+webhooks and ResourceQuotas have their say. What was found is good for that moment alone, as the
+order to make the delegate looks again.
 """
 
 from agents.executor import delegate, existing_delegate, mutations, pods, references
@@ -17,7 +18,9 @@ _DRY_RUN = "?dryRun=All"
 
 
 def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | None]:
-    """Why it would not take the pod, UNKNOWN if that could not be learnt; None if it would, or has it already."""
+    """Why it would not take the pod, UNKNOWN if that could not be learnt; None if it would, or has
+    it already.
+    """
     source = intent.source
     if source is None or not intent.manifest:
         return None
@@ -29,7 +32,11 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
     pod, body = wanted
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
         look = yield from pods.look_up(pod.namespace, pod.name)
-        there = existing_delegate.answer_for(look.pod, pod.name, order, local) if look.pod is not None else None
+        there = (
+            existing_delegate.answer_for(look.pod, pod.name, order, local)
+            if look.pod is not None
+            else None
+        )
         return _about(source, there) if there is not None and there.verdict == REFUSED else None
     no = delegate.unfit_without_room(pod, body, order, local, now)
     sought = delegate.sought(wanted, local, now) if no is None else []
@@ -50,7 +57,9 @@ def _about(source: SourceRef, no: Answer) -> Answer:
     return no._replace(message=f"it would not take pod {name}: {no.message}", scope=OF_CLUSTER)
 
 
-def _tried(namespace: str, body: bytes, most_priority: int, local: Local) -> Procedure[Answer | None]:
+def _tried(
+    namespace: str, body: bytes, most_priority: int, local: Local
+) -> Procedure[Answer | None]:
     request = Request("POST", pods.collection(namespace) + _DRY_RUN, body)
     message = ""
     for _ in range(TRIES):

@@ -1,7 +1,8 @@
-"""Limit of concurrent requests to an API server: halved at a 429, raised by one after as many answers as the limit.
+"""Limit of concurrent requests to an API server: halved at a 429, raised by one after as many
+answers as the limit.
 
-Additive increase, multiplicative decrease, as TCP does it (Chiu and Jain 1989): clients that share a server come to
-equal shares of it without knowing of each other.
+Additive increase, multiplicative decrease, as TCP does it (Chiu and Jain 1989): clients that share
+a server come to equal shares of it without knowing of each other.
 """
 
 REST_S = 1.0  # refusals of requests that were sent together are one

@@ -1,7 +1,9 @@
-"""SignManifest and UpdateDelegate: files of a delegate that show labels or annotations of its source follow these.
+"""SignManifest and UpdateDelegate: files of a delegate that show labels or annotations of its
+source follow these.
 
-The source's executor signs the manifest as it is now, under the claim that the pod bears; the delegate's takes from it
-the annotations of ours that files are read from, and of these only those that the delegate has from its beginning.
+The source's executor signs the manifest as it is now, under the claim that the pod bears; the
+delegate's takes from it the annotations of ours that files are read from, and of these only those
+that the delegate has from its beginning.
 """
 
 import msgspec
@@ -28,22 +30,32 @@ from shared.security.signatures import SignedClaim
 
 
 def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Read the pod, and sign its manifest for the place where it runs; a refusal is told to its owner once."""
+    """Read the pod, and sign its manifest for the place where it runs; a refusal is told to its
+    owner once.
+    """
     look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
     if not look.answered:
         return outcome(intent, UNKNOWN, look.problem)
     claimed = _claimed(look.pod, intent.pod, local)
     if claimed is None:
-        return outcome(intent, STALE, f"pod {intent.pod.namespace}/{intent.pod.name} does not run elsewhere by a claim")
+        return outcome(
+            intent,
+            STALE,
+            f"pod {intent.pod.namespace}/{intent.pod.name} does not run elsewhere by a claim",
+        )
     try:
-        sanitised = yield from references.for_another_cluster(look.body, intent.pod.namespace, local, now)
+        sanitised = yield from references.for_another_cluster(
+            look.body, intent.pod.namespace, local, now
+        )
     except manifest.ManifestError as error:
         why = f"what files show of the pod is not changed where it runs: {error}"
         if local.refused.get(intent.pod.uid) != why:
             local.refused.put(intent.pod.uid, why)
             events.invalid_annotation(local, intent.pod, "FilesNotUpdated", why, now)
         return outcome(intent, REFUSED, why)
-    mark = local.keys.sign_claim(msgspec.structs.replace(claimed, digest=signatures.digest_of(sanitised)))
+    mark = local.keys.sign_claim(
+        msgspec.structs.replace(claimed, digest=signatures.digest_of(sanitised))
+    )
     return msgspec.structs.replace(outcome(intent, DONE), manifest=sanitised, record=mark)
 
 
@@ -61,7 +73,9 @@ def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Proced
     if no is not None:
         return outcome(intent, *no)
     try:
-        wanted = downward.shown(msgspec.json.decode(manifest.sanitise(intent.manifest))["metadata"]["annotations"])
+        wanted = downward.shown(
+            msgspec.json.decode(manifest.sanitise(intent.manifest))["metadata"]["annotations"]
+        )
     except manifest.ManifestError as error:
         return outcome(intent, REFUSED, str(error))
     answer = Answer(UNKNOWN)
@@ -73,7 +87,9 @@ def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Proced
     return outcome(intent, *answer)
 
 
-def _write(look: Lookup, wanted: dict[str, str], source: SourceRef, local: Local, now: Moment) -> Procedure[Answer]:
+def _write(
+    look: Lookup, wanted: dict[str, str], source: SourceRef, local: Local, now: Moment
+) -> Procedure[Answer]:
     """Onto the delegate as it was just read; UNKNOWN where it is to be read again."""
     if not look.answered:
         return Answer(UNKNOWN, look.problem)
@@ -90,7 +106,9 @@ def _write(look: Lookup, wanted: dict[str, str], source: SourceRef, local: Local
     full = local.foreign_budget.full(source, more, local.view) if more > 0 else ""
     if no_room := full or local.foreign_budget.too_fast(source, now.mono):
         return Answer(REFUSED, no_room)
-    response = yield guarded_patch(PodRef(source.namespace, name, pod.uid), pod, {"annotations": changed})
+    response = yield guarded_patch(
+        PodRef(source.namespace, name, pod.uid), pod, {"annotations": changed}
+    )
     if response.ok:
         local.foreign_budget.spend(source, now.mono, len(look.body) + more)
         return Answer(DONE)
@@ -100,4 +118,7 @@ def _write(look: Lookup, wanted: dict[str, str], source: SourceRef, local: Local
 
 def _is_of(pod: LivePod, source: SourceRef, local: Local) -> bool:
     signed = pod.delegated(local.keys.public)
-    return signed is not None and (signed.source.cluster_uid, signed.source.uid) == (source.cluster_uid, source.uid)
+    return signed is not None and (signed.source.cluster_uid, signed.source.uid) == (
+        source.cluster_uid,
+        source.uid,
+    )

@@ -1,7 +1,8 @@
-"""The part of the observer's watch cache that the executor reads: a protocol, so that it does not import the cache.
+"""The part of the observer's watch cache that the executor reads: a protocol, so that it does not
+import the cache.
 
-The view may lag behind the API server, never lead it. So it may refuse a write early, but it never makes one safe:
-that is done by the UID and version preconditions of the write itself.
+The view may lag behind the API server, never lead it. So it may refuse a write early, but it never
+makes one safe: that is done by the UID and version preconditions of the write itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,9 @@ from shared.model.pod import HostPort, Pod, PodRef
 
 
 class ClusterView(Protocol):
-    """Nodes, namespaces and pods of one cluster as last seen by its watch. Quantities in internal units."""
+    """Nodes, namespaces and pods of one cluster as last seen by its watch. Quantities in internal
+    units.
+    """
 
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""
@@ -38,7 +41,9 @@ class ClusterView(Protocol):
         """All PriorityClasses; none while that kind is not shown."""
 
     def adopters(self, namespace: str) -> Iterable[ReplicaSet | ReplicationController | DaemonSet]:
-        """Those of a namespace that may take a delegate for their own; none while these kinds are not shown."""
+        """Those of a namespace that may take a delegate for their own; none while these kinds are
+        not shown.
+        """
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this UID."""
@@ -53,7 +58,9 @@ class ClusterView(Protocol):
         """Bytes of JSON of the delegates of a cluster, or of a namespace of it."""
 
     def unfinished(self) -> Iterable[PodRef]:
-        """Delegates by the name of their scheduler that are on no node, and that nobody has signed for."""
+        """Delegates by the name of their scheduler that are on no node, and that nobody has signed
+        for.
+        """
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """All pods bound to a node, ended ones included."""
@@ -62,7 +69,8 @@ class ClusterView(Protocol):
         """Host ports taken by the pods of a node that have not ended."""
 
     def free(self, node: str) -> dict[str, int]:
-        """Allocatable of a node minus the requests of its pods that have not ended; 'pods' counts places left.
+        """Allocatable of a node minus the requests of its pods that have not ended; 'pods' counts
+        places left.
 
         Empty for a node that is not known.
         """

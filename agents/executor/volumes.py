@@ -1,7 +1,8 @@
-"""What a pod's claims need before it is bound: a volume is set aside for a claim, or a claim learns its node.
+"""What a pod's claims need before it is bound: a volume is set aside for a claim, or a claim learns
+its node.
 
-Both are what kube-scheduler's VolumeBinding writes; the controllers of the cluster do the rest. Every write is guarded
-by the version that was read, and what holds already is not written again.
+Both are what kube-scheduler's VolumeBinding writes; the controllers of the cluster do the rest.
+Every write is guarded by the version that was read, and what holds already is not written again.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,16 @@ import msgspec
 
 from agents.executor.local import Local, Moment
 from shared.kube.http import MERGE_PATCH, Procedure, Request
-from shared.kube.verdicts import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, is_ambiguous, outcome
+from shared.kube.verdicts import (
+    LOOKS,
+    NOT_FOUND,
+    POSTPONED,
+    TRIES,
+    Answer,
+    error_text,
+    is_ambiguous,
+    outcome,
+)
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -60,7 +70,10 @@ def bind_volume(intent: BindVolume, local: Local, now: Moment) -> Procedure[Outc
         if volume.metadata.deletion_timestamp is not None:
             return Answer(STALE, f'persistentvolume "{intent.volume}" is being deleted')
         if there is not None and not _same(there, wanted):
-            return Answer(STALE, f'persistentvolume "{intent.volume}" is kept for {there.namespace}/{there.name}')
+            return Answer(
+                STALE,
+                f'persistentvolume "{intent.volume}" is kept for {there.namespace}/{there.name}',
+            )
         if there is not None and there.uid:
             return Answer(DONE)
         by_us = {} if there is not None else {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
@@ -72,7 +85,9 @@ def bind_volume(intent: BindVolume, local: Local, now: Moment) -> Procedure[Outc
 
 
 def select_node(intent: SelectNode, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Write the node on the claim. done: it says so, or has its volume. stale: it says another, or is another claim."""
+    """Write the node on the claim. done: it says so, or has its volume. stale: it says another, or
+    is another claim.
+    """
     namespace, _, name = intent.claim.partition("/")
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(name, safe='')}"
 
@@ -83,7 +98,9 @@ def select_node(intent: SelectNode, local: Local, now: Moment) -> Procedure[Outc
         if claim.spec.volume_name or there == intent.node:
             return Answer(DONE)
         if there:
-            return Answer(STALE, f'persistentvolumeclaim "{name}" is to be served on node "{there}"')
+            return Answer(
+                STALE, f'persistentvolumeclaim "{name}" is to be served on node "{there}"'
+            )
         return {"metadata": {"annotations": {SELECTED_NODE: intent.node}}}
 
     answer = yield from _write(path, f'persistentvolumeclaim "{name}"', decide)
@@ -106,7 +123,9 @@ def _write(path: str, what: str, decide: Decide) -> Procedure[Answer]:
         if isinstance(decided, Answer):
             return decided
         guard = {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version}
-        body = msgspec.json.encode({**decided, "metadata": {**decided.get("metadata", {}), **guard}})
+        body = msgspec.json.encode(
+            {**decided, "metadata": {**decided.get("metadata", {}), **guard}}
+        )
         response = yield Request("PATCH", path, body, MERGE_PATCH)
         if response.ok:
             return Answer(DONE)

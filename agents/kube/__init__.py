@@ -1,1 +1,3 @@
-"""The one Kubernetes API client: authentication, list and watch, typed decode, writes. No decisions."""
+"""The one Kubernetes API client: authentication, list and watch, typed decode, writes. No
+decisions.
+"""

@@ -1,7 +1,8 @@
 """API objects -> what the observer keeps. Pure, and never raises for what an object holds.
 
-An object that cannot be read in part becomes a pod with `problems`; one that does not fit its type at all is read
-down to its identity; one without even that (no uid) is dropped, since nothing could ever refer to it.
+An object that cannot be read in part becomes a pod with `problems`; one that does not fit its type
+at all is read down to its identity; one without even that (no uid) is dropped, since nothing could
+ever refer to it.
 """
 
 from datetime import datetime
@@ -63,7 +64,9 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
     if seen.pod is None:
         return seen
     told, memory = within_bounds(seen.pod)
-    return msgspec.structs.replace(seen, pod=told, memory=memory, size=size if told.source is not None else 0)
+    return msgspec.structs.replace(
+        seen, pod=told, memory=memory, size=size if told.source is not None else 0
+    )
 
 
 def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
@@ -89,9 +92,18 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
     spec = pod.spec
     labels = meta.labels or {}
     version = version_of(meta.resource_version)
-    delegate = labels.get(names.DELEGATE_LABEL) == "true" and spec.scheduler_name == names.DELEGATE_SCHEDULER
+    delegate = (
+        labels.get(names.DELEGATE_LABEL) == "true"
+        and spec.scheduler_name == names.DELEGATE_SCHEDULER
+    )
     if delegate and marks.source_of(meta.annotations or {}):
-        return PodSeen(meta.uid, version, _ours(pod, delegate=True), None, _invalid(meta, user_marks.adopted(meta)))
+        return PodSeen(
+            meta.uid,
+            version,
+            _ours(pod, delegate=True),
+            None,
+            _invalid(meta, user_marks.adopted(meta)),
+        )
     if names.is_ours(spec.scheduler_name):
         judged = user_marks.of_ours(meta, spec)
         unread: list[str] = []
@@ -119,7 +131,8 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
 
 
 def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
-    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what the next one would.
+    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what
+    the next one would.
 
     Of one that is placed at home the cache tells what was told of it before.
     """
@@ -132,7 +145,9 @@ def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
 
 
 def _needs_once(raw: bytes) -> Needs:
-    """What a pod needs, derived once for all its versions that differ in their status alone: these are many."""
+    """What a pod needs, derived once for all its versions that differ in their status alone: these
+    are many.
+    """
     try:
         parts = _PARTS.decode(raw)
     except msgspec.MsgspecError:
@@ -165,7 +180,8 @@ def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:
 
 def _invalid(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[InvalidAnnotation, ...]:
     return tuple(
-        InvalidAnnotation(meta.uid, meta.namespace, meta.name, note.reason, note.text[:MAX_NOTE]) for note in notes
+        InvalidAnnotation(meta.uid, meta.namespace, meta.name, note.reason, note.text[:MAX_NOTE])
+        for note in notes
     )
 
 
@@ -199,7 +215,9 @@ def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
     )
 
 
-def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged = user_marks.NOTHING) -> Pod:
+def _ours(
+    pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged = user_marks.NOTHING
+) -> Pod:
     meta = pod.metadata
     spec = pod.spec
     problems = list(judged.problems)
@@ -303,7 +321,9 @@ def _status(raw: msgspec.Raw, problems: list[str]) -> wire_status.PodStatus:
 
 
 def _told_status(raw: msgspec.Raw) -> bytes:
-    """A delegate's status as it goes home, which shows no more of it; b'' if it cannot be made small enough."""
+    """A delegate's status as it goes home, which shows no more of it; b'' if it cannot be made
+    small enough.
+    """
     told = bytes(raw)
     if len(told) <= status_size.MAX_BYTES:
         return told
@@ -332,7 +352,9 @@ def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:
         return PodSeen(meta.uid, version)
     scheduler = spec.scheduler_name if ours else ""
     line = f"the object cannot be read: {problem}"[:300]
-    pod = Pod(meta.uid, meta.namespace, meta.name, scheduler_name=scheduler, node=node, problems=(line,))
+    pod = Pod(
+        meta.uid, meta.namespace, meta.name, scheduler_name=scheduler, node=node, problems=(line,)
+    )
     return PodSeen(meta.uid, version, pod)
 
 
@@ -356,7 +378,9 @@ def _shared(items: dict[str, str]) -> dict[str, str]:
 
 
 def _one_of(found: T) -> T:
-    """One object for all equal ones, as above, of what cannot be hashed: replicas have the same terms and amounts."""
+    """One object for all equal ones, as above, of what cannot be hashed: replicas have the same
+    terms and amounts.
+    """
     if found is None:
         return found
     key = msgspec.msgpack.encode(found)

@@ -1,9 +1,9 @@
 """The effective request of a pod, as the kubelet and kube-scheduler reckon it.
 
-Source: k8s.io/component-helpers/resource, PodRequests. Containers and sidecars (init containers that restart) run
-together and add up; an ordinary init container runs alone beside the sidecars before it; the pod needs the larger of
-the two, or what `spec.resources` says for the whole pod, plus the overhead of its runtime. A resize in place counts
-from both ends (`resized`).
+Source: k8s.io/component-helpers/resource, PodRequests. Containers and sidecars (init containers
+that restart) run together and add up; an ordinary init container runs alone beside the sidecars
+before it; the pod needs the larger of the two, or what `spec.resources` says for the whole pod,
+plus the overhead of its runtime. A resize in place counts from both ends (`resized`).
 """
 
 from collections.abc import Collection, Mapping
@@ -36,7 +36,8 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
 class Needs(NamedTuple):
-    """What a spec asks for, read once. `starting`: each init container's needs and whether it is a sidecar.
+    """What a spec asks for, read once. `starting`: each init container's needs and whether it is a
+    sidecar.
 
     `is_sum`: `running` is the sum of all containers, so that no default of one is missing.
     """
@@ -50,13 +51,18 @@ class Needs(NamedTuple):
 
 
 def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
-    """The quantities of a spec in internal units, rounded up; unreadable ones are named in `problems`."""
+    """The quantities of a spec in internal units, rounded up; unreadable ones are named in
+    `problems`.
+    """
     running = [
         _needs(one.resources, f"spec.containers[{index}].resources", problems)
         for index, one in enumerate(spec.containers or ())
     ]
     starting = [
-        (_needs(one.resources, f"spec.initContainers[{at}].resources", problems), one.restart_policy == "Always")
+        (
+            _needs(one.resources, f"spec.initContainers[{at}].resources", problems),
+            one.restart_policy == "Always",
+        )
         for at, one in enumerate(spec.init_containers or ())
     ]
     pod_level = False
@@ -70,7 +76,9 @@ def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
 
 
 def read_resized(spec: PodSpec, status: PodStatus) -> list[Needs]:
-    """The same of a pod that may have been resized in place, in each way that counts: the most of them does."""
+    """The same of a pod that may have been resized in place, in each way that counts: the most of
+    them does.
+    """
     asked = read_needs(spec, [])
     infeasible = is_infeasible(status)
     is_sum = gives_sums(status)
@@ -86,7 +94,11 @@ def read_resized(spec: PodSpec, status: PodStatus) -> list[Needs]:
 
 
 def _of_pod(amounts: Resources) -> Resources:
-    return {name: value for name, value in amounts.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)}
+    return {
+        name: value
+        for name, value in amounts.items()
+        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
+    }
 
 
 def effective_request(*ways: Needs) -> Resources:
@@ -108,9 +120,11 @@ def _request(needs: Needs) -> Resources:
 
 
 def expected_request(*ways: Needs) -> tuple[int, int]:
-    """(milli-CPU, bytes) the pod is reckoned to use: as above, a container that says nothing with kube's default.
+    """(milli-CPU, bytes) the pod is reckoned to use: as above, a container that says nothing with
+    kube's default.
 
-    Source: kube-scheduler's PodInfo.CalculateResource (NonMissingContainerRequests). A request of zero is one.
+    Source: kube-scheduler's PodInfo.CalculateResource (NonMissingContainerRequests). A request of
+    zero is one.
     """
     return _most_expected(ways, CPU, DEFAULT_CPU), _most_expected(ways, MEMORY, DEFAULT_MEMORY)
 
@@ -132,7 +146,10 @@ def _expected(needs: Needs, resource: str, default: int) -> int:
         if restarts:
             running += amount
             sidecars += amount
-    return min(needs.whole.get(resource, max(running, most)) + needs.overhead.get(resource, 0), MAX_QUANTITY)
+    return min(
+        needs.whole.get(resource, max(running, most)) + needs.overhead.get(resource, 0),
+        MAX_QUANTITY,
+    )
 
 
 def _is_named(needs: Needs, resource: str) -> bool:
@@ -141,7 +158,9 @@ def _is_named(needs: Needs, resource: str) -> bool:
 
 
 def _starting(init: list[tuple[Resources, bool]], running: Resources) -> Resources:
-    """The most that is needed at once while init containers run; sidecars are added to `running` in place."""
+    """The most that is needed at once while init containers run; sidecars are added to `running` in
+    place.
+    """
     most: Resources = {}
     sidecars: Resources = {}
     for needs, restarts in init:
@@ -154,7 +173,9 @@ def _starting(init: list[tuple[Resources, bool]], running: Resources) -> Resourc
     return most
 
 
-def _needs(resources: ResourceList | None, where: str, problems: list[str], known: Collection[str] = ()) -> Resources:
+def _needs(
+    resources: ResourceList | None, where: str, problems: list[str], known: Collection[str] = ()
+) -> Resources:
     """Requests, and limits where no request is given (the API server's defaulting)."""
     if resources is None:
         return {}
@@ -168,9 +189,11 @@ def _needs(resources: ResourceList | None, where: str, problems: list[str], know
 def read_quantities(
     raw: Mapping[str, object] | None, where: str, problems: list[str], *, round_up: bool = True
 ) -> Resources:
-    """A map of quantities, always a new dict; an entry that cannot be read is left out and named in `problems`.
+    """A map of quantities, always a new dict; an entry that cannot be read is left out and named in
+    `problems`.
 
-    With `round_up` they are requests. What is larger than all that is counted is the largest amount there is.
+    With `round_up` they are requests. What is larger than all that is counted is the largest amount
+    there is.
     """
     parsed: Resources = {}
     if raw is None:
@@ -179,7 +202,9 @@ def read_quantities(
         problems.append(f"{where}: more than {MAX_RESOURCE_NAMES} resources")
         return parsed
     for name, text in raw.items():
-        if len(name) > MAX_WORD:  # the dispatcher takes none; API servers let the status of a node name anything
+        if (
+            len(name) > MAX_WORD
+        ):  # the dispatcher takes none; API servers let the status of a node name anything
             problems.append(f"{where}[{name[:80]}...]: a name longer than {MAX_WORD} characters")
             continue
         try:
@@ -199,7 +224,8 @@ def _cached(text: str, scale: int, round_up: bool) -> int:
 
 
 def host_ports(spec: PodSpec, problems: list[str]) -> tuple[HostPort, ...]:
-    """Ports taken on the node while the pod runs: hostPort, or every port of a pod in the host's network.
+    """Ports taken on the node while the pod runs: hostPort, or every port of a pod in the host's
+    network.
 
     Init containers that never end (restartPolicy Always) count, the others do not.
     """
@@ -217,6 +243,8 @@ def host_ports(spec: PodSpec, problems: list[str]) -> tuple[HostPort, ...]:
 def _take(ports: list[HostPort], number: int, port: Port, where: str, problems: list[str]) -> None:
     protocol = port.protocol or "TCP"
     if not 0 < number < 65536 or protocol not in _PROTOCOLS:
-        problems.append(f"{where}: {number}/{protocol[:20]} is not a port 1-65535 of {', '.join(_PROTOCOLS)}")
+        problems.append(
+            f"{where}: {number}/{protocol[:20]} is not a port 1-65535 of {', '.join(_PROTOCOLS)}"
+        )
         return
     ports.append(HostPort(number, protocol, port.host_ip or HostPort(number).ip))

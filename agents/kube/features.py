@@ -1,6 +1,7 @@
 """Features of kubelet and runtime that pods need and nodes declare (status.declaredFeatures).
 
-Source: k8s.io/component-helpers/nodedeclaredfeatures of 1.37: those of its features that decide where a pod may go.
+Source: k8s.io/component-helpers/nodedeclaredfeatures of 1.37: those of its features that decide
+where a pod may go.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,11 @@ from agents.kube.wire import BROKEN, Text, Wire
 from shared.model.node import BIND_MOUNT_OPTIONS, FEATURES, RESTART_ALL, USER_NAMESPACES
 
 _ACTION = "RestartAllContainers"
-_TELLING = (b'"RestartAllContainers"', b'"bindMountOptions"', b'"hostUsers"')  # one of which any such pod has
+_TELLING = (
+    b'"RestartAllContainers"',
+    b'"bindMountOptions"',
+    b'"hostUsers"',
+)  # one of which any such pod has
 
 
 class _Rule(Wire):
@@ -72,8 +77,12 @@ def needed(raw: bytes, problems: list[str]) -> tuple[str, ...]:
     started = (*(spec.containers or ()), *(spec.init_containers or ()))
     mounting = (*started, *(spec.ephemeral_containers or ()))
     needs = {
-        RESTART_ALL: any(rule.action == _ACTION for one in started for rule in one.restart_policy_rules or ()),
-        BIND_MOUNT_OPTIONS: any(mount.bind_mount_options for one in mounting for mount in one.volume_mounts or ()),
+        RESTART_ALL: any(
+            rule.action == _ACTION for one in started for rule in one.restart_policy_rules or ()
+        ),
+        BIND_MOUNT_OPTIONS: any(
+            mount.bind_mount_options for one in mounting for mount in one.volume_mounts or ()
+        ),
         USER_NAMESPACES: bool(spec.host_network) and spec.host_users is False,
     }
     return tuple(one for one in FEATURES if needs[one])

@@ -13,7 +13,9 @@ class CutLine(bytes):
 
 
 class Lines:
-    """Collects chunks; `feed` returns the complete lines so far, without newline and without empty ones."""
+    """Collects chunks; `feed` returns the complete lines so far, without newline and without empty
+    ones.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
@@ -21,7 +23,9 @@ class Lines:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take a chunk. Of a line above the bound no more is kept, and comes out, than how it begins."""
+        """Take a chunk. Of a line above the bound no more is kept, and comes out, than how it
+        begins.
+        """
         first, newline, rest = chunk.partition(b"\n")
         self._take(first)
         if not newline:
@@ -40,7 +44,9 @@ class Lines:
         if self._size > self._max:
             self._parts = [b"".join(self._parts)[:_HEAD]]
         if self._size > _ENDLESS * self._max:
-            raise LineTooLongError(f"a watch event is larger than {_ENDLESS * self._max // 1024} KiB")
+            raise LineTooLongError(
+                f"a watch event is larger than {_ENDLESS * self._max // 1024} KiB"
+            )
 
     def _line(self) -> bytes:
         line = b"".join(self._parts)

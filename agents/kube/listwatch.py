@@ -1,16 +1,19 @@
 """The list-and-watch loop of one resource: list with quorum, watch from there, and never give up.
 
-- A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
-  A page of which nothing comes for 15 s is asked for once more (`KubeClient.send`): a half-open connection costs that.
-  One that is too large is asked for with half as many objects, down to one. An object that is too large by itself is
-  set aside, here and in a watch, and a log line names it. A few pages at once are in memory, of all lists.
-- A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So does a connection that
-  broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have
-  overtaken that version since, and then neither its version nor its number of objects shows that it has other ones.
+- A list is read page by page from the server's own truth (no resourceVersion), restarted when its
+  token expires (410). A page of which nothing comes for 15 s is asked for once more
+  (`KubeClient.send`): a half-open connection costs that. One that is too large is asked for with
+  half as many objects, down to one. An object that is too large by itself is set aside, here and in
+  a watch, and a log line names it. A few pages at once are in memory, of all lists.
+- A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So
+  does a connection that broke, which is more than silence on an open one: behind it the server may
+  have been restored from a backup and have overtaken that version since, and then neither its
+  version nor its number of objects shows that it has other ones.
 - A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
-- Errors are waited out with growing, jittered pauses, lists that follow each other closely as well. Nothing that a
-  server sends ends the loop.
-- A server that goes back in time is told to `on_back`, and accepted: see agents/runtime/watch_verifier.py.
+- Errors are waited out with growing, jittered pauses, lists that follow each other closely as well.
+  Nothing that a server sends ends the loop.
+- A server that goes back in time is told to `on_back`, and accepted: see
+  agents/runtime/watch_verifier.py.
 """
 
 import asyncio
@@ -35,7 +38,8 @@ from shared.kube.http import Request, Response
 from shared.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")
-RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back
+# lists in a row that are older than what was seen: then the server really went back
+RESTORED_AFTER = 3
 _ITEMS = re.compile(rb'"items"\s*:\s*\[')
 Read = Callable[[bytes | msgspec.Raw], Seen | None]
 
@@ -47,7 +51,9 @@ class Sink(Protocol):
         """A list starts."""
 
     def page(self, kind: str, items: tuple[Seen, ...]) -> tuple[int, int] | None:
-        """Part of the list. What it shows at an older version than known is taken, and told: (known, shown)."""
+        """Part of the list. What it shows at an older version than known is taken, and told:
+        (known, shown).
+        """
 
     def end(self, kind: str) -> None:
         """The list is complete."""
@@ -69,15 +75,18 @@ class Sink(Protocol):
 class Pace:
     """Times of the loop in seconds, and sizes."""
 
-    silence_s: float = 28.0  # longer than twice watch_s: a server that is well ends the stream before
-    watch_s: float = 13.0  # asked of the server, with jitter up to twice as long; it sends a bookmark before the end
+    # longer than twice watch_s: a server that is well ends the stream before
+    silence_s: float = 28.0
+    # asked of the server, with jitter up to twice as long; it sends a bookmark before the end
+    watch_s: float = 13.0
     list_s: float = 60.0  # for one page
     backoff_s: float = 0.25
     max_backoff_s: float = 5.0
     relist_s: float = 1.0  # between a second and a third list soon after each other; doubles
     max_relist_s: float = 20.0
     page: int = 500
-    # No object of kube-apiserver has as many bytes, even one of 3 MiB of which each byte is escaped by six.
+    # No object of kube-apiserver has as many bytes, even one of 3 MiB of which each byte is escaped
+    # by six.
     page_bytes: int = 32 * 1024 * 1024
     max_event: int = 32 * 1024 * 1024
     absent_s: float = 60.0  # before an optional kind that is not shown is asked for again
@@ -86,26 +95,33 @@ class Pace:
 class ListError(RuntimeError):
     """A list or watch that has to be tried again; `expired` when only a new list helps."""
 
-    def __init__(self, text: str, *, expired: bool = False, retry_after_s: float = 0.0, status: int = 0) -> None:
+    def __init__(
+        self, text: str, *, expired: bool = False, retry_after_s: float = 0.0, status: int = 0
+    ) -> None:
         super().__init__(text)
         self.expired = expired
         self.retry_after_s = retry_after_s
-        self.not_shown = status in (403, 404)  # the server has no such kind, or does not let us see it
+        self.not_shown = status in (
+            403,
+            404,
+        )  # the server has no such kind, or does not let us see it
         self.unserved = status == 404  # it has no such kind, so there is nothing that we do not see
 
 
 class ListWatch:
-    """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive,
-    `broken_since` (monotonic) is since when nothing came, `fails` counts errors since the last event. `highest` is the
-    highest version that the server has shown, 0 if none. `counted` compares the number of objects.
+    """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open
+    and alive, `broken_since` (monotonic) is since when nothing came, `fails` counts errors since
+    the last event. `highest` is the highest version that the server has shown, 0 if none. `counted`
+    compares the number of objects.
 
-    `on_back` is called, with the version known and the one found, before anything is taken over from a server that has
-    gone back; `on_return` when a stream is open again after the connection was lost.
+    `on_back` is called, with the version known and the one found, before anything is taken over
+    from a server that has gone back; `on_return` when a stream is open again after the connection
+    was lost.
 
-    `fields`: a field selector, by which the server chooses what it shows.
-    An `optional` resource may be missing (`unserved`) or forbidden: it is then told to the sink as absent and asked for
-    seldom. `others`: where it is if `path` is not served, other versions of its API. `interruptions` counts errors of
-    its whole life.
+    `fields`: a field selector, by which the server chooses what it shows. An `optional` resource
+    may be missing (`unserved`) or forbidden: it is then told to the sink as absent and asked for
+    seldom. `others`: where it is if `path` is not served, other versions of its API.
+    `interruptions` counts errors of its whole life.
     """
 
     def __init__(  # noqa: PLR0913 - what is watched, where, how it is read, and who is told
@@ -149,14 +165,18 @@ class ListWatch:
         self.fails = self.interruptions = 0
 
     async def run(self) -> None:
-        """Until cancelled or run again: then it goes on where it was, without the pause that errors had earned."""
+        """Until cancelled or run again: then it goes on where it was, without the pause that errors
+        had earned.
+        """
         self.fails = 0
         self._lives += 1
         life = self._lives
         while life == self._lives:
             try:
                 if not self._version or self._broke:
-                    await asyncio.sleep(self._relists.wait_s(time.monotonic()) * random.uniform(0.5, 1.0))
+                    await asyncio.sleep(
+                        self._relists.wait_s(time.monotonic()) * random.uniform(0.5, 1.0)
+                    )
                     await self._list()
                 await self._watch()
             except ListError as error:
@@ -174,7 +194,9 @@ class ListWatch:
                 self._disconnected = True
                 self._broke = self._broke or not (self._open and isinstance(error, TimeoutError))
                 await self._pause(describe(error))
-            except Exception as error:  # a fault of ours must not end the watch; a new list repairs what it left
+            except (
+                Exception
+            ) as error:  # a fault of ours must not end the watch; a new list repairs what it left
                 LOG.exception("watch failed", kind=self.kind)
                 self._version = ""
                 await self._pause(describe(error))
@@ -193,7 +215,9 @@ class ListWatch:
             self._forget_versions = True
 
     def compare(self, server: ServerCount) -> bool:
-        """Take the server's own word of its version and count. True if it is to be asked again soon."""
+        """Take the server's own word of its version and count. True if it is to be asked again
+        soon.
+        """
         if not self._version:
             return False
         self.highest = max(self.highest, server.version)
@@ -214,7 +238,9 @@ class ListWatch:
         if self.unserved:
             LOG.info("the API server does not serve this kind", kind=self.kind, problem=problem)
         else:
-            LOG.warning("this kind is not shown, and goes unheeded", kind=self.kind, problem=problem)
+            LOG.warning(
+                "this kind is not shown, and goes unheeded", kind=self.kind, problem=problem
+            )
 
     def _alive(self) -> None:
         if self.broken_since is not None:
@@ -241,7 +267,8 @@ class ListWatch:
         longest = Backoff(self._pace.backoff_s, self._pace.max_backoff_s).after(self.fails)
         await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
 
-    # --- list --------------------------------------------------------------------------------------------------------
+    # --- list
+    # ----------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
         token = ""
@@ -266,7 +293,12 @@ class ListWatch:
         self._sink.end(self.kind)
         self._version = raw.metadata.resource_version
         self.counted.listed(complete=complete)
-        LOG.info("listed", kind=self.kind, version=self._version, seconds=round(time.monotonic() - started, 2))
+        LOG.info(
+            "listed",
+            kind=self.kind,
+            version=self._version,
+            seconds=round(time.monotonic() - started, 2),
+        )
 
     async def _page(self, token: str) -> wire.RawList:
         while True:
@@ -286,13 +318,22 @@ class ListWatch:
             raise ListError(f"the list cannot be read: {error}", expired=True) from None
 
     async def _send(self, token: str) -> Response:
-        # No resourceVersion: a quorum read. Version 0 could bring an older world back from a lagging server.
-        params = {"limit": str(self._limit), **self._select, **({"continue": token} if token else {})}
+        # No resourceVersion: a quorum read. Version 0 could bring an older world back from a
+        # lagging server.
+        params = {
+            "limit": str(self._limit),
+            **self._select,
+            **({"continue": token} if token else {}),
+        }
         request = Request("GET", self.path, params=params)
-        return await self._client.send(request, timeout_s=self._pace.list_s, max_body=self._pace.page_bytes)
+        return await self._client.send(
+            request, timeout_s=self._pace.list_s, max_body=self._pace.page_bytes
+        )
 
     def _beside_large_object(self, answer: Response) -> wire.RawList:
-        """A page without its only object, which is too large; ListError where not even its beginning can be read."""
+        """A page without its only object, which is too large; ListError where not even its
+        beginning can be read.
+        """
         items = _ITEMS.search(answer.head)
         begun = answer.head[: items.end()] if items else b""
         try:
@@ -316,12 +357,17 @@ class ListWatch:
         )
 
     def _begin(self, version: int) -> None:
-        """Refuse a list older than what was seen, unless the server insists: then it was restored from a backup."""
+        """Refuse a list older than what was seen, unless the server insists: then it was restored
+        from a backup.
+        """
         self._relists.listed(time.monotonic())
         restored = bool(version) and version < self.highest
         self._went_back = self._went_back + 1 if restored else 0
         if restored and self._went_back < RESTORED_AFTER:
-            raise ListError(f"the list is at version {version}, older than {self.highest} already seen", expired=True)
+            raise ListError(
+                f"the list is at version {version}, older than {self.highest} already seen",
+                expired=True,
+            )
         if restored:
             self._back(self.highest, version)
             self._went_back = 0
@@ -330,10 +376,13 @@ class ListWatch:
         self._forget_versions = False
 
     def _back(self, known: int, found: int) -> None:
-        LOG.warning("the API server went back to an older version", kind=self.kind, known=known, found=found)
+        LOG.warning(
+            "the API server went back to an older version", kind=self.kind, known=known, found=found
+        )
         self.on_back(known, found)
 
-    # --- watch -------------------------------------------------------------------------------------------------------
+    # --- watch
+    # ----------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         seconds = self._pace.watch_s * random.uniform(1.0, 2.0)
@@ -346,7 +395,9 @@ class ListWatch:
         }
         opened = time.monotonic()
         self._open = False
-        async with self._client.stream(Request("GET", self.path, params=params), self._pace.silence_s) as answer:
+        async with self._client.stream(
+            Request("GET", self.path, params=params), self._pace.silence_s
+        ) as answer:
             if answer.status != 200:
                 raise _refusal(Response(answer.status, await answer.content.read(65536)))
             self._alive()
@@ -361,11 +412,15 @@ class ListWatch:
         await asyncio.sleep(max(0.0, self._pace.backoff_s - (time.monotonic() - opened)))
 
     def _large_event(self, head: bytes) -> None:
-        """What it says of the object is not known; if it was known before, that stands until it is gone."""
+        """What it says of the object is not known; if it was known before, that stands until it is
+        gone.
+        """
         kind, named = wire.identity(head)
         seen = self._read(msgspec.json.encode({"metadata": named})) if named.name else None
         if seen is None:
-            raise ListError("a watch event is too large to be read, and not of an object", expired=True)
+            raise ListError(
+                "a watch event is too large to be read, and not of an object", expired=True
+            )
         self.counted.uncounted()
         self._set_aside(named, self._pace.max_event)
         if kind == "DELETED":

@@ -1,4 +1,6 @@
-"""Our own annotations on a pod: what the user asks for, and what the protocol has written. Bounded and checked."""
+"""Our own annotations on a pod: what the user asks for, and what the protocol has written. Bounded
+and checked.
+"""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +13,9 @@ from shared.security import signatures
 
 MAX_VALUE = 4096
 MAX_SPREADS = 16
-_SPREAD = re.compile(r"\s*([A-Za-z0-9][-A-Za-z0-9_./]{0,316})\s*=\s*([1-9][0-9]{0,5})\s*(?::\s*(hard|soft))?\s*")
+_SPREAD = re.compile(
+    r"\s*([A-Za-z0-9][-A-Za-z0-9_./]{0,316})\s*=\s*([1-9][0-9]{0,5})\s*(?::\s*(hard|soft))?\s*"
+)
 FAILOVER_MODES = ("strict", LEASE, "asap")
 
 
@@ -32,7 +36,9 @@ def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict
 
 
 def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[SpreadConstraint, ...]:
-    """The spread annotation, 'zone=1,cluster=2:soft': level or node label, max skew, hard unless it says soft."""
+    """The spread annotation, 'zone=1,cluster=2:soft': level or node label, max skew, hard unless it
+    says soft.
+    """
     text = annotations.get(names.SPREAD)
     if text is None:
         return ()
@@ -47,7 +53,10 @@ def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[Spre
     for entry in entries:
         match = _SPREAD.fullmatch(entry)
         if match is None:
-            problems.append(f"{where}: {entry.strip()[:60]!r} is not LEVEL=SKEW or LEVEL=SKEW:soft, such as zone=1")
+            problems.append(
+                f"{where}: {entry.strip()[:60]!r} is not LEVEL=SKEW or LEVEL=SKEW:soft, such as "
+                "zone=1"
+            )
         else:
             key, skew, mode = match.groups()
             found.append(SpreadConstraint(level_of(key), int(skew), mode != "soft"))
@@ -55,12 +64,18 @@ def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[Spre
 
 
 def failover_of(annotations: Mapping[str, str], *, delegate: bool) -> str:
-    """When a copy in a lost cluster may be replaced, '' for the default and for what is none of the modes.
+    """When a copy in a lost cluster may be replaced, '' for the default and for what is none of the
+    modes.
 
-    `lease` is what the claim says: what is written onto a pod afterwards changes nothing in the other cluster.
+    `lease` is what the claim says: what is written onto a pod afterwards changes nothing in the
+    other cluster.
     """
     text = annotations.get(names.FAILOVER, "")
-    signed = signatures.read_claim(annotations.get(names.CLAIM, "")) if delegate or text == LEASE else None
+    signed = (
+        signatures.read_claim(annotations.get(names.CLAIM, ""))
+        if delegate or text == LEASE
+        else None
+    )
     leased = signed is not None and signed.failover == LEASE
     if delegate:
         return LEASE if leased else ""
@@ -68,7 +83,8 @@ def failover_of(annotations: Mapping[str, str], *, delegate: bool) -> str:
 
 
 def claim_of(annotations: Mapping[str, str], uid: str) -> Claim | None:
-    """Where the pod was claimed for, None if it is not. Whether our cluster signed it is judged by the observer.
+    """Where the pod was claimed for, None if it is not. Whether our cluster signed it is judged by
+    the observer.
 
     A claim that names another pod is none of this one's.
     """
@@ -77,6 +93,8 @@ def claim_of(annotations: Mapping[str, str], uid: str) -> Claim | None:
 
 
 def source_of(annotations: Mapping[str, str]) -> SourceRef | None:
-    """Whose delegate a pod says it is, None if it does not say. Whether that is true is judged by the observer."""
+    """Whose delegate a pod says it is, None if it does not say. Whether that is true is judged by
+    the observer.
+    """
     signed = signatures.read_claim(annotations.get(names.CLAIM, ""))
     return signed.source if signed is not None and annotations.get(names.DELEGATE_PROOF) else None

@@ -25,7 +25,9 @@ _IMAGE_NAMES: dict[str, str] = {}
 
 
 def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
-    """One node from its JSON. One that cannot be read is kept as a node that is not ready; without a name, None."""
+    """One node from its JSON. One that cannot be read is kept as a node that is not ready; without
+    a name, None.
+    """
     try:
         node = wire_nodes.read_node(raw)
     except wire.BROKEN as error:
@@ -34,7 +36,9 @@ def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
         return None
     problems: list[str] = []
     model = _node(node, problems)
-    return NodeSeen(model, version_of(node.metadata.resource_version), _target(node, model), tuple(problems))
+    return NodeSeen(
+        model, version_of(node.metadata.resource_version), _target(node, model), tuple(problems)
+    )
 
 
 def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
@@ -55,7 +59,9 @@ def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
         unschedulable=bool(spec.unschedulable),
         # A node of which nothing is said has no kubelet to ask; kube-scheduler takes it, too.
         ready=all(one.status == "True" for one in status.conditions or () if one.type == "Ready"),
-        allocatable=read_quantities(status.allocatable, "status.allocatable", problems, round_up=False),
+        allocatable=read_quantities(
+            status.allocatable, "status.allocatable", problems, round_up=False
+        ),
         bandwidth=_bandwidth(meta, problems),
         images=_images(status.images),
         proxy_for=proxy_for,
@@ -81,7 +87,9 @@ def _metrics(annotations: dict[str, str] | None, problems: list[str]) -> dict[st
     """Numbers and quantities by name."""
     told = [key for key in annotations or () if key.startswith(names.METRIC_PREFIX)]
     if len(told) > MAX_METRICS:
-        problems.append(f"metadata.annotations: more than {MAX_METRICS} metrics, the others left out")
+        problems.append(
+            f"metadata.annotations: more than {MAX_METRICS} metrics, the others left out"
+        )
     found: dict[str, float] = {}
     for key in sorted(told)[:MAX_METRICS]:
         try:
@@ -119,11 +127,17 @@ def _target(node: wire_nodes.NodeObject, model: Node) -> NodeTarget | None:
     if model.proxy_for:
         return None
     status = node.status
-    capacity = read_quantities(status.capacity or status.allocatable, "status.capacity", [], round_up=False)
-    endpoint = status.daemon_endpoints.kubelet_endpoint if status.daemon_endpoints is not None else None
+    capacity = read_quantities(
+        status.capacity or status.allocatable, "status.capacity", [], round_up=False
+    )
+    endpoint = (
+        status.daemon_endpoints.kubelet_endpoint if status.daemon_endpoints is not None else None
+    )
     return NodeTarget(
         name=model.name,
-        address=next((one.address for one in status.addresses or () if one.type == "InternalIP"), ""),
+        address=next(
+            (one.address for one in status.addresses or () if one.type == "InternalIP"), ""
+        ),
         port=endpoint.port if endpoint is not None and 0 < endpoint.port < 65536 else KUBELET_PORT,
         cpu=capacity.get(CPU, 0),
         memory=capacity.get(MEMORY, 0),

@@ -1,7 +1,9 @@
-"""Namespaces, volumes, their claims, classes and drivers, budgets and PriorityClasses -> model records.
+"""Namespaces, volumes, their claims, classes and drivers, budgets and PriorityClasses -> model
+records.
 
-Nothing here raises for what an object holds. One that does not fit its type is kept by its name alone, so that it is
-neither taken for absent nor for more than it is; what could not be read is told as a problem.
+Nothing here raises for what an object holds. One that does not fit its type is kept by its name
+alone, so that it is neither taken for absent nor for more than it is; what could not be read is
+told as a problem.
 """
 
 from collections.abc import Callable
@@ -27,10 +29,13 @@ from shared.model.names import ACCEPT, BUDGET_OF, OPEN
 from shared.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels of one object
-MAX_MEMORY = 8 * 1024  # bytes of memory in the dispatcher of a selector: many objects of one namespace leave room
+MAX_MEMORY = (
+    8 * 1024
+)  # bytes of memory in the dispatcher of a selector: many objects of one namespace leave room
 MAX_ENTRIES = 256  # of any list or map of one object
 STORAGE = "storage"
-CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # wins over the field, as in Kubernetes
+# wins over the field, as in Kubernetes
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -46,7 +51,8 @@ class TooMuchError(ValueError):
 class Kind(Generic[W]):
     """A kind that is watched: the record's name, where it is listed, and how it is read.
 
-    `make` fills the record of a readable object, `bare` the one of an object of which only the name could be read.
+    `make` fills the record of a readable object, `bare` the one of an object of which only the name
+    could be read.
     """
 
     name: str
@@ -75,7 +81,9 @@ class Kind(Generic[W]):
         if not meta.name:
             return None
         record = self.bare(meta.namespace, meta.name)
-        return ObjectSeen(record, version_of(meta.resource_version), (f"cannot be read: {problem}"[:300],))
+        return ObjectSeen(
+            record, version_of(meta.resource_version), (f"cannot be read: {problem}"[:300],)
+        )
 
 
 def _bounded(field: str, size: int, most: int = MAX_CHARS) -> None:
@@ -88,7 +96,9 @@ def _labels(meta: wire.Meta) -> dict[str, str]:
     return meta.labels or {}
 
 
-def _selector(raw: wire_terms.Selector | None, field: str, problems: list[str]) -> LabelSelector | None:
+def _selector(
+    raw: wire_terms.Selector | None, field: str, problems: list[str]
+) -> LabelSelector | None:
     selector = label_selector(raw, field, problems)
     _bounded_memory(field, selector)
     return selector
@@ -104,15 +114,18 @@ def _note(meta: wire.Meta, key: str) -> str:
 
 
 def _namespace(found: api.Described, problems: list[str]) -> model.Namespace:
-    """An annotation in the place of the label that closes it closes it, too, whatever the label says: who wrote it
-    takes it for closed.
+    """An annotation in the place of the label that closes it closes it, too, whatever the label
+    says: who wrote it takes it for closed.
     """
     labels = _labels(found.metadata)
     said = (found.metadata.annotations or {}).get(ACCEPT)
     if said is None:
         return model.Namespace(found.metadata.name, labels)
     if labels.get(ACCEPT, said) != said:
-        problems.append(f'label and annotation {ACCEPT} differ: the one that is not "true" counts; remove the other')
+        problems.append(
+            f'label and annotation {ACCEPT} differ: the one that is not "true" counts; remove the '
+            "other"
+        )
     counts = said[:512] if labels.get(ACCEPT, OPEN) == OPEN else labels[ACCEPT]
     return model.Namespace(found.metadata.name, {**labels, ACCEPT: counts})
 
@@ -130,7 +143,9 @@ def _volume(found: api.VolumeObject, problems: list[str]) -> model.PersistentVol
     driver, handle, in_tree = csi_name(found)
     return model.PersistentVolume(
         name=meta.name,
-        capacity=read_quantities(spec.capacity, "spec.capacity", problems, round_up=False).get(STORAGE, 0),
+        capacity=read_quantities(spec.capacity, "spec.capacity", problems, round_up=False).get(
+            STORAGE, 0
+        ),
         storage_class=_note(meta, CLASS_ANNOTATION) or spec.storage_class_name,
         access_modes=tuple(spec.access_modes or ())[:MAX_ENTRIES],
         block=spec.volume_mode == "Block",
@@ -181,14 +196,20 @@ def _claim(found: api.ClaimObject, problems: list[str]) -> model.PersistentVolum
 def _class(found: api.ClassObject, problems: list[str]) -> model.StorageClass:
     terms = found.allowed_topologies or ()
     clauses = [one for term in terms for one in term.match_label_expressions or ()]
-    _bounded("characters of allowedTopologies", sum(len(one.key) + sum(map(len, one.values or ())) for one in clauses))
+    _bounded(
+        "characters of allowedTopologies",
+        sum(len(one.key) + sum(map(len, one.values or ())) for one in clauses),
+    )
     return model.StorageClass(
         name=found.metadata.name,
         provisioner=found.provisioner,
         waits=found.volume_binding_mode == "WaitForFirstConsumer",
         topologies=tuple(
             NodeSelectorTerm(
-                tuple(Requirement(one.key, IN, tuple(one.values or ())) for one in term.match_label_expressions or ())
+                tuple(
+                    Requirement(one.key, IN, tuple(one.values or ()))
+                    for one in term.match_label_expressions or ()
+                )
             )
             for term in terms
         ),
@@ -257,8 +278,11 @@ def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruption
         desired=status.desired_healthy,
         keep=keep if isinstance(keep, int) else None,
         always=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
-        # The label alone may be anybody's: a budget that selects otherwise means other pods than ours.
-        shadow_of=(meta.labels or {}).get(BUDGET_OF, "") if selector == model.shadow_selector(meta.name) else "",
+        # The label alone may be anybody's: a budget that selects otherwise means other pods than
+        # ours.
+        shadow_of=(meta.labels or {}).get(BUDGET_OF, "")
+        if selector == model.shadow_selector(meta.name)
+        else "",
     )
 
 
@@ -293,7 +317,9 @@ def _service(found: api.ServiceObject, problems: list[str]) -> model.Service:
 
 def _controller(found: api.ServiceObject, problems: list[str]) -> model.ReplicationController:
     meta = found.metadata
-    return model.ReplicationController(meta.namespace, meta.name, LabelSelector(_labels_meant(found)))
+    return model.ReplicationController(
+        meta.namespace, meta.name, LabelSelector(_labels_meant(found))
+    )
 
 
 def _workload(
@@ -301,7 +327,9 @@ def _workload(
 ) -> Callable[[api.WorkloadObject, list[str]], model.AnyWatched]:
     def made(found: api.WorkloadObject, problems: list[str]) -> model.AnyWatched:
         meta = found.metadata
-        return record(meta.namespace, meta.name, _selector(found.spec.selector, "spec.selector", problems))
+        return record(
+            meta.namespace, meta.name, _selector(found.spec.selector, "spec.selector", problems)
+        )
 
     return made
 
@@ -315,7 +343,13 @@ _APPS = "/apis/apps/v1"
 _STORAGE = "/apis/storage.k8s.io/v1"
 _POLICY = "/apis/policy/v1"
 KINDS: tuple[Kind[Any], ...] = (
-    Kind("Namespace", f"{_CORE}/namespaces", Decoder(api.Described).decode, _namespace, _unread_namespace),
+    Kind(
+        "Namespace",
+        f"{_CORE}/namespaces",
+        Decoder(api.Described).decode,
+        _namespace,
+        _unread_namespace,
+    ),
     Kind(
         "PersistentVolume",
         f"{_CORE}/persistentvolumes",
@@ -337,7 +371,13 @@ KINDS: tuple[Kind[Any], ...] = (
         _class,
         _by_name(model.StorageClass),
     ),
-    Kind("CSINode", f"{_STORAGE}/csinodes", Decoder(api.CsiNodeObject).decode, _csi_node, _by_name(model.CSINode)),
+    Kind(
+        "CSINode",
+        f"{_STORAGE}/csinodes",
+        Decoder(api.CsiNodeObject).decode,
+        _csi_node,
+        _by_name(model.CSINode),
+    ),
     Kind(
         "CSIDriver",
         f"{_STORAGE}/csidrivers",
@@ -373,7 +413,9 @@ KINDS: tuple[Kind[Any], ...] = (
         _priority_class,
         _unread_class,
     ),
-    Kind("Service", f"{_CORE}/services", Decoder(api.ServiceObject).decode, _service, model.Service),
+    Kind(
+        "Service", f"{_CORE}/services", Decoder(api.ServiceObject).decode, _service, model.Service
+    ),
     Kind(
         "ReplicaSet",
         f"{_APPS}/replicasets",

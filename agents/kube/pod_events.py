@@ -50,7 +50,15 @@ def event_seen(raw: bytes | msgspec.Raw) -> EventSeen | None:
         return None
     series = told.series or _Series()
     count = max(told.count or 1, series.count or 1)
-    at = next(filter(None, map(unix_seconds, (series.last_observed_time, told.last_timestamp, told.event_time))), 0.0)
+    at = next(
+        filter(
+            None,
+            map(unix_seconds, (series.last_observed_time, told.last_timestamp, told.event_time)),
+        ),
+        0.0,
+    )
     made = event(told.reason or "", told.message or "", count, at)
     version = version_of(told.metadata.resource_version)
-    return EventSeen(told.metadata.uid, version, about.uid, about.namespace or "", about.name or "", made)
+    return EventSeen(
+        told.metadata.uid, version, about.uid, about.namespace or "", about.name or "", made
+    )

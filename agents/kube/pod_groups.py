@@ -1,4 +1,6 @@
-"""PodGroups of scheduling.k8s.io, of every version of its API: whether their pods are placed as any other pod."""
+"""PodGroups of scheduling.k8s.io, of every version of its API: whether their pods are placed as any
+other pod.
+"""
 
 from typing import Any
 
@@ -13,7 +15,13 @@ _API = "/apis/scheduling.k8s.io/{}/podgroups"
 PATH = _API.format("v1")
 OLDER = tuple(map(_API.format, ("v1beta1", "v1alpha3", "v1alpha2")))  # 1.37, and 1.36
 _OTHERWISE = "make the pod anew with {}, or with a spec.schedulerName that serves groups"
-_SINGLY: tuple[object, ...] = (None, {}, {"single": {}}, "", "Pod")  # modes of disruption that are any pod's
+_SINGLY: tuple[object, ...] = (
+    None,
+    {},
+    {"single": {}},
+    "",
+    "Pod",
+)  # modes of disruption that are any pod's
 
 
 class _Policy(Wire):
@@ -59,7 +67,11 @@ def group_seen(raw: bytes | msgspec.Raw) -> GroupSeen | None:
             holds = f"cannot be read: {error}"
         except BROKEN:
             return None
-    return GroupSeen(meta.namespace, meta.name, version_of(meta.resource_version), holds) if meta.name else None
+    return (
+        GroupSeen(meta.namespace, meta.name, version_of(meta.resource_version), holds)
+        if meta.name
+        else None
+    )
 
 
 def _holds(spec: _GroupSpec) -> str:
@@ -68,11 +80,15 @@ def _holds(spec: _GroupSpec) -> str:
     constraints = spec.scheduling_constraints
     if policy.gang is not None:
         return (
-            "is a gang (its spec.schedulingPolicy.gang), whose pods start together or not at all, which is not done "
+            "is a gang (its spec.schedulingPolicy.gang), whose pods start together or not at all, "
+            "which is not done "
             f"here yet; {_OTHERWISE.format('a group with the policy basic')}"
         )
     if policy.basic is None:
-        return f"has no spec.schedulingPolicy that is known here; {_OTHERWISE.format('a group with the policy basic')}"
+        return (
+            "has no spec.schedulingPolicy that is known here; "
+            f"{_OTHERWISE.format('a group with the policy basic')}"
+        )
     unheeded = (
         ("schedulingConstraints", constraints is not None and bool(constraints.topology)),
         ("parentCompositePodGroupName", bool(spec.parent_composite_pod_group_name)),
@@ -80,5 +96,8 @@ def _holds(spec: _GroupSpec) -> str:
     )
     for field, is_set in unheeded:
         if is_set:
-            return f"sets spec.{field}, which is not heeded here yet; {_OTHERWISE.format('a group without it')}"
+            return (
+                f"sets spec.{field}, which is not heeded here yet; "
+                f"{_OTHERWISE.format('a group without it')}"
+            )
     return ""

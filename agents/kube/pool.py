@@ -3,7 +3,9 @@
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-MAX_BYTES = 32 << 20  # of the users' text; what Python needs around it is several times as much at worst
+MAX_BYTES = (
+    32 << 20
+)  # of the users' text; what Python needs around it is several times as much at worst
 OVERHEAD = 256  # bytes that an entry counts for beside its text
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -21,7 +23,9 @@ class Pool(Generic[K, V]):
         return len(self._kept)
 
     def one(self, key: K, value: V, size: int) -> V:
-        """The value that was pooled first under this key; `value`, of `size` bytes, if there is none."""
+        """The value that was pooled first under this key; `value`, of `size` bytes, if there is
+        none.
+        """
         known = self._kept.get(key)
         if known is not None:
             return known
@@ -35,7 +39,9 @@ class Pool(Generic[K, V]):
 
 
 class Latest(Generic[K, V]):
-    """What was asked for last, of at most `most` bytes: what nobody has asked for for longest goes first."""
+    """What was asked for last, of at most `most` bytes: what nobody has asked for for longest goes
+    first.
+    """
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most

@@ -1,4 +1,6 @@
-"""When the next list may begin: one that follows another closely waits, and the more so the longer that goes on."""
+"""When the next list may begin: one that follows another closely waits, and the more so the longer
+that goes on.
+"""
 
 from shared.model.backoff import Backoff
 
@@ -6,8 +8,8 @@ STORM_S = 60.0  # lists that are closer together belong together
 
 
 class Relists:
-    """A list after a quiet time waits for nothing, nor does the one after it; then `first_s`, doubling, `longest_s` at
-    most. Times are monotonic seconds.
+    """A list after a quiet time waits for nothing, nor does the one after it; then `first_s`,
+    doubling, `longest_s` at most. Times are monotonic seconds.
     """
 
     def __init__(self, first_s: float, longest_s: float) -> None:

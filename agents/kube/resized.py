@@ -1,9 +1,11 @@
-"""What a placed pod takes of its node where that is not what its spec says: after a resize in place.
+"""What a placed pod takes of its node where that is not what its spec says: after a resize in
+place.
 
-The sums over its containers are made three times, by what the spec asks for, by what is allotted and by what the
-containers have; the most counts, resource by resource. A status that gives the last two for the pod as a whole gives
-them as sums. Where the node has said that it cannot do the resize, what the spec asks for does not count.
-Source: k8s.io/component-helpers/resource of Kubernetes 1.37, AggregateContainerRequests.
+The sums over its containers are made three times, by what the spec asks for, by what is allotted
+and by what the containers have; the most counts, resource by resource. A status that gives the last
+two for the pod as a whole gives them as sums. Where the node has said that it cannot do the resize,
+what the spec asks for does not count. Source: k8s.io/component-helpers/resource of Kubernetes 1.37,
+AggregateContainerRequests.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +20,11 @@ _Quantities = Mapping[str, object] | None
 
 def is_resized(spec: PodSpec, status: PodStatus) -> bool:
     """Whether any part of the pod may have, or be allotted, other than what its spec asks for."""
-    if is_infeasible(status) or status.resources is not None or status.allocated_resources is not None:
+    if (
+        is_infeasible(status)
+        or status.resources is not None
+        or status.allocated_resources is not None
+    ):
         return True
     told = _told(status)
     containers = (*(spec.containers or ()), *(spec.init_containers or ())) if told else ()
@@ -50,10 +56,14 @@ def _sums(status: PodStatus) -> tuple[_Quantities, _Quantities]:
 
 
 def _of_sum(spec: PodSpec, told: Mapping[str, object]) -> PodSpec:
-    return replace(spec, containers=[Container(resources=ResourceList(dict(told)))], init_containers=None)
+    return replace(
+        spec, containers=[Container(resources=ResourceList(dict(told)))], init_containers=None
+    )
 
 
-def _of_containers(spec: PodSpec, status: PodStatus, which: Callable[[ContainerStatus], _Quantities]) -> PodSpec:
+def _of_containers(
+    spec: PodSpec, status: PodStatus, which: Callable[[ContainerStatus], _Quantities]
+) -> PodSpec:
     told = _told(status)
     infeasible = is_infeasible(status)
 
@@ -65,7 +75,11 @@ def _of_containers(spec: PodSpec, status: PodStatus, which: Callable[[ContainerS
         return replace(container, resources=ResourceList(dict(found or {})))
 
     running = [given_to(one) for one in spec.containers or ()]
-    return replace(spec, containers=running, init_containers=[given_to(one) for one in spec.init_containers or ()])
+    return replace(
+        spec,
+        containers=running,
+        init_containers=[given_to(one) for one in spec.init_containers or ()],
+    )
 
 
 def _allotted(told: ContainerStatus) -> _Quantities:
@@ -79,9 +93,15 @@ def _has(told: ContainerStatus) -> _Quantities:
 
 def _told(status: PodStatus) -> dict[str, ContainerStatus]:
     every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return {one.name: one for one in every if one.resources is not None or one.allocated_resources is not None}
+    return {
+        one.name: one
+        for one in every
+        if one.resources is not None or one.allocated_resources is not None
+    }
 
 
 def _differs(asked: ResourceList | None, told: ContainerStatus | None) -> bool:
     wanted = asked.requests if asked is not None else None
-    return told is not None and any(one not in (None, wanted) for one in (_allotted(told), _has(told)))
+    return told is not None and any(
+        one not in (None, wanted) for one in (_allotted(told), _has(told))
+    )

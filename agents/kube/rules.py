@@ -1,4 +1,6 @@
-"""Where a pod may go by its own spec: selectors, affinity, tolerations, spread, volumes. Bounded in size before use."""
+"""Where a pod may go by its own spec: selectors, affinity, tolerations, spread, volumes. Bounded in
+size before use.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +25,9 @@ from shared.model.topology import label_key
 MAX_SELECTOR_BYTES = 64 * 1024
 MAX_RULES = 256
 MAX_CLAUSES = 256  # on nodes: each is held against every node of the fleet; and on pods, likewise
-MAX_TERMS = 32  # constraints or terms that count other pods: each may have to be held against every pod of the fleet
+# constraints or terms that count other pods: each may have to be held against every pod of the
+# fleet
+MAX_TERMS = 32
 MAX_CONTAINERS = 64
 _FEWER = " (list values of one key in one clause, with operator In or NotIn)"
 _HARD = {"DoNotSchedule": True, "ScheduleAnyway": False}
@@ -55,7 +59,9 @@ class Placement(NamedTuple):
 
 
 def placement(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[str]) -> Placement:
-    """Read the placement rules; a pod with too much of them gets a problem and none, so that it costs nobody time."""
+    """Read the placement rules; a pod with too much of them gets a problem and none, so that it
+    costs nobody time.
+    """
     spec = pod.spec
     too_much = _too_much(spec)
     problems.extend(too_much)
@@ -80,7 +86,9 @@ def _ties(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[str])
     where = "spec.affinity"
     return Ties(
         pod_affinity(affinity.pod_affinity, meta, labels, f"{where}.podAffinity", problems),
-        pod_affinity(affinity.pod_anti_affinity, meta, labels, f"{where}.podAntiAffinity", problems),
+        pod_affinity(
+            affinity.pod_anti_affinity, meta, labels, f"{where}.podAntiAffinity", problems
+        ),
         volumes_of(spec, meta.name),
     )
 
@@ -88,23 +96,60 @@ def _ties(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[str])
 def _too_much(spec: wire_pods.PodSpec) -> list[str]:
     size = selector_bytes(spec)
     bounds = (
-        ("containers", len(spec.containers or ()) + len(spec.init_containers or ()), MAX_CONTAINERS, "containers"),
+        (
+            "containers",
+            len(spec.containers or ()) + len(spec.init_containers or ()),
+            MAX_CONTAINERS,
+            "containers",
+        ),
         ("tolerations", len(spec.tolerations or ()), MAX_RULES, "entries"),
-        ("topologySpreadConstraints", len(spec.topology_spread_constraints or ()), MAX_TERMS, "entries"),
+        (
+            "topologySpreadConstraints",
+            len(spec.topology_spread_constraints or ()),
+            MAX_TERMS,
+            "entries",
+        ),
         ("volumes", len(spec.volumes or ()), MAX_RULES, "entries"),
         ("resourceClaims", len(spec.resource_claims or ()), MAX_RULES, "entries"),
         ("schedulingGates", len(spec.scheduling_gates or ()), MAX_RULES, "entries"),
-        ("affinity.podAffinity and podAntiAffinity", sum(1 for _ in terms_of(spec.affinity)), MAX_TERMS, "terms"),
-        ("nodeSelector, affinity and topologySpreadConstraints", size, MAX_SELECTOR_BYTES, "characters of selectors"),
-        ("nodeSelector and affinity.nodeAffinity", _node_clauses_in(spec), MAX_CLAUSES, f"clauses{_FEWER}"),
-        ("affinity and topologySpreadConstraints", _pod_clauses_in(spec), MAX_CLAUSES, f"clauses on pods{_FEWER}"),
+        (
+            "affinity.podAffinity and podAntiAffinity",
+            sum(1 for _ in terms_of(spec.affinity)),
+            MAX_TERMS,
+            "terms",
+        ),
+        (
+            "nodeSelector, affinity and topologySpreadConstraints",
+            size,
+            MAX_SELECTOR_BYTES,
+            "characters of selectors",
+        ),
+        (
+            "nodeSelector and affinity.nodeAffinity",
+            _node_clauses_in(spec),
+            MAX_CLAUSES,
+            f"clauses{_FEWER}",
+        ),
+        (
+            "affinity and topologySpreadConstraints",
+            _pod_clauses_in(spec),
+            MAX_CLAUSES,
+            f"clauses on pods{_FEWER}",
+        ),
     )
-    return [f"spec.{field}: {count} {what}, more than {most}" for field, count, most, what in bounds if count > most]
+    return [
+        f"spec.{field}: {count} {what}, more than {most}"
+        for field, count, most, what in bounds
+        if count > most
+    ]
 
 
 def _node_clauses_in(spec: wire_pods.PodSpec) -> int:
     """How many clauses on nodes; a term without any counts as one."""
-    clauses = sum(len(one.match_expressions or ()) + len(one.match_fields or ()) or 1 for one in _node_terms(spec))
+    clauses = sum(
+        len(one.match_expressions or ()) + len(one.match_fields or ()) or 1
+        for one in _node_terms(spec)
+    )
     return len(spec.node_selector or ()) + clauses
 
 
@@ -112,14 +157,21 @@ def _pod_clauses_in(spec: wire_pods.PodSpec) -> int:
     terms = list(terms_of(spec.affinity))
     selectors = [one.label_selector for one in (*(spec.topology_spread_constraints or ()), *terms)]
     selectors += [one.namespace_selector for one in terms]
-    return sum(len(one.match_labels or ()) + len(one.match_expressions or ()) for one in selectors if one is not None)
+    return sum(
+        len(one.match_labels or ()) + len(one.match_expressions or ())
+        for one in selectors
+        if one is not None
+    )
 
 
 def selector_bytes(spec: wire_pods.PodSpec) -> int:
     """How much text the pod's selectors hold together, in characters."""
     return (
         labels_size(spec.node_selector)
-        + sum(expressions_size(one.match_expressions) + expressions_size(one.match_fields) for one in _node_terms(spec))
+        + sum(
+            expressions_size(one.match_expressions) + expressions_size(one.match_fields)
+            for one in _node_terms(spec)
+        )
         + sum(selector_size(rule.label_selector) for rule in spec.topology_spread_constraints or ())
         + sum(term_size(term) for term in terms_of(spec.affinity))
     )
@@ -143,16 +195,23 @@ def node_affinity(affinity: wire_terms.Affinity | None, problems: list[str]) -> 
     where = "spec.affinity.nodeAffinity"
     required = None
     if node.required is not None:
-        required = node_terms(node.required.node_selector_terms or (), f"{where}.required", problems)
+        required = node_terms(
+            node.required.node_selector_terms or (), f"{where}.required", problems
+        )
     preferred = tuple(
-        PreferredTerm(max(1, min(100, weighted.weight)), _term(weighted.preference, f"{where}.preferred", problems))
+        PreferredTerm(
+            max(1, min(100, weighted.weight)),
+            _term(weighted.preference, f"{where}.preferred", problems),
+        )
         for weighted in node.preferred or ()
         if weighted.preference is not None
     )
     return Affinity(required, preferred) if required is not None or preferred else None
 
 
-def node_terms(terms: Sequence[wire_terms.NodeTerm], where: str, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
+def node_terms(
+    terms: Sequence[wire_terms.NodeTerm], where: str, problems: list[str]
+) -> tuple[NodeSelectorTerm, ...]:
     """Terms of a node selector; `where` names the field that holds them."""
     return tuple(_term(term, f"{where}[{index}]", problems) for index, term in enumerate(terms))
 
@@ -167,7 +226,8 @@ def _term(term: wire_terms.NodeTerm, where: str, problems: list[str]) -> NodeSel
 def tolerations(raw: list[wire_terms.Toleration] | None) -> tuple[Toleration, ...]:
     """As they stand; an empty operator means Equal."""
     return tuple(
-        Toleration(one.key, one.operator or "Equal", one.value, one.effect, one.toleration_seconds) for one in raw or ()
+        Toleration(one.key, one.operator or "Equal", one.value, one.effect, one.toleration_seconds)
+        for one in raw or ()
     )
 
 
@@ -180,7 +240,10 @@ def spread_constraints(
         where = f"spec.topologySpreadConstraints[{index}]"
         hard = _HARD.get(rule.when_unsatisfiable)
         if hard is None or rule.max_skew < 1 or not rule.topology_key:
-            problems.append(f"{where}: needs topologyKey, maxSkew >= 1 and whenUnsatisfiable of {', '.join(_HARD)}")
+            problems.append(
+                f"{where}: needs topologyKey, maxSkew >= 1 and whenUnsatisfiable of "
+                f"{', '.join(_HARD)}"
+            )
             continue
         selector = label_selector(rule.label_selector, f"{where}.labelSelector", problems)
         found.append(
@@ -188,7 +251,9 @@ def spread_constraints(
                 label_key(rule.topology_key),
                 rule.max_skew,
                 hard,
-                NOTHING if selector is None else with_own_labels(selector, labels, rule.match_label_keys),
+                NOTHING
+                if selector is None
+                else with_own_labels(selector, labels, rule.match_label_keys),
                 max(1, rule.min_domains or 1),
                 honor_affinity=rule.node_affinity_policy != _IGNORE,
                 honor_taints=rule.node_taints_policy == _HONOR,

@@ -3,7 +3,9 @@
 from agents.kube import wire_terms
 from shared.model.labels import IN, NOT_IN, OPERATORS, LabelSelector, Requirement
 
-NOTHING = LabelSelector(match_expressions=(Requirement("", IN, ()),))  # a null labelSelector selects no pod
+NOTHING = LabelSelector(
+    match_expressions=(Requirement("", IN, ()),)
+)  # a null labelSelector selects no pod
 
 
 def labels_size(labels: dict[str, str] | None) -> int:
@@ -21,7 +23,9 @@ def selector_size(selector: wire_terms.Selector | None) -> int:
 def expressions_size(clauses: list[wire_terms.Expression] | None) -> int:
     """Characters of all clauses."""
     return sum(
-        len(clause.key) + len(clause.operator) + sum(len(value) + 1 for value in clause.values or ())
+        len(clause.key)
+        + len(clause.operator)
+        + sum(len(value) + 1 for value in clause.values or ())
         for clause in clauses or ()
     )
 
@@ -35,22 +39,34 @@ def requirements(
         for clause in clauses or ()
         if clause.operator not in OPERATORS
     )
-    return tuple(Requirement(clause.key, clause.operator, tuple(clause.values or ())) for clause in clauses or ())
+    return tuple(
+        Requirement(clause.key, clause.operator, tuple(clause.values or ()))
+        for clause in clauses or ()
+    )
 
 
-def label_selector(raw: wire_terms.Selector | None, where: str, problems: list[str]) -> LabelSelector | None:
+def label_selector(
+    raw: wire_terms.Selector | None, where: str, problems: list[str]
+) -> LabelSelector | None:
     """The selector; None for one that is not given."""
     if raw is None:
         return None
-    return LabelSelector(raw.match_labels or {}, requirements(raw.match_expressions, where, problems))
+    return LabelSelector(
+        raw.match_labels or {}, requirements(raw.match_expressions, where, problems)
+    )
 
 
 def with_own_labels(
-    selector: LabelSelector, labels: dict[str, str], match: list[str] | None, mismatch: list[str] | None = None
+    selector: LabelSelector,
+    labels: dict[str, str],
+    match: list[str] | None,
+    mismatch: list[str] | None = None,
 ) -> LabelSelector:
-    """`selector` and, for each key of matchLabelKeys and mismatchLabelKeys, the pod's own value or any other one.
+    """`selector` and, for each key of matchLabelKeys and mismatchLabelKeys, the pod's own value or
+    any other one.
 
-    API servers since 1.31 (affinity) and 1.34 (spread) have written these clauses already: they are not added twice.
+    API servers since 1.31 (affinity) and 1.34 (spread) have written these clauses already: they are
+    not added twice.
     """
     clauses = (
         Requirement(key, operator, (labels[key],))

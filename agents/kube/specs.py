@@ -1,7 +1,8 @@
-"""What a pod's spec says, read once for all pods whose specs say the same: replicas, and each pod's later versions.
+"""What a pod's spec says, read once for all pods whose specs say the same: replicas, and each pod's
+later versions.
 
-The text of a spec is never the same twice (its node, the name of its token's volume), so equal is what is equal after
-all that is not read has been left out.
+The text of a spec is never the same twice (its node, the name of its token's volume), so equal is
+what is equal after all that is not read has been left out.
 """
 
 from typing import NamedTuple
@@ -71,11 +72,15 @@ def _read(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
 
 
 def _key(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[bytes, bytes] | None:
-    """The spec without its node and without volumes that say nothing, and what else of the pod its reading rests on."""
+    """The spec without its node and without volumes that say nothing, and what else of the pod its
+    reading rests on.
+    """
     spec = pod.spec
     node = spec.node_name
     volumes = spec.volumes
-    telling = None if volumes is None or len(volumes) > rules.MAX_RULES else [*filter(_tells, volumes)]
+    telling = (
+        None if volumes is None or len(volumes) > rules.MAX_RULES else [*filter(_tells, volumes)]
+    )
     try:
         spec.node_name = ""
         spec.volumes = volumes if telling is None else telling or None
@@ -90,7 +95,9 @@ def _key(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[bytes, bytes
 
 
 def _beside(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[object, ...]:
-    """Labels and namespace go into selectors, the pod's name into that of an ephemeral volume's claim."""
+    """Labels and namespace go into selectors, the pod's name into that of an ephemeral volume's
+    claim.
+    """
     spec = pod.spec
     meta = pod.metadata
     selects = spec.affinity is not None or bool(spec.topology_spread_constraints)
@@ -112,5 +119,9 @@ def _images(spec: wire_pods.PodSpec) -> tuple[str, ...]:
 
 
 def _volume_images(spec: wire_pods.PodSpec) -> tuple[str, ...]:
-    images = (one.image.reference for one in spec.volumes or () if one.image is not None and one.image.reference)
+    images = (
+        one.image.reference
+        for one in spec.volumes or ()
+        if one.image is not None and one.image.reference
+    )
     return tuple(images)[: rules.MAX_CONTAINERS]

@@ -1,7 +1,8 @@
 """What the owner of a pod wrote under our prefix, judged before the pod has a place.
 
-Annotations only narrow. One that would narrow and cannot be followed, for its key or its value, is a problem: the
-pod waits and says so, since it would run where its owner forbade it. All else that means nothing is noted in an event.
+Annotations only narrow. One that would narrow and cannot be followed, for its key or its value, is
+a problem: the pod waits and says so, since it would run where its owner forbade it. All else that
+means nothing is noted in an event.
 """
 
 import re
@@ -17,7 +18,14 @@ from shared.model import names
 from shared.model.nearness import read_dataset, read_near
 from shared.model.topology import meant_level
 
-NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER, names.REQUIRE_DATA)
+NARROWING = (
+    names.CLUSTERS,
+    names.STAY,
+    names.SPREAD,
+    names.DOMAIN_SCOPE,
+    names.FAILOVER,
+    names.REQUIRE_DATA,
+)
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD = "AnnotationNotUnderstood"
 NO_GROUP = "PodGroupNotServed"
@@ -28,7 +36,8 @@ _USERS = (
     *(names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE),
     *(names.SERVICES, names.SERVICE_ACCOUNT, names.PRIORITY),
 )
-# What a claim that was given up may leave behind, and what our admission policy has noted, is no one's mistake.
+# What a claim that was given up may leave behind, and what our admission policy has noted, is no
+# one's mistake.
 _LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM, names.PROXY_NODES))
 _OF_AGENTS = frozenset(
     (
@@ -45,9 +54,13 @@ _OF_AGENTS = frozenset(
         names.SOURCE_UID,
     )
 )
-_OF_NODES = frozenset((names.PROVIDER, names.BANDWIDTH, names.GPU_MILLI, names.PROXY_LABEL, names.PROXY_TAINT))
+_OF_NODES = frozenset(
+    (names.PROVIDER, names.BANDWIDTH, names.GPU_MILLI, names.PROXY_LABEL, names.PROXY_TAINT)
+)
 _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
-_TELLING = frozenset(("cluster", "clusters", "stay", "spread", "failover"))  # words of a key that can only narrow
+_TELLING = frozenset(
+    ("cluster", "clusters", "stay", "spread", "failover")
+)  # words of a key that can only narrow
 # of difflib: to be suggested, to hold a pod back, to be our prefix
 _ALIKE = 0.6
 _HOLDS = 0.7
@@ -73,7 +86,9 @@ NOTHING = Judged()
 
 
 def is_settled(meta: Meta, spec: PodSpec) -> bool:
-    """Whether the pod is bound, claimed or going: its annotations are agents' by then, and its owner has been told."""
+    """Whether the pod is bound, claimed or going: its annotations are agents' by then, and its
+    owner has been told.
+    """
     claimed = names.FINALIZER in (meta.finalizers or ()) and names.CLAIM in (meta.annotations or {})
     return bool(spec.node_name) or claimed or meta.deletion_timestamp is not None
 
@@ -97,7 +112,9 @@ def of_ours(meta: Meta, spec: PodSpec) -> Judged:
 
 
 def of_foreign(meta: Meta, spec: PodSpec) -> tuple[Note, ...]:
-    """What the owner of another scheduler's pod may have meant for us, but for `schedule: "true"` itself."""
+    """What the owner of another scheduler's pod may have meant for us, but for `schedule: "true"`
+    itself.
+    """
     if is_settled(meta, spec) or not (meta.annotations or meta.labels):
         return ()
     schedule = (meta.annotations or {}).get(names.SCHEDULE)
@@ -110,20 +127,29 @@ def of_foreign(meta: Meta, spec: PodSpec) -> tuple[Note, ...]:
             continue
         wrong, _ = _about_key(where, key)
         if key == names.SCHEDULE and where == "annotations":
-            wrong = f'{value[:_READ]!r} is not "true", {left}; make the pod anew with "true", or remove the annotation'
+            wrong = (
+                f'{value[:_READ]!r} is not "true", {left}; make the pod anew with "true", or '
+                "remove the annotation"
+            )
         elif not wrong and schedule is None:
-            wrong = f'means nothing without {names.SCHEDULE}: "true", {left}; make the pod anew with it, or remove this'
+            wrong = (
+                f'means nothing without {names.SCHEDULE}: "true", {left}; make the pod anew with '
+                "it, or remove this"
+            )
         if wrong:
             found.append(Note(MISUNDERSTOOD, f"metadata.{where}[{key}]: {wrong}"))
     return tuple(found)
 
 
 def adopted(meta: Meta) -> tuple[Note, ...]:
-    """A delegate is made without a controller: one that takes it for its own was made since, or selects it since."""
+    """A delegate is made without a controller: one that takes it for its own was made since, or
+    selects it since.
+    """
     return tuple(
         Note(
             ADOPTED,
-            f"{one.kind} {one.name[:_READ]} takes this pod of another cluster for its own, counts it and may delete it:"
+            f"{one.kind} {one.name[:_READ]} takes this pod of another cluster for its own, counts "
+            "it and may delete it:"
             " give it a spec.selector that means other pods",
         )
         for one in meta.owner_references or ()
@@ -132,16 +158,23 @@ def adopted(meta: Meta) -> tuple[Note, ...]:
 
 
 def _written(meta: Meta, problems: list[str]) -> Iterator[tuple[str, str, str]]:
-    """(annotations or labels, key, value) of what is under our prefix or one like it; more than 32 are a problem."""
+    """(annotations or labels, key, value) of what is under our prefix or one like it; more than 32
+    are a problem.
+    """
     given = (("annotations", meta.annotations or {}), ("labels", meta.labels or {}))
     ours = [(where, key, of[key]) for where, of in given for key in _for_us(of)]
     if len(ours) > MAX_KEYS:
-        problems.append(f"metadata.annotations and labels: {len(ours)} keys of {names.PREFIX}, more than {MAX_KEYS}")
+        problems.append(
+            f"metadata.annotations and labels: {len(ours)} keys of {names.PREFIX}, more than "
+            f"{MAX_KEYS}"
+        )
     yield from ours[:MAX_KEYS]
 
 
 def _for_us(keys: Iterable[str]) -> Iterator[str]:
-    """Keys under our prefix, and of those that only look like it the first ones: a pod may have 50,000 of them."""
+    """Keys under our prefix, and of those that only look like it the first ones: a pod may have
+    50,000 of them.
+    """
     compared = 0
     for key in keys:
         if key.startswith(names.PREFIX):
@@ -157,7 +190,10 @@ def _for_us(keys: Iterable[str]) -> Iterator[str]:
 def _is_near_prefix(key: str) -> bool:
     """'global-dispacher.io/clusters': a domain like ours, and a name like one of ours."""
     domain, slash, name = key.partition("/")
-    if not slash or SequenceMatcher(None, domain.lower(), names.PREFIX[:-1]).ratio() < _PREFIX_ALIKE:
+    if (
+        not slash
+        or SequenceMatcher(None, domain.lower(), names.PREFIX[:-1]).ratio() < _PREFIX_ALIKE
+    ):
         return False
     return bool(get_close_matches(name.lower(), [_short(one) for one in _USERS], 1, _HOLDS))
 
@@ -182,7 +218,9 @@ def _about_key(where: str, key: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=4096)
 def _meant(key: str) -> tuple[str, bool]:
-    """The user's key that an unknown one is like, '' none, and whether it is so like one that narrows."""
+    """The user's key that an unknown one is like, '' none, and whether it is so like one that
+    narrows.
+    """
     if (key in _OF_AGENTS and key != names.CLAIM_CLUSTER) or key.startswith(names.DOWNWARD):
         return "", False
     name = _short(key)[:_READ].lower().replace("_", "-")
@@ -203,7 +241,8 @@ def _short(key: str) -> str:
     return key.partition("/")[2]
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+# --- values
+# --------------------------------------------------------------------------------------------------
 
 
 def _about_value(key: str, value: str) -> tuple[str, bool]:
@@ -230,7 +269,10 @@ def _either(words: tuple[str, ...]) -> str:
 def _about_schedule(value: str) -> tuple[str, bool]:
     if value == "true":
         return "", False
-    placed = f'{value[:_READ]!r} is not "true", but spec.schedulerName asks for this scheduler, so the pod is placed'
+    placed = (
+        f'{value[:_READ]!r} is not "true", but spec.schedulerName asks for this scheduler, so the '
+        "pod is placed"
+    )
     return f'{placed}; write "true" or name another scheduler', False
 
 
@@ -250,11 +292,17 @@ def _about_clusters(value: str) -> tuple[str, bool]:
 
 
 def _about_spread(value: str) -> tuple[str, bool]:
-    """What can be read but may not be meant; what cannot be read is told by `marks.spread_of` alone."""
+    """What can be read but may not be meant; what cannot be read is told by `marks.spread_of`
+    alone.
+    """
     problems: list[str] = []
     for rule in marks.spread_of({names.SPREAD: value}, problems):
         if not problems and (meant := meant_level(rule.key)):
-            return f"{rule.key[:_READ]!r} is no level and so taken as a node label; did you mean {meant!r}?", False
+            return (
+                f"{rule.key[:_READ]!r} is no level and so taken as a node label; did you mean "
+                f"{meant!r}?",
+                False,
+            )
     return "", False
 
 

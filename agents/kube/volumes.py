@@ -6,7 +6,12 @@ from agents.kube import wire_pods
 from shared.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
 
 MAX_MONITORS = 64
-_DISKS: tuple[tuple[str, Callable[[wire_pods.Volume], wire_pods.Disk | None], Callable[[wire_pods.Disk], str]], ...] = (
+_DISKS: tuple[
+    tuple[
+        str, Callable[[wire_pods.Volume], wire_pods.Disk | None], Callable[[wire_pods.Disk], str]
+    ],
+    ...,
+] = (
     (GCE_DISK, lambda volume: volume.gce_persistent_disk, lambda disk: disk.pd_name),
     (EBS_VOLUME, lambda volume: volume.aws_elastic_block_store, lambda disk: disk.volume_id),
     (AZURE_DISK, lambda volume: volume.azure_disk, lambda disk: disk.disk_uri),
@@ -16,7 +21,9 @@ _DISKS: tuple[tuple[str, Callable[[wire_pods.Volume], wire_pods.Disk | None], Ca
 
 def volumes_of(spec: wire_pods.PodSpec, pod_name: str) -> tuple[Volume, ...]:
     """Claims, those of generic ephemeral volumes (named POD-VOLUME), and inline disks, in order."""
-    return tuple(found for volume in spec.volumes or () if (found := _volume(volume, pod_name)) is not None)
+    return tuple(
+        found for volume in spec.volumes or () if (found := _volume(volume, pod_name)) is not None
+    )
 
 
 def _volume(volume: wire_pods.Volume, pod_name: str) -> Volume | None:
@@ -28,7 +35,9 @@ def _volume(volume: wire_pods.Volume, pod_name: str) -> Volume | None:
     if volume.rbd is not None:
         rbd = volume.rbd
         monitors = tuple((rbd.monitors or ())[:MAX_MONITORS])
-        return Volume(RBD, f"{rbd.pool or 'rbd'}/{rbd.image}", bool(rbd.read_only), monitors=monitors)
+        return Volume(
+            RBD, f"{rbd.pool or 'rbd'}/{rbd.image}", bool(rbd.read_only), monitors=monitors
+        )
     return _disk(volume)
 
 

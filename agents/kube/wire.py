@@ -1,9 +1,10 @@
 """What all API objects have in common as they come over the wire, lists, watches and statuses.
 
-The types, here and in the modules beside, hold the fields used; everything else is skipped by the decoder.
+The types, here and in the modules beside, hold the fields used; everything else is skipped by the
+decoder.
 
-A list is read with its items still raw and a status stays raw, so that an object that does not fit its type costs
-itself alone: its identity can still be read as a `BareObject`.
+A list is read with its items still raw and a status stays raw, so that an object that does not fit
+its type costs itself alone: its identity can still be read as a `BareObject`.
 """
 
 import re
@@ -133,9 +134,15 @@ _IDENTITY = re.compile(
 
 
 def identity(head: bytes) -> tuple[str, BareMeta]:
-    """How an object, or an event of a watch, begins that is cut: the event's type and whose it is; '' if not known."""
+    """How an object, or an event of a watch, begins that is cut: the event's type and whose it is;
+    '' if not known.
+    """
     found = _IDENTITY.match(head)
-    said = {key: value.decode("utf-8", "replace") for key, value in found.groupdict(b"").items()} if found else {}
+    said = (
+        {key: value.decode("utf-8", "replace") for key, value in found.groupdict(b"").items()}
+        if found
+        else {}
+    )
     return said.pop("type", ""), BareMeta(**said)
 
 
@@ -148,7 +155,9 @@ _STATUS = msgspec.json.Decoder(Status)
 
 
 def read_status(body: bytes) -> Status:
-    """The Status in an answer's body; for a body that is none, one whose message is the body's beginning."""
+    """The Status in an answer's body; for a body that is none, one whose message is the body's
+    beginning.
+    """
     try:
         return _STATUS.decode(body)
     except BROKEN:

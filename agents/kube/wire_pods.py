@@ -42,7 +42,9 @@ class ClaimVolume(Wire):
 
 
 class Disk(Wire):
-    """The in-tree disks that name one device: gcePersistentDisk, awsElasticBlockStore, azureDisk, iscsi."""
+    """The in-tree disks that name one device: gcePersistentDisk, awsElasticBlockStore, azureDisk,
+    iscsi.
+    """
 
     pd_name: str = ""
     volume_id: str = msgspec.field(name="volumeID", default="")

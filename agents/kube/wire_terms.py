@@ -43,7 +43,9 @@ class WeightedTerm(Wire):
 class NodeAffinity(Wire):
     """core/v1 NodeAffinity."""
 
-    required: NodeTerms | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    required: NodeTerms | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
     preferred: list[WeightedTerm] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
@@ -70,7 +72,9 @@ class WeightedPodTerm(Wire):
 class PodTerms(Wire):
     """core/v1 PodAffinity or PodAntiAffinity."""
 
-    required: list[PodTerm] | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    required: list[PodTerm] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
     preferred: list[WeightedPodTerm] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )

@@ -1,6 +1,8 @@
-"""Controllers that take pods without a controller for their own, by namespace: few, so that each pod can ask.
+"""Controllers that take pods without a controller for their own, by namespace: few, so that each
+pod can ask.
 
-A ReplicaSet of a Deployment is none of them for a delegate: its selector names a label that stays at home.
+A ReplicaSet of a Deployment is none of them for a delegate: its selector names a label that stays
+at home.
 """
 
 from collections.abc import Collection

@@ -1,7 +1,9 @@
-"""The one compact picture of a cluster: nodes, the pods that matter, and the numbered log of what changed in it.
+"""The one compact picture of a cluster: nodes, the pods that matter, and the numbered log of what
+changed in it.
 
-Kept in full: our pods (by schedulerName) and delegates. Kept reduced: bound foreign pods that have not ended, for the
-room they hold. Not kept: the rest. What is kept is what crosses the wire, so the cache and a follower compare equal.
+Kept in full: our pods (by schedulerName) and delegates. Kept reduced: bound foreign pods that have
+not ended, for the room they hold. Not kept: the rest. What is kept is what crosses the wire, so the
+cache and a follower compare equal.
 """
 
 from collections import Counter
@@ -30,7 +32,14 @@ from agents.observer.seen import (
 from agents.observer.target_clusters import names_clusters, unknown_clusters
 from shared.model.names import EPOCH, PROXY_NODE_PREFIX
 from shared.model.node import Node
-from shared.model.objects import AnyObject, AnyWatched, DaemonSet, Namespace, PodDisruptionBudget, PriorityClass
+from shared.model.objects import (
+    AnyObject,
+    AnyWatched,
+    DaemonSet,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from shared.model.pod import HostPort, Pod, PodRef, SourceRef
 from shared.model.resources import PODS as PLACES
 
@@ -39,10 +48,11 @@ MAX_WARNINGS = 16  # of one pod, as long as it is there
 
 
 class ClusterCache:
-    """Fed by one list-and-watch per kind, in order; read by the executor (as its ClusterView) and the changes.
+    """Fed by one list-and-watch per kind, in order; read by the executor (as its ClusterView) and
+    the changes.
 
-    `kinds` are those of the objects beside nodes and pods that are watched, too. PodGroups are no such objects: what
-    they mean for their pods is told with these.
+    `kinds` are those of the objects beside nodes and pods that are watched, too. PodGroups are no
+    such objects: what they mean for their pods is told with these.
     """
 
     def __init__(self, log: ChangeLog, kinds: Iterable[str] = (), *, groups: bool = False) -> None:
@@ -64,24 +74,36 @@ class ClusterCache:
         self._warned_in = Counter[str]()  # pods, by namespace
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
         self._unfinished: dict[str, PodRef] = {}
-        self._foreign_bytes = Counter[tuple[str, str]]()  # of delegates, by source cluster and namespace, or ""
-        self._weighed: dict[str, tuple[tuple[tuple[str, str], ...], int]] = {}  # by UID, where it counts, and its bytes
-        self._choosy: set[str] = set()  # pods that name clusters and were seen unbound, not looked at yet
-        self.on_bound: Callable[[str, str], None] = lambda namespace, name: None  # a pod shows on a node
+        self._foreign_bytes = Counter[
+            tuple[str, str]
+        ]()  # of delegates, by source cluster and namespace, or ""
+        self._weighed: dict[
+            str, tuple[tuple[tuple[str, str], ...], int]
+        ] = {}  # by UID, where it counts, and its bytes
+        self._choosy: set[str] = (
+            set()
+        )  # pods that name clusters and were seen unbound, not looked at yet
+        self.on_bound: Callable[[str, str], None] = lambda namespace, name: (
+            None
+        )  # a pod shows on a node
 
-    # --- writing -----------------------------------------------------------------------------------------------------
+    # --- writing
+    # ----------------------------------------------------------------------------------------------
 
     def begin(self, kind: str, *, forget_versions: bool = False) -> None:
-        """A list of `kind` starts. `forget_versions` after the API server itself went back (restored from a backup)."""
+        """A list of `kind` starts. `forget_versions` after the API server itself went back
+        (restored from a backup).
+        """
         self._listed[kind] = set()
         if forget_versions:
             self._versions[kind].clear()
 
     def page(self, kind: str, items: Iterable[Seen]) -> tuple[int, int] | None:
-        """Part of that list, which was read with quorum: an object at an older version than known is taken, too.
+        """Part of that list, which was read with quorum: an object at an older version than known
+        is taken, too.
 
-        Such an object proves that the server went back although its own version may not show it. The answer is then
-        (version known, version shown) of the first one.
+        Such an object proves that the server went back although its own version may not show it.
+        The answer is then (version known, version shown) of the first one.
         """
         listed = self._listed[kind]
         versions = self._versions[kind]
@@ -105,7 +127,9 @@ class ClusterCache:
         self._completed(kind)
 
     def absent(self, kind: str) -> None:
-        """The server has no such kind, or does not show it: nothing of it is waited for. What was known stays."""
+        """The server has no such kind, or does not show it: nothing of it is waited for. What was
+        known stays.
+        """
         self._completed(kind)
 
     def _completed(self, kind: str) -> None:
@@ -118,7 +142,9 @@ class ClusterCache:
         return known[kind] if kind in known else self._objects.get(kind, ())
 
     def apply(self, seen: Seen) -> None:
-        """One object as it is now. An older version than the one known is ignored; an equal object changes nothing."""
+        """One object as it is now. An older version than the one known is ignored; an equal object
+        changes nothing.
+        """
         versions = self._versions[_kind_of(seen)]
         if seen.version and seen.version < versions.get(seen.key, 0):
             return
@@ -157,11 +183,17 @@ class ClusterCache:
                 self.log.drop(kind, key, missing=missing)
 
     def take_warnings(self, cluster: str = "") -> list[WrongSchedulerName | InvalidAnnotation]:
-        """What people are to be warned of since the last call, each pod and text once. `cluster`: the name of this one.
+        """What people are to be warned of since the last call, each pod and text once. `cluster`:
+        the name of this one.
 
-        The clusters that pods name are looked at as soon as there is a proxy node of another cluster to compare with.
+        The clusters that pods name are looked at as soon as there is a proxy node of another
+        cluster to compare with.
         """
-        others = {one.proxy_for for one in self._nodes.values() if one.proxy_for} if self._choosy else set()
+        others = (
+            {one.proxy_for for one in self._nodes.values() if one.proxy_for}
+            if self._choosy
+            else set()
+        )
         if others and NODES in self._complete:
             chosen = (self._pods.get(uid) for uid in sorted(self._choosy))
             for pod in filter(None, chosen):
@@ -197,8 +229,9 @@ class ClusterCache:
                     self._keep(self._placed(pod, pod))
 
     def _placed(self, pod: Pod, known: Pod | None) -> Pod:
-        """The same, as its node tells whether it runs here; where the node is not seen, as was `known` of the pod. What
-        it would need elsewhere is told on: it is derived of pods that wait.
+        """The same, as its node tells whether it runs here; where the node is not seen, as was
+        `known` of the pod. What it would need elsewhere is told on: it is derived of pods that
+        wait.
         """
         if pod.needs is None and pod.node and known is not None and known.needs is not None:
             pod = msgspec.structs.replace(pod, needs=known.needs)
@@ -254,7 +287,12 @@ class ClusterCache:
         self._pods[pod.uid] = pod
         self._names[pod.namespace, pod.name] = pod.uid
         self._on.put(pod)
-        self.log.touch(PODS, pod.uid, urgent=not pod.node, confirms=known is not None and _bound_as_ordered(known, pod))
+        self.log.touch(
+            PODS,
+            pod.uid,
+            urgent=not pod.node,
+            confirms=known is not None and _bound_as_ordered(known, pod),
+        )
         if pod.node:
             self.on_bound(pod.namespace, pod.name)
 
@@ -285,7 +323,8 @@ class ClusterCache:
             del self._names[pod.namespace, pod.name]
         self.log.drop(PODS, uid, missing=missing)
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def synced(self) -> bool:
@@ -298,7 +337,9 @@ class ClusterCache:
         return self._objects.keys()
 
     def count(self, kind: str) -> int:
-        """Objects of this kind that the server has shown and not taken back, also those that are not kept."""
+        """Objects of this kind that the server has shown and not taken back, also those that are
+        not kept.
+        """
         return len(self._versions[kind])
 
     def object(self, kind: str, key: str) -> AnyWatched | None:
@@ -326,7 +367,9 @@ class ClusterCache:
         return (one for one in found if isinstance(one, PodDisruptionBudget))
 
     def adopters(self, namespace: str) -> Iterable[Adopter]:
-        """Those of a namespace that may take a delegate for their own; none while these kinds are not watched."""
+        """Those of a namespace that may take a delegate for their own; none while these kinds are
+        not watched.
+        """
         return self._adopters.of(namespace)
 
     def node(self, name: str) -> Node | None:
@@ -359,7 +402,9 @@ class ClusterCache:
         return self._foreign_bytes[cluster, namespace]
 
     def unfinished(self) -> Iterable[PodRef]:
-        """Delegates by the name of their scheduler that are on no node, and that nobody has signed for."""
+        """Delegates by the name of their scheduler that are on no node, and that nobody has signed
+        for.
+        """
         return self._unfinished.values()
 
     def pods_on(self, node: str) -> list[Pod]:
@@ -371,7 +416,9 @@ class ClusterCache:
         return [port for pod in self._on.pods(node) if not pod.terminal for port in pod.ports]
 
     def free(self, node: str) -> dict[str, int]:
-        """Allocatable minus requests of pods not ended ('pods': places left), maybe negative. Empty if unknown."""
+        """Allocatable minus requests of pods not ended ('pods': places left), maybe negative. Empty
+        if unknown.
+        """
         known = self._nodes.get(node)
         if known is None:
             return {}
@@ -381,7 +428,9 @@ class ClusterCache:
 
 
 def _bound_as_ordered(before: Pod, pod: Pod) -> bool:
-    """Whether all that is new of a pod of this cluster is the node that a dispatcher had it bound to."""
+    """Whether all that is new of a pod of this cluster is the node that a dispatcher had it bound
+    to.
+    """
     bound = not before.node and pod.node and EPOCH in pod.annotations
     elsewhere = pod.claim is not None or pod.source is not None
     return bool(bound) and not elsewhere and not pod.terminating and pod.phase == before.phase

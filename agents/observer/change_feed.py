@@ -19,8 +19,8 @@ from shared.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here. `keys`: as in Hello.
-    `opens`: as in Changes.
+    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here.
+    `keys`: as in Hello. `opens`: as in Changes.
     """
 
     cluster: str
@@ -33,7 +33,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the picture can be trusted to be fresh, and why not. `restored`, `confirmed`: as in Changes."""
+    """Whether the picture can be trusted to be fresh, and why not. `restored`, `confirmed`: as in
+    Changes.
+    """
 
     api_ok: bool = False
     problem: str = ""
@@ -42,7 +44,9 @@ class Health:
 
 
 class ChangeFeed:
-    """Answers `since(revision)`. A follower that applies every answer in turn ends with the cache's own content."""
+    """Answers `since(revision)`. A follower that applies every answer in turn ends with the cache's
+    own content.
+    """
 
     def __init__(self, cache: ClusterCache, loads: Loads, uses: OwnerUses) -> None:
         self._cache = cache
@@ -56,7 +60,9 @@ class ChangeFeed:
         return self._log.revision
 
     def ready(self, who: Identity) -> bool:
-        """Whether there is a picture to tell: everything was listed once and the cluster is known by its UID."""
+        """Whether there is a picture to tell: everything was listed once and the cluster is known
+        by its UID.
+        """
         return self._cache.synced and bool(who.cluster_uid)
 
     def has_news(self, who: Identity, asked: str, since: int) -> bool:
@@ -70,18 +76,26 @@ class ChangeFeed:
         return known and self.ready(who) and self._log.unexpected <= since < self.revision
 
     def since(self, who: Identity, asked: str, since: int, health: Health, now: float) -> Changes:
-        """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be told.
+        """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be
+        told.
 
-        Until everything has been listed once nothing is told, so the answer continues what the follower has, whatever
-        incarnation that came from: synced False, no objects, the follower's own incarnation and revision.
+        Until everything has been listed once nothing is told, so the answer continues what the
+        follower has, whatever incarnation that came from: synced False, no objects, the follower's
+        own incarnation and revision.
         """
         if not self.ready(who):
             frame = Changes(who.cluster, who.cluster_uid, asked, since, since, synced=False)
-            return _with(frame, health, problem=health.problem or "the first list is not complete yet")
+            return _with(
+                frame, health, problem=health.problem or "the first list is not complete yet"
+            )
         consent = who.evicts_foreign
         known = (who.cluster, who.cluster_uid, who.incarnation, since, self.revision)
         frame = Changes(
-            *known, evicts_foreign=consent, keys=who.keys, opens=who.opens, priority_classes=self._priority_classes()
+            *known,
+            evicts_foreign=consent,
+            keys=who.keys,
+            opens=who.opens,
+            priority_classes=self._priority_classes(),
         )
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
@@ -102,8 +116,12 @@ class ChangeFeed:
         changed = self._by_kind(list(self._log.changed(since)))
         gone = self._by_kind(list(self._log.gone(since)))
         kinds = [kind for kind in self._cache.kinds if kind != PriorityClass.__name__]
-        nodes: tuple[Node, ...] = tuple(found for key in changed[NODES] if (found := self._cache.node(key)) is not None)
-        pods: tuple[Pod, ...] = tuple(pod for key in changed[PODS] if (pod := self._cache.pod(key)) is not None)
+        nodes: tuple[Node, ...] = tuple(
+            found for key in changed[NODES] if (found := self._cache.node(key)) is not None
+        )
+        pods: tuple[Pod, ...] = tuple(
+            pod for key in changed[PODS] if (pod := self._cache.pod(key)) is not None
+        )
         return {
             "nodes": nodes,
             "nodes_gone": tuple(gone[NODES]),
@@ -122,19 +140,25 @@ class ChangeFeed:
         }
 
     def _priority_classes(self) -> tuple[PriorityClass, ...]:
-        """All there are; none where they are more than one message may hold: of a part it could not be told so."""
+        """All there are; none where they are more than one message may hold: of a part it could not
+        be told so.
+        """
         found = self._cache.priority_classes()
         return found if len(found) <= MAX_NAMES else ()
 
     def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
-        return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)
+        return tuple(
+            reading for name in names if (reading := self._loads.reading(name, now)) is not None
+        )
 
     def _owner_uses(self, keys: list[str], now: float) -> tuple[OwnerUse, ...]:
         return tuple(use for key in keys if (use := self._uses.use(key, now)) is not None)
 
     def _by_kind(self, keys: list[tuple[str, str]]) -> dict[str, list[str]]:
         """Keys of each kind, earliest change first."""
-        kinds: dict[str, list[str]] = {kind: [] for kind in (NODES, PODS, READINGS, USES, *self._cache.kinds)}
+        kinds: dict[str, list[str]] = {
+            kind: [] for kind in (NODES, PODS, READINGS, USES, *self._cache.kinds)
+        }
         for kind, key in reversed(keys):
             kinds[kind].append(key)
         return kinds

@@ -1,7 +1,9 @@
-"""Numbered changes: every change gets the next revision, and a follower asks for what changed after the one it has.
+"""Numbered changes: every change gets the next revision, and a follower asks for what changed after
+the one it has.
 
-Only the latest change of a key is kept, so the history is never longer than the cache plus tombstones.
-Tombstones are bounded: a follower that is older than the oldest forgotten tombstone gets everything anew.
+Only the latest change of a key is kept, so the history is never longer than the cache plus
+tombstones. Tombstones are bounded: a follower that is older than the oldest forgotten tombstone
+gets everything anew.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +14,14 @@ Key = tuple[str, str]  # kind ("nodes", "pods", "readings") and the key within i
 class ChangeLog:
     """Which keys changed at which revision. Revision 0 is before everything; the first change is 1.
 
-    `on_change` is called after every change, to wake who waits for one. `urgent` is the latest revision that somebody
-    waits for: a pod to be placed; `unexpected` the latest that does not merely confirm what the follower has ordered.
+    `on_change` is called after every change, to wake who waits for one. `urgent` is the latest
+    revision that somebody waits for: a pod to be placed; `unexpected` the latest that does not
+    merely confirm what the follower has ordered.
     """
 
-    def __init__(self, *, max_graves: int = 20_000, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, *, max_graves: int = 20_000, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         self.revision = self.urgent = self.unexpected = 0
         self._on_change = on_change
         self._alive: dict[Key, int] = {}  # insertion order is revision order

@@ -1,7 +1,9 @@
-"""Warning events about delegates, told with their status: `kubectl describe` shows them where a pod was submitted.
+"""Warning events about delegates, told with their status: `kubectl describe` shows them where a pod
+was submitted.
 
-They go with the status (shared/model/delegate_events.py), so they are numbered, resumed and repeated like any
-other change of the pod. Of each delegate the last MAX_EVENTS of different reason and message are kept.
+They go with the status (shared/model/delegate_events.py), so they are numbered, resumed and
+repeated like any other change of the pod. Of each delegate the last MAX_EVENTS of different reason
+and message are kept.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +11,13 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from agents.observer.seen import EventSeen, Seen
-from shared.model.delegate_events import MAX_EVENTS, DelegateEvent, goes_on, with_events, without_events
+from shared.model.delegate_events import (
+    MAX_EVENTS,
+    DelegateEvent,
+    goes_on,
+    with_events,
+    without_events,
+)
 from shared.model.pod import Pod
 
 MAX_PODS = 10_000  # that have events; those of whom something was told longest ago are forgotten
@@ -18,7 +26,9 @@ Happened = tuple[str, str]  # reason and message
 
 
 class DelegateEvents:
-    """The sink of a watch of events. `pod`: of a UID as it is known here; `tell`: a pod is to be shown otherwise."""
+    """The sink of a watch of events. `pod`: of a UID as it is known here; `tell`: a pod is to be
+    shown otherwise.
+    """
 
     def __init__(self, pod: Callable[[str], Pod | None], tell: Callable[[Pod], None]) -> None:
         self._pod = pod
@@ -43,7 +53,9 @@ class DelegateEvents:
         return None
 
     def end(self, kind: str) -> None:
-        """The list is complete. What has happened stays, though the server forgets it after an hour."""
+        """The list is complete. What has happened stays, though the server forgets it after an
+        hour.
+        """
 
     def absent(self, kind: str) -> None:
         """The server does not show events."""
@@ -61,7 +73,11 @@ class DelegateEvents:
             return
         self._seen += 1
         pod = self._pod(seen.pod_uid)
-        if pod is None or pod.source is None or (seen.namespace, seen.name) != (pod.namespace, pod.name):
+        if (
+            pod is None
+            or pod.source is None
+            or (seen.namespace, seen.name) != (pod.namespace, pod.name)
+        ):
             return
         events = self._events.get(pod.uid, {})
         what = seen.event.reason, seen.event.message
@@ -76,4 +92,6 @@ class DelegateEvents:
             del events[next(iter(events))]
         if len(self._events) > MAX_PODS:
             del self._events[next(iter(self._events))]
-        self._tell(self.with_own_events(msgspec.structs.replace(pod, status=without_events(pod.status))))
+        self._tell(
+            self.with_own_events(msgspec.structs.replace(pod, status=without_events(pod.status)))
+        )

@@ -1,4 +1,5 @@
-"""What counts as a full network on a node whose bandwidth nobody wrote down. All in bytes/s per direction.
+"""What counts as a full network on a node whose bandwidth nobody wrote down. All in bytes/s per
+direction.
 
     full = the node's bandwidth (annotation, or the agent's default)              where it is known, else
            its link speed                                                        where a source tells it, else
@@ -6,10 +7,11 @@
            max(FLOOR, M)        M: the most that any node carries now, until its kind was watched for WARM_S
     share = max(receive, transmit) / full
 
-*Carried* is the least of three rates in a row: one wrong counter,
-also smoothed, must not make all nodes of a kind look idle for a day. C halves in HALF_LIFE_S, so that a link that
-became slower shows. What was carried is less than what could be, so such a share errs towards busy; FLOOR keeps the
-noise of an idle cluster from being called load. A kind is the instance type, or else nodes of equal CPU and memory.
+*Carried* is the least of three rates in a row: one wrong counter, also smoothed, must not make all
+nodes of a kind look idle for a day. C halves in HALF_LIFE_S, so that a link that became slower
+shows. What was carried is less than what could be, so such a share errs towards busy; FLOOR keeps
+the noise of an idle cluster from being called load. A kind is the instance type, or else nodes of
+equal CPU and memory.
 """
 
 from dataclasses import dataclass

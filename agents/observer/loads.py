@@ -22,9 +22,9 @@ DEFAULT_SOURCE = "kubelet"
 class Measure:
     """One number that a source measured at `time`, seconds of its own clock. None: it did not say.
 
-    `counter`: a growing total, of which the rate counts. `parts` names what a total adds up, since a sum over other
-    parts (interfaces, say) is another counter. `age`: seconds from `time` to the source's answer by the source's own
-    clock, 0 where it does not tell.
+    `counter`: a growing total, of which the rate counts. `parts` names what a total adds up, since
+    a sum over other parts (interfaces, say) is another counter. `age`: seconds from `time` to the
+    source's answer by the source's own clock, 0 where it does not tell.
     """
 
     value: float | None
@@ -36,10 +36,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a source said of one node, by measure. Which signals are made of that is configuration (`signals`).
+    """What a source said of one node, by measure. Which signals are made of that is configuration
+    (`signals`).
 
-    `source` is who said it. A configured source may have somebody stand in for it, as metrics.k8s.io does for a
-    kubelet that does not answer. `pods`: what its pods use, where the source tells that.
+    `source` is who said it. A configured source may have somebody stand in for it, as
+    metrics.k8s.io does for a kubelet that does not answer. `pods`: what its pods use, where the
+    source tells that.
     """
 
     source: str
@@ -49,8 +51,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Which configured source is asked for a signal first. One whose value is older than `stale_s` is passed over for
-    the next that has a fresher one; where none has, the freshest counts.
+    """Which configured source is asked for a signal first. One whose value is older than `stale_s`
+    is passed over for the next that has a fresher one; where none has, the freshest counts.
 
     `order` by signal; signals that it does not name have `default`.
     """
@@ -77,7 +79,9 @@ class SourceLoad:
         self.source = ""  # who told it last
         self._parts: dict[str, tuple[str, ...]] = {}
         self._tracks: dict[tuple[str, str], Track] = {
-            (signal.name, measure): Track(tau_s=tau_s if signal.smoothed else 0.0, limit=_limit(signal, target))
+            (signal.name, measure): Track(
+                tau_s=tau_s if signal.smoothed else 0.0, limit=_limit(signal, target)
+            )
             for signal in signals
             for measure in signal.of
         }
@@ -118,7 +122,9 @@ class SourceLoad:
 
 
 class NodeLoad:
-    """Load of one node from all sources. Shares are of the node's capacity; network of what `links` says is full."""
+    """Load of one node from all sources. Shares are of the node's capacity; network of what `links`
+    says is full.
+    """
 
     __slots__ = ("_by_source", "_links", "_preference", "_signals", "_target", "_tau")
 
@@ -140,7 +146,11 @@ class NodeLoad:
     def fits(self, target: NodeTarget) -> bool:
         """Whether the node still has the capacity that the load was measured against."""
         mine = self._target
-        return (mine.cpu, mine.memory, mine.bandwidth) == (target.cpu, target.memory, target.bandwidth)
+        return (mine.cpu, mine.memory, mine.bandwidth) == (
+            target.cpu,
+            target.memory,
+            target.bandwidth,
+        )
 
     def add(self, sample: Sample, now: float, via: str = DEFAULT_SOURCE) -> bool:
         """Take a sample that the configured source `via` brought; True if any value is new."""
@@ -161,7 +171,9 @@ class NodeLoad:
         return chosen[2] if chosen is not None else None
 
     def ages(self, now: float) -> Iterable[tuple[str, str, float]]:
-        """(configured source, signal, age in seconds) of all that is known, whether it is preferred or not."""
+        """(configured source, signal, age in seconds) of all that is known, whether it is preferred
+        or not.
+        """
         for via, load in self._by_source.items():
             for signal in self._signals:
                 if (found := load.value(signal, now)) is not None:
@@ -183,15 +195,25 @@ class NodeLoad:
 
     def _capacity(self, signal: Signal, now: float) -> float:
         """What is full, 0 unknown."""
-        return self._links.full(self._target, now) if signal.per == OF_BANDWIDTH else signal.capacity(self._target)
+        return (
+            self._links.full(self._target, now)
+            if signal.per == OF_BANDWIDTH
+            else signal.capacity(self._target)
+        )
 
     def _rates(self, chosen: SourceLoad | None = None) -> dict[str, float]:
-        """The node's bytes/s by measure, by the source that is chosen for the network, else the first that knows."""
+        """The node's bytes/s by measure, by the source that is chosen for the network, else the
+        first that knows.
+        """
         ordered = (self._by_source.get(via) for via in self._preference.of(NETWORK_SIGNAL))
         for load in (chosen, *ordered):
             if load is None:
                 continue
-            told = {name: value for name in _NETWORK if (value := load.measure(NETWORK_SIGNAL, name)) is not None}
+            told = {
+                name: value
+                for name in _NETWORK
+                if (value := load.measure(NETWORK_SIGNAL, name)) is not None
+            }
             if told:
                 return told
         return {}
@@ -240,8 +262,12 @@ class Loads:
         # Told of pods, when, and the node that says so ("": the API server, which knows all nodes).
         self.on_pods: Callable[[Sequence[PodUse], float, str], None] = lambda pods, now, node: None
 
-    def add(self, target: NodeTarget, sample: Sample, now: float, via: str = DEFAULT_SOURCE) -> bool:
-        """Take a sample of a node that the configured source `via` brought; True if it said something new."""
+    def add(
+        self, target: NodeTarget, sample: Sample, now: float, via: str = DEFAULT_SOURCE
+    ) -> bool:
+        """Take a sample of a node that the configured source `via` brought; True if it said
+        something new.
+        """
         if sample.pods:
             self.on_pods(sample.pods, now, target.name)
         load = self._loads.get(target.name)
@@ -270,7 +296,9 @@ class Loads:
         return load.age(self._signals[0], now) if load is not None else None
 
     def values(self, names: Iterable[str], now: float) -> Iterable[tuple[str, str, str, float]]:
-        """(node, configured source, signal, age in seconds) of all that is known of these nodes, preferred or not."""
+        """(node, configured source, signal, age in seconds) of all that is known of these nodes,
+        preferred or not.
+        """
         for name in names:
             load = self._loads.get(name)
             for via, signal, age in load.ages(now) if load is not None else ():

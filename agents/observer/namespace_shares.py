@@ -1,10 +1,13 @@
-"""The large pods of one namespace share what may be told of them: one who makes many has no other namespace wait.
+"""The large pods of one namespace share what may be told of them: one who makes many has no other
+namespace wait.
 
-Pods that take more than SMALL bytes of memory in the dispatcher are told in full as long as those of their namespace
-come to no more than `most` together: first those on a node, then the older ones. Which these are follows from the pods
-that are there alone. Of the others the least is told (`record_bounds.beyond_share`), and that it is so.
+Pods that take more than SMALL bytes of memory in the dispatcher are told in full as long as those
+of their namespace come to no more than `most` together: first those on a node, then the older ones.
+Which these are follows from the pods that are there alone. Of the others the least is told
+(`record_bounds.beyond_share`), and that it is so.
 
-Example with a share of 64 MiB: of 5,000 pods of 16 KiB, 4,096 are told in full; when one of them ends, the next one is.
+Example with a share of 64 MiB: of 5,000 pods of 16 KiB, 4,096 are told in full; when one of them
+ends, the next one is.
 """
 
 from bisect import bisect_left, insort
@@ -42,7 +45,9 @@ class NamespaceShares:
         self._namespace_of: dict[str, str] = {}  # by UID
 
     def put(self, pod: Pod, memory: int) -> Sequence[Pod]:
-        """A pod as it is now, which takes this much: what is to be told, of it and of others of its namespace."""
+        """A pod as it is now, which takes this much: what is to be told, of it and of others of its
+        namespace.
+        """
         large = _Large(_Turn(not pod.node, pod.created, pod.uid), memory, pod)
         name = self._namespace_of.get(pod.uid)
         if name is not None and memory > SMALL and self._of[name].replaces(large):
@@ -80,7 +85,9 @@ class _Namespace:
         return len(self._order)
 
     def replaces(self, large: _Large) -> bool:
-        """Take another version of a pod that has the same turn and takes as much; False if it has not."""
+        """Take another version of a pod that has the same turn and takes as much; False if it has
+        not.
+        """
         known = self._pods[large.pod.uid]
         if (known.turn, known.memory) != (large.turn, large.memory):
             return False
@@ -134,7 +141,9 @@ class _Namespace:
         small = SMALL // 1024
         return beyond_share(
             pod,
-            f"metadata.labels and spec: the pods of namespace {pod.namespace} that take more than {small} KiB of "
-            f"memory each ({A_VALUE} bytes for each key or value beside its text) take more than {most} MiB together, "
+            f"metadata.labels and spec: the pods of namespace {pod.namespace} that take more than "
+            f"{small} KiB of "
+            f"memory each ({A_VALUE} bytes for each key or value beside its text) take more than "
+            f"{most} MiB together, "
             "make them smaller or fewer",
         )

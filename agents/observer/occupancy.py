@@ -1,4 +1,6 @@
-"""Who holds room on which node: the pods bound to it, and the running total of what those not ended request."""
+"""Who holds room on which node: the pods bound to it, and the running total of what those not ended
+request.
+"""
 
 from collections.abc import Mapping
 

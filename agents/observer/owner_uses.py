@@ -1,13 +1,15 @@
-"""What pods of each owner use, learnt from samples of single pods, and told where it has become another.
+"""What pods of each owner use, learnt from samples of single pods, and told where it has become
+another.
 
-An owner (`owner_of`) has a decaying histogram of CPU and one of memory: a sample counts by the time since the one
-before it of the same pod, and half as much a day later, so one number says what its pods use over their lives and not
-just now. Source: the recommender of Kubernetes' Vertical Pod Autoscaler (kubernetes/autoscaler,
-vertical-pod-autoscaler/pkg/recommender/util, decaying_histogram.go and histogram_options.go: exponential buckets, a
-half-life of 24 h). Buckets here are wider, a quarter of a factor of two, which is as fine as placement goes by.
+An owner (`owner_of`) has a decaying histogram of CPU and one of memory: a sample counts by the time
+since the one before it of the same pod, and half as much a day later, so one number says what its
+pods use over their lives and not just now. Source: the recommender of Kubernetes' Vertical Pod
+Autoscaler (kubernetes/autoscaler, vertical-pod-autoscaler/pkg/recommender/util,
+decaying_histogram.go and histogram_options.go: exponential buckets, a half-life of 24 h). Buckets
+here are wider, a quarter of a factor of two, which is as fine as placement goes by.
 
-Samples of a pod's first START_S do not count: it starts. Nothing can make this grow: MAX_OWNERS are kept, those seen
-last, and of pods no more than the cluster has.
+Samples of a pod's first START_S do not count: it starts. Nothing can make this grow: MAX_OWNERS are
+kept, those seen last, and of pods no more than the cluster has.
 """
 
 import math
@@ -40,7 +42,9 @@ _ENOUGH_MINUTES = 64.0  # of which every doubling is told until then
 
 @dataclass(frozen=True, slots=True)
 class PodUse:
-    """One look at a running pod: cores and bytes, None unknown; `time`: of the sample, by its source's clock."""
+    """One look at a running pod: cores and bytes, None unknown; `time`: of the sample, by its
+    source's clock.
+    """
 
     namespace: str
     name: str
@@ -50,9 +54,11 @@ class PodUse:
 
 
 class Histogram:
-    """Weights by bucket, which halve every HALF_LIFE_S. Bucket 0 ends at `least`, each other one is 2^(1/4) wide.
+    """Weights by bucket, which halve every HALF_LIFE_S. Bucket 0 ends at `least`, each other one is
+    2^(1/4) wide.
 
-    Old weights are left as they are and new ones count more, which is the same but for a common factor.
+    Old weights are left as they are and new ones count more, which is the same but for a common
+    factor.
     """
 
     __slots__ = ("_least", "_since", "_weights")
@@ -72,7 +78,9 @@ class Histogram:
 
     def add(self, value: float, weight: float, now: float) -> None:
         """Count a value; ones above the last bucket count there."""
-        step = math.ceil(STEPS * math.log2(value / self._least) - 1e-9) if value > self._least else 0
+        step = (
+            math.ceil(STEPS * math.log2(value / self._least) - 1e-9) if value > self._least else 0
+        )
         counted = weight * self._grown(now)
         self._weights[min(step, _BUCKETS - 1)] += counted
 
@@ -105,7 +113,11 @@ class _Owner:
 
     def numbers(self, now: float) -> tuple[float | None, float | None, float]:
         """(milli-CPU, bytes, minutes)."""
-        return self.cpu.percentile(PERCENTILE), self.memory.percentile(PERCENTILE), self.cpu.total(now)
+        return (
+            self.cpu.percentile(PERCENTILE),
+            self.memory.percentile(PERCENTILE),
+            self.cpu.total(now),
+        )
 
 
 @dataclass(slots=True)
@@ -119,7 +131,8 @@ class _Track:
 
 
 class OwnerUses:
-    """Of all owners whose pods run here. `pod`: the pod of a namespace and name as it is known, None: it is not.
+    """Of all owners whose pods run here. `pod`: the pod of a namespace and name as it is known,
+    None: it is not.
 
     `dropped`: owners that were given up for others.
     """
@@ -136,9 +149,11 @@ class OwnerUses:
         return len(self._owners)
 
     def add(self, samples: Iterable[PodUse], now: float, node: str = "") -> None:
-        """Samples of running pods, `now` on the clock of whoever asks; what says nothing new or absurd is passed by.
+        """Samples of running pods, `now` on the clock of whoever asks; what says nothing new or
+        absurd is passed by.
 
-        `node`: whose kubelet says so, and it is believed of the pods bound there alone; "": who knows all nodes.
+        `node`: whose kubelet says so, and it is believed of the pods bound there alone; "": who
+        knows all nodes.
         """
         touched: dict[OwnerName, _Owner] = {}
         for sample in samples:
@@ -158,10 +173,14 @@ class OwnerUses:
             self._tell(name, owner, now)
         if now - self._pruned_at > KEPT_S:
             self._pruned_at = now
-            self._tracks = {uid: track for uid, track in self._tracks.items() if now - track.at <= KEPT_S}
+            self._tracks = {
+                uid: track for uid, track in self._tracks.items() if now - track.at <= KEPT_S
+            }
 
     def _since_last(self, pod: Pod, sample: PodUse, now: float) -> tuple[OwnerName | None, float]:
-        """Whose the pod is, and minutes since its last sample: 0 while it starts, and for the same sample again."""
+        """Whose the pod is, and minutes since its last sample: 0 while it starts, and for the same
+        sample again.
+        """
         track = self._tracks.get(pod.uid)
         if track is None:
             self._tracks[pod.uid] = _Track(owner_of(pod), now, now, sample.time)

@@ -1,10 +1,12 @@
-"""What probes of another cluster's agent say of the way there: round-trip time, jitter, loss, and how old that is.
+"""What probes of another cluster's agent say of the way there: round-trip time, jitter, loss, and
+how old that is.
 
-A probe makes two round trips: it connects, and it has a few bytes echoed. What counts is the median of the last
-connects, since kernels answer them, and where the kernel tells how long that took, no busy process is in between at
-either end. But if even the fastest echo took longer, then something nearer than the agent accepts its connections,
-and the echo is believed. A connect that took a second longer than others is one whose first packet was lost (the
-kernel sends it again after 1 s), an echo likewise after 0.2 s.
+A probe makes two round trips: it connects, and it has a few bytes echoed. What counts is the median
+of the last connects, since kernels answer them, and where the kernel tells how long that took, no
+busy process is in between at either end. But if even the fastest echo took longer, then something
+nearer than the agent accepts its connections, and the echo is believed. A connect that took a
+second longer than others is one whose first packet was lost (the kernel sends it again after 1 s),
+an echo likewise after 0.2 s.
 """
 
 from collections import deque
@@ -24,7 +26,9 @@ _NEARER_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """One probe: seconds of each round trip, None where nothing came back. `kernel_s`: the connect, by the kernel."""
+    """One probe: seconds of each round trip, None where nothing came back. `kernel_s`: the connect,
+    by the kernel.
+    """
 
     connect_s: float | None = None
     echo_s: float | None = None
@@ -54,16 +58,23 @@ class PeerLink:
         fastest_echo = min(echoes)
         if fastest_echo > max(_NEARER * rtt, rtt + _NEARER_S):
             rtt = fastest_echo
-        jitter = fmean(abs(one - other) for one, other in pairwise(connects)) if connects[1:] else 0.0
+        jitter = (
+            fmean(abs(one - other) for one, other in pairwise(connects)) if connects[1:] else 0.0
+        )
         lost = lost_connects + lost_echoes
         loss = lost / (lost + len(connects) + len(echoes))
         return LinkReading(cluster, rtt * 1e3, jitter * 1e3, loss, max(0.0, now - self._came_back))
 
     def _connects(self) -> tuple[list[float], int]:
         """Seconds of those in which no packet was lost, in order; and how many others there were."""
-        limit = min((one.connect_s for one in self._trips if one.connect_s is not None), default=0.0) + CONNECT_AGAIN_S
+        limit = (
+            min((one.connect_s for one in self._trips if one.connect_s is not None), default=0.0)
+            + CONNECT_AGAIN_S
+        )
         whole = [one for one in self._trips if one.connect_s is not None and one.connect_s < limit]
-        return [one.kernel_s or one.connect_s or 0.0 for one in whole], len(self._trips) - len(whole)
+        return [one.kernel_s or one.connect_s or 0.0 for one in whole], len(self._trips) - len(
+            whole
+        )
 
     def _echoes(self) -> tuple[list[float], int]:
         """The same of echoes; where nothing was connected, nothing was asked."""

@@ -1,4 +1,6 @@
-"""PodGroups of a cluster, and its pods that name one and have no place yet: whether these wait, and why."""
+"""PodGroups of a cluster, and its pods that name one and have no place yet: whether these wait, and
+why.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +12,8 @@ from shared.model.pod import Pod
 MAX_SHOWN = 63
 MAX_PROBLEM = 300  # characters, as of other problems
 MISSING = (
-    "is missing, or the agent may not list podgroups.scheduling.k8s.io; make the group, and the pod goes on, "
+    "is missing, or the agent may not list podgroups.scheduling.k8s.io; make the group, and the "
+    "pod goes on, "
     "or make the pod anew without this field"
 )
 

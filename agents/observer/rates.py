@@ -1,8 +1,10 @@
-"""Samples of counters and gauges -> smoothed values with an age. Distrusts every number and every clock.
+"""Samples of counters and gauges -> smoothed values with an age. Distrusts every number and every
+clock.
 
-`time` is the clock of whoever took the sample and is only ever compared with that clock's earlier times; `now` is our
-own monotonic clock. The age of a value is counted from when its sample was first seen by us, plus the age that it had
-by then by its source's own clock, where the source tells that.
+`time` is the clock of whoever took the sample and is only ever compared with that clock's earlier
+times; `now` is our own monotonic clock. The age of a value is counted from when its sample was
+first seen by us, plus the age that it had by then by its source's own clock, where the source tells
+that.
 """
 
 from math import exp, isfinite
@@ -19,8 +21,9 @@ def believable(value: float | None, limit: float = MAX_VALUE) -> bool:
 class Track:
     """One quantity over time, smoothed by an exponentially weighted moving average.
 
-    After a step of dt seconds a new value x moves the average m to m + (1 - exp(-dt / tau)) * (x - m): the influence of
-    a value falls to 1/e after `tau_s` seconds, however irregular the samples are. `tau_s` 0 means no smoothing.
+    After a step of dt seconds a new value x moves the average m to m + (1 - exp(-dt / tau)) * (x -
+    m): the influence of a value falls to 1/e after `tau_s` seconds, however irregular the samples
+    are. `tau_s` 0 means no smoothing.
     """
 
     __slots__ = ("_counter", "_limit", "_tau", "_time", "_touched", "seen", "value")
@@ -35,7 +38,9 @@ class Track:
         self._counter: float | None = None
 
     def gauge(self, value: float | None, time: float, now: float, age: float = 0.0) -> bool:
-        """Take a momentary value, such as cores in use, `age` seconds old; True if it was new and believable."""
+        """Take a momentary value, such as cores in use, `age` seconds old; True if it was new and
+        believable.
+        """
         if value is None or not believable(value, self._limit):
             return False
         first = self._time is None
@@ -48,7 +53,8 @@ class Track:
     def counter(self, value: float | None, time: float, now: float, age: float = 0.0) -> bool:
         """Take a growing total, such as bytes sent; True if it gave a rate per second.
 
-        The first sample, one after the total fell (a reset) and one after the sampler's clock jumped only set the base.
+        The first sample, one after the total fell (a reset) and one after the sampler's clock
+        jumped only set the base.
         """
         same_again = self._time == time and self._counter is not None
         if value is None or same_again or not believable(value) or not isfinite(time):
@@ -65,12 +71,16 @@ class Track:
         return True
 
     def rebase(self) -> None:
-        """The next sample comes from another clock or counts other things: keep the value, compare nothing with it."""
+        """The next sample comes from another clock or counts other things: keep the value, compare
+        nothing with it.
+        """
         self._time = None
         self._counter = None
 
     def age(self, now: float) -> float:
-        """Seconds since the sample behind the value was taken, as far as that is known, else first seen."""
+        """Seconds since the sample behind the value was taken, as far as that is known, else first
+        seen.
+        """
         return max(0.0, now - self.seen)
 
     def _advance(self, time: float, now: float) -> float | None:

@@ -1,9 +1,10 @@
 """What is told of one pod is bounded, in bytes and in the memory that the dispatcher needs for it.
 
-Of a pod that waits and is too large nothing but what it is and takes is told, with a problem, so that it waits. What a
-pod on a node means to others is told all the same. Labels that are too large are left out, and it is told that they
-are (`Pod.labels_cut`): whoever counts pods by labels then knows that this one may be among them. Anti-affinity that is
-too large is told as keeping all pods away, which keeps more away than it says, and never fewer.
+Of a pod that waits and is too large nothing but what it is and takes is told, with a problem, so
+that it waits. What a pod on a node means to others is told all the same. Labels that are too large
+are left out, and it is told that they are (`Pod.labels_cut`): whoever counts pods by labels then
+knows that this one may be among them. Anti-affinity that is too large is told as keeping all pods
+away, which keeps more away than it says, and never fewer.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,8 @@ _CUT = {  # what may be large of a pod and is told as nothing then, and what it 
 }
 _NOTHING = Pod(uid="", namespace="", name="")
 _KEPT_LABELS = (names.DELEGATE_LABEL, names.BUDGET)
-# What a pod on a node means to others there and beside: told in any case, within the bounds of its own.
+# What a pod on a node means to others there and beside: told in any case, within the bounds of its
+# own.
 _HELD = ("labels", "ports", "pod_affinity", "pod_anti_affinity", "volumes")
 _EVERYBODY = LabelSelector()
 _FEW_NAMED = 16
@@ -57,15 +59,17 @@ def memory_of_pod(pod: Pod) -> int:
 
 
 def _sizes(pod: Pod) -> tuple[int, int]:
-    """Bytes of what is told of a pod, and of the memory that it takes. Annotations may be in any letters."""
+    """Bytes of what is told of a pod, and of the memory that it takes. Annotations may be in any
+    letters.
+    """
     plain = msgspec.msgpack.encode(msgspec.structs.replace(pod, annotations={}, status=b""))
     annotations = len(msgspec.msgpack.encode(pod.annotations)) if pod.annotations else 0
     return len(plain) + annotations, most_memory_of(plain) + annotations
 
 
 def within_bounds(pod: Pod) -> tuple[Pod, int]:
-    """The same, or where too much would have to be told of it, what it is and takes, with a problem that says so; and
-    the memory that this takes.
+    """The same, or where too much would have to be told of it, what it is and takes, with a problem
+    that says so; and the memory that this takes.
     """
     told = pod
     if memory_of_labels(pod.labels) > MAX_LABELS:
@@ -82,20 +86,30 @@ def within_bounds(pod: Pod) -> tuple[Pod, int]:
 
 
 def _cut(pod: Pod, size_of: Callable[[bytes], int], most: str) -> Pod:
-    """What remains of a pod that takes more than that, with the fields of it that take most, by this size."""
+    """What remains of a pod that takes more than that, with the fields of it that take most, by
+    this size.
+    """
     sizes = {name: size_of(msgspec.msgpack.encode(getattr(pod, name))) for name in _CUT}
     largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LARGEST]
     said = ", ".join(f"{_CUT[name]} {-(-sizes[name] // 1024)} KiB" for name in largest)
-    problem = f"what decides about this pod takes more than {most}, name fewer and shorter values: {said}"
+    problem = (
+        f"what decides about this pod takes more than {most}, name fewer and shorter values: {said}"
+    )
     told = reduced(pod, problem)
     small = len(msgspec.msgpack.encode(pod.annotations)) < MAX_RECORD // 2
     return msgspec.structs.replace(told, annotations=pod.annotations) if small else told
 
 
 def reduced(pod: Pod, problem: str) -> Pod:
-    """What a pod is and takes, and on a node what it means to others; its labels if they are not too large."""
-    kept: dict[str, Any] = {name: getattr(pod if pod.node and name in _HELD else _NOTHING, name) for name in _CUT}
-    told = msgspec.structs.replace(pod, **kept, problems=(*pod.problems[: MAX_PROBLEMS - 1], problem))
+    """What a pod is and takes, and on a node what it means to others; its labels if they are not
+    too large.
+    """
+    kept: dict[str, Any] = {
+        name: getattr(pod if pod.node and name in _HELD else _NOTHING, name) for name in _CUT
+    }
+    told = msgspec.structs.replace(
+        pod, **kept, problems=(*pod.problems[: MAX_PROBLEMS - 1], problem)
+    )
     if not pod.node:
         return _unlabelled(told, pod.labels)
     return told if memory_of_pod(told) <= MAX_MEMORY else _widened(told)
@@ -108,7 +122,9 @@ def without_labels(pod: Pod, problem: str) -> Pod:
 
 
 def beyond_share(pod: Pod, problem: str) -> Pod:
-    """A pod of a namespace whose pods take too much: the least that is told of one that waits, or is on a node."""
+    """A pod of a namespace whose pods take too much: the least that is told of one that waits, or
+    is on a node.
+    """
     return _widened(without_labels(pod, problem)) if pod.node else reduced(pod, problem)
 
 
@@ -118,7 +134,9 @@ def _unlabelled(pod: Pod, labels: dict[str, str]) -> Pod:
 
 
 def _widened(pod: Pod) -> Pod:
-    """A pod on a node, of whose affinity is told what bars others: of each term the domains that it keeps free."""
+    """A pod on a node, of whose affinity is told what bars others: of each term the domains that it
+    keeps free.
+    """
     anti = pod.pod_anti_affinity
     told = PodAffinity(required=tuple(map(_all_of, anti.required))) if anti is not None else None
     # Affinity of a pod on a node has a say in scores alone.
@@ -126,7 +144,9 @@ def _widened(pod: Pod) -> Pod:
 
 
 def _all_of(term: PodAffinityTerm) -> PodAffinityTerm:
-    """The same about all pods of its namespaces; of all namespaces where it selects them, or names many."""
+    """The same about all pods of its namespaces; of all namespaces where it selects them, or names
+    many.
+    """
     if term.namespace_selector is None and len(term.namespaces) <= _FEW_NAMED:
         return msgspec.structs.replace(term, selector=_EVERYBODY)
     return PodAffinityTerm(term.topology_key, _EVERYBODY, namespace_selector=_EVERYBODY)

@@ -1,4 +1,6 @@
-"""What one look at an API object tells the observer: its identity, its version, and what placement needs of it."""
+"""What one look at an API object tells the observer: its identity, its version, and what placement
+needs of it.
+"""
 
 from dataclasses import dataclass
 
@@ -16,10 +18,12 @@ POD_GROUPS = "PodGroup"
 
 @dataclass(frozen=True, slots=True)
 class NodeTarget:
-    """What telemetry needs of a node and placement does not: where its kubelet answers, and what its shares are of.
+    """What telemetry needs of a node and placement does not: where its kubelet answers, and what
+    its shares are of.
 
-    `cpu` in milli-cores and `memory` in bytes are the machine's capacity, `bandwidth` bytes/s per direction, 0 unknown.
-    `addresses`: all that its status lists, names among them. `kind`: its instance type, empty where it has none.
+    `cpu` in milli-cores and `memory` in bytes are the machine's capacity, `bandwidth` bytes/s per
+    direction, 0 unknown. `addresses`: all that its status lists, names among them. `kind`: its
+    instance type, empty where it has none.
     """
 
     name: str
@@ -49,7 +53,9 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class WrongSchedulerName:
-    """A pod that asks for us by annotation and for another scheduler by name: it gets one warning and is left alone."""
+    """A pod that asks for us by annotation and for another scheduler by name: it gets one warning
+    and is left alone.
+    """
 
     uid: str
     namespace: str
@@ -59,7 +65,9 @@ class WrongSchedulerName:
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnnotation:
-    """Something on a pod that means nothing, or not what its owner takes it for: an event of `reason` tells `text`."""
+    """Something on a pod that means nothing, or not what its owner takes it for: an event of
+    `reason` tells `text`.
+    """
 
     uid: str
     namespace: str
@@ -69,10 +77,11 @@ class InvalidAnnotation:
 
 
 class PodSeen(msgspec.Struct, frozen=True, gc=False):
-    """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node.
+    """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no
+    room on any node.
 
-    `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed for it.
-    `size`: bytes of JSON of a delegate. `memory`: bytes that `pod` takes in the dispatcher.
+    `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed
+    for it. `size`: bytes of JSON of a delegate. `memory`: bytes that `pod` takes in the dispatcher.
     `group`: the PodGroup that a pod of ours names while it has no place.
     """
 
@@ -113,7 +122,9 @@ class ObjectSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A scheduling.k8s.io PodGroup at one resourceVersion. `holds`: why its pods wait, "" if they are as any other."""
+    """A scheduling.k8s.io PodGroup at one resourceVersion. `holds`: why its pods wait, "" if they
+    are as any other.
+    """
 
     namespace: str
     name: str

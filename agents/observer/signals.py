@@ -1,4 +1,6 @@
-"""Which signals are told of a node, and what each is made of: a table, so that a new one is a line of configuration."""
+"""Which signals are told of a node, and what each is made of: a table, so that a new one is a line
+of configuration.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ PRESSURE_IO = "pressure_io"
 DISK_BUSY = "disk_busy"
 GPU = "gpu"
 GPU_MEMORY = "gpu_memory"
-LINK_SPEED = "link_speed"  # bytes/s in each direction; what full means for the network, and no load itself
+# bytes/s in each direction; what full means for the network, and no load itself
+LINK_SPEED = "link_speed"
 OF_CPU = "cpu"
 OF_MEMORY = "memory"
 OF_BANDWIDTH = "bandwidth"
@@ -28,8 +31,8 @@ OF_BANDWIDTH = "bandwidth"
 class Signal:
     """A signal: the largest of the measures `of`, as a share of `per`.
 
-    `per`: OF_CPU (cores), OF_MEMORY (bytes), OF_BANDWIDTH (bytes/s) of the node, or a plain number. `smoothed`: a
-    moving average over the agent's time constant.
+    `per`: OF_CPU (cores), OF_MEMORY (bytes), OF_BANDWIDTH (bytes/s) of the node, or a plain number.
+    `smoothed`: a moving average over the agent's time constant.
     """
 
     name: str
@@ -40,7 +43,11 @@ class Signal:
     def capacity(self, target: NodeTarget) -> float:
         """What counts as full on a node, 0 unknown."""
         if isinstance(self.per, str):
-            return {OF_CPU: target.cpu / 1000, OF_MEMORY: target.memory, OF_BANDWIDTH: target.bandwidth}[self.per]
+            return {
+                OF_CPU: target.cpu / 1000,
+                OF_MEMORY: target.memory,
+                OF_BANDWIDTH: target.bandwidth,
+            }[self.per]
         return self.per
 
 
@@ -52,5 +59,7 @@ BASE = (
 
 
 def with_base(more: Iterable[Signal]) -> tuple[Signal, ...]:
-    """The signals that are always told, and `more`; one of the same name takes the place of a base one."""
+    """The signals that are always told, and `more`; one of the same name takes the place of a base
+    one.
+    """
     return tuple({signal.name: signal for signal in (*BASE, *more)}.values())

@@ -1,4 +1,6 @@
-"""The clusters that a pod's owner names, compared with those that are known: this one, and those of its proxy nodes."""
+"""The clusters that a pod's owner names, compared with those that are known: this one, and those of
+its proxy nodes.
+"""
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
@@ -31,26 +33,35 @@ def _of_near(pod: Pod, known: Collection[str]) -> InvalidAnnotation | None:
     if near.kind != CLUSTER or near.name in known:
         return None
     text = (
-        f"metadata.annotations[{names.NEAR}]: {near.name[:63]!r}: no such cluster is known here, so nothing is near to "
+        f"metadata.annotations[{names.NEAR}]: {near.name[:63]!r}: no such cluster is known here, "
+        "so nothing is near to "
         f"it; {_hint([near.name], known)}"
     )
     return InvalidAnnotation(pod.uid, pod.namespace, pod.name, UNKNOWN_CLUSTER, text)
 
 
 def _hint(strange: list[str], known: Collection[str]) -> str:
-    close = next((match for name in strange[:MAX_NAMED] for match in get_close_matches(name[:63], known, 1)), "")
+    close = next(
+        (match for name in strange[:MAX_NAMED] for match in get_close_matches(name[:63], known, 1)),
+        "",
+    )
     return f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(known)[:MAX_NAMED])}"
 
 
 def _of_list(pod: Pod, known: Collection[str]) -> InvalidAnnotation | None:
-    """If some of the names mean nothing. If none means anything, the pod waits and is told so elsewhere."""
-    wanted = {name for name in map(str.strip, pod.annotations.get(names.CLUSTERS, "").split(",")) if name}
+    """If some of the names mean nothing. If none means anything, the pod waits and is told so
+    elsewhere.
+    """
+    wanted = {
+        name for name in map(str.strip, pod.annotations.get(names.CLUSTERS, "").split(",")) if name
+    }
     strange = sorted(wanted.difference(known))
     if not strange or len(strange) == len(wanted):
         return None
     shown = ", ".join(repr(name[:63]) for name in strange[:MAX_NAMED])
     text = (
-        f"metadata.annotations[{names.CLUSTERS}]: {shown}: no such cluster is known here, so the pod goes to the "
+        f"metadata.annotations[{names.CLUSTERS}]: {shown}: no such cluster is known here, so the "
+        "pod goes to the "
         f"others of the list alone; {_hint(strange, known)}"
     )
     return InvalidAnnotation(pod.uid, pod.namespace, pod.name, UNKNOWN_CLUSTER, text)

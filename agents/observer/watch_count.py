@@ -1,7 +1,9 @@
-"""Detects a watch that has lost objects: its count is compared with the server's, at the same resourceVersion only.
+"""Detects a watch that has lost objects: its count is compared with the server's, at the same
+resourceVersion only.
 
-The server is asked now and then for its version and its count (a list of one). The watch's own count is comparable when
-it passes that version; or when it has brought nothing at all for `patience_s`, so that nothing more seems to come.
+The server is asked now and then for its version and its count (a list of one). The watch's own
+count is comparable when it passes that version; or when it has brought nothing at all for
+`patience_s`, so that nothing more seems to come.
 """
 
 from dataclasses import dataclass
@@ -46,7 +48,9 @@ class WatchCount:
         self._blind = True
 
     def compare_soon(self, server: ServerCount, watch_at: int, own: int, now: float) -> None:
-        """Compare the server's count with the `own` objects of a watch at `watch_at`: now, or once it is as far."""
+        """Compare the server's count with the `own` objects of a watch at `watch_at`: now, or once
+        it is as far.
+        """
         if self._blind or server.count is None or not server.version:
             self._expected = None
             return
@@ -61,7 +65,9 @@ class WatchCount:
             self._expected = None  # it has gone on since; the next count may be caught
 
     def _waits(self, watch_at: int, own: int, now: float) -> bool:
-        """Whether the earlier count is still to be passed. A watch that stands still is taken as it is."""
+        """Whether the earlier count is still to be passed. A watch that stands still is taken as it
+        is.
+        """
         if watch_at != self._watch_at:
             self._counted_at = now
             self._watch_at = watch_at
@@ -72,11 +78,15 @@ class WatchCount:
         return False
 
     def passes(self, version: int) -> bool:
-        """Whether an event of this version is the first above the server's count: the moment to compare."""
+        """Whether an event of this version is the first above the server's count: the moment to
+        compare.
+        """
         return self._expected is not None and version > self._expected.version
 
     def passing(self, own: int) -> None:
-        """The watch has brought all up to the server's count and nothing after it, and has `own` objects."""
+        """The watch has brought all up to the server's count and nothing after it, and has `own`
+        objects.
+        """
         self._compare(own)
 
     def _compare(self, own: int) -> None:
@@ -99,8 +109,12 @@ class WatchCount:
         return self.doubts >= RELIST_AFTER and now >= self._not_before
 
     def rest(self, now: float, jitter: float) -> None:
-        """It is listed anew: the next time after a rest that doubles while lists do not help. `jitter`: 0.5 to 1."""
-        self._not_before = now + jitter * Backoff(FIRST_REST_S, LONGEST_REST_S).after(self._rests + 1)
+        """It is listed anew: the next time after a rest that doubles while lists do not help.
+        `jitter`: 0.5 to 1.
+        """
+        self._not_before = now + jitter * Backoff(FIRST_REST_S, LONGEST_REST_S).after(
+            self._rests + 1
+        )
         self._rests = min(self._rests + 1, 16)
         self.doubts = 0
         self._expected = None

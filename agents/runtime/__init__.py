@@ -1,1 +1,3 @@
-"""The agent's shell: settings, the Ray actor, the loops that join kube, telemetry, observer and executor."""
+"""The agent's shell: settings, the Ray actor, the loops that join kube, telemetry, observer and
+executor.
+"""

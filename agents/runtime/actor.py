@@ -1,6 +1,8 @@
-"""The agent as a Ray actor: Ray starts, names and restarts it, and it dials its dispatcher's gateway as any other.
+"""The agent as a Ray actor: Ray starts, names and restarts it, and it dials its dispatcher's
+gateway as any other.
 
-Who it is crosses to it as bytes, and stays in memory: a private key in a file would outlive a process that is killed.
+Who it is crosses to it as bytes, and stays in memory: a private key in a file would outlive a
+process that is killed.
 """
 
 import os
@@ -35,7 +37,9 @@ class Credentials(NamedTuple):
 
 
 class AgentActor:
-    """Is the agent from its first moment on, in a thread of its own: it dials, and nobody calls it by Ray."""
+    """Is the agent from its first moment on, in a thread of its own: it dials, and nobody calls it
+    by Ray.
+    """
 
     def __init__(self, settings: bytes, credentials: Credentials) -> None:
         """`settings`: JoinSettings as JSON, whose `gateway` names no files that are read."""
@@ -53,14 +57,20 @@ class AgentActor:
                 settings = _in_memory(self._settings, credentials, files)
                 run(be_agent(settings, Outbound(), threading.Event(), shared=False))
         except Exception as error:
-            LOG.error("the agent failed; Ray begins it anew", cluster=self._settings.cluster, problem=repr(error))
+            LOG.error(
+                "the agent failed; Ray begins it anew",
+                cluster=self._settings.cluster,
+                problem=repr(error),
+            )
         time.sleep(_PAUSE_S)
         os._exit(1)
 
 
 def _in_memory(settings: JoinSettings, credentials: Credentials, files: ExitStack) -> JoinSettings:
     ca, certificate, key = (files.enter_context(memory_file(content)) for content in credentials)
-    gateway = settings.gateway.model_copy(update={"ca_file": ca, "cert_file": certificate, "key_file": key})
+    gateway = settings.gateway.model_copy(
+        update={"ca_file": ca, "cert_file": certificate, "key_file": key}
+    )
     relay = settings.relay
     if relay is not None and not relay.address:
         relay = relay.model_copy(update={"address": ray.util.get_node_ip_address()})
@@ -68,11 +78,12 @@ def _in_memory(settings: JoinSettings, credentials: Credentials, files: ExitStac
 
 
 def create_actor(settings: JoinSettings, credentials: Credentials) -> Any:
-    """The actor of this cluster, on a node that has the cluster's resource, as soon as there is one. It restarts for
-    ever, also on another such node, and ends with the last handle to it. ValueError: there is one.
+    """The actor of this cluster, on a node that has the cluster's resource, as soon as there is
+    one. It restarts for ever, also on another such node, and ends with the last handle to it.
+    ValueError: there is one.
 
-    Its name is new each time: Ray looks up who has the name that an actor is given, and would run the code of a
-    stranger who has it in this process, as it unpickles his class.
+    Its name is new each time: Ray looks up who has the name that an actor is given, and would run
+    the code of a stranger who has it in this process, as it unpickles his class.
     """
     prefix = f"{actor_name(settings.cluster)}:"
     if taken := next((name for name in list_named_actors() if name.startswith(prefix)), ""):

@@ -32,7 +32,16 @@ from agents.runtime.watching import Watching
 from agents.telemetry.source import Status
 from shared.kube.client import KubeClient, Patience
 from shared.kube.session import Access
-from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
+from shared.messages import (
+    Changes,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PeersAck,
+    PodRef,
+    Telemetry,
+)
 from shared.process.keyfile import load_keys
 from shared.security.seals import Audience
 from shared.streams.calls import EXECUTOR, OBSERVER
@@ -41,7 +50,8 @@ from shared.version import version
 LOG = structlog.get_logger("agent")
 CANCEL_AGAIN_S = 0.5
 HOUSEKEEPING_S = 1.0
-RECALL_S = 5.0  # between two looks at what the executor has stored, while that is not known or wrong
+# between two looks at what the executor has stored, while that is not known or wrong
+RECALL_S = 5.0
 HELLO_S = 1.0  # how long a greeting waits for it
 
 
@@ -50,8 +60,9 @@ class WrongRole(RuntimeError):  # noqa: N818 - reads as what happened
 
 
 class Agent:
-    """Serves one cluster, or one half of it (`settings.role`): its observer, which holds no key and writes nothing, or
-    its executor. `start` returns at once: hello and changes answer from then on, synced or not.
+    """Serves one cluster, or one half of it (`settings.role`): its observer, which holds no key and
+    writes nothing, or its executor. `start` returns at once: hello and changes answer from then on,
+    synced or not.
 
     `identity`: under which an executor stands for its Lease; empty: one that is new.
     """
@@ -61,7 +72,9 @@ class Agent:
         api = settings.api
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
-        self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
+        self._client = KubeClient(
+            Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s)
+        )
         keys = load_keys(settings.key_file, settings.cluster) if settings.role != OBSERVER else None
         self._keys = keys.endorsed_keys() if keys is not None else ()
         self._marks = MarkVerifier(keys.public if keys is not None else ())
@@ -76,7 +89,9 @@ class Agent:
         self.lease: ExecutorLease | None = None  # an observer alone has none
         if keys is not None:
             self._executing = self._executor_of(
-                ExecutorLoop(self._client, self.cache, settings.cluster, settings=options, keys=keys)
+                ExecutorLoop(
+                    self._client, self.cache, settings.cluster, settings=options, keys=keys
+                )
             )
         self._record: ExecutorRecord | None = None
         if settings.role == OBSERVER:
@@ -84,10 +99,18 @@ class Agent:
             self._watching.on_went_back = self._record.went_back
         self._observing: Observing | None = None
         if settings.role != EXECUTOR:
-            observed = (self._client, self._watching, settings, self._news, self._who, lambda: self.health)
+            observed = (
+                self._client,
+                self._watching,
+                settings,
+                self._news,
+                self._who,
+                lambda: self.health,
+            )
             self._observing = Observing(*observed)
         self.gate = OrderGate(
-            settings.orders, lambda: Audience(settings.cluster, self._health.cluster_uid, self.incarnation)
+            settings.orders,
+            lambda: Audience(settings.cluster, self._health.cluster_uid, self.incarnation),
         )
         self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
         self._outcomes: Counter[str] = Counter()
@@ -119,7 +142,8 @@ class Agent:
             raise WrongRole("this is the cluster's executor: reports are its observer's")
         return self._observing
 
-    # --- life --------------------------------------------------------------------------------------------------------
+    # --- life
+    # ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Begin to watch, measure and keep up the local duties."""
@@ -135,7 +159,10 @@ class Agent:
                 self._spawn(self.metrics.run(), "metrics"),
             ]
             if self._observing is not None:
-                self._tasks += [self._spawn(*self._observing.work()), self._spawn(self._probes.run(), "probes")]
+                self._tasks += [
+                    self._spawn(*self._observing.work()),
+                    self._spawn(self._probes.run(), "probes"),
+                ]
             if self._executing is not None and self.lease is not None:
                 self._tasks += [
                     self._spawn(self.lease.run(), "executor lease"),
@@ -158,7 +185,9 @@ class Agent:
         LOG.info("agent stopped", cluster=self.settings.cluster)
 
     def _take_keys(self, keys: tuple[str, ...]) -> None:
-        """The public keys of this cluster, of which an observer alone learns from what the executor has stored."""
+        """The public keys of this cluster, of which an observer alone learns from what the executor
+        has stored.
+        """
         LOG.info("marks are verified by the keys that the executor has stored", keys=keys)
         first = not self._marks.keys
         self._marks.keys = keys
@@ -178,7 +207,9 @@ class Agent:
         self._tasks.append(self._spawn(served, "kubelet endpoint"))
 
     async def _keep_house(self, executor: ExecutorLoop) -> None:
-        """Hand over what the executor learns from the watches: the cluster's UID, pods to warn about."""
+        """Hand over what the executor learns from the watches: the cluster's UID, pods to warn
+        about.
+        """
         while True:
             executor.cluster_uid = self._health.cluster_uid
             waits = self.lease is not None and self.lease.another  # the other executor tells
@@ -211,12 +242,15 @@ class Agent:
             return None
         return sum(pod.has_finalizer or pod.source is not None for pod in self.cache.pods())
 
-    # --- what the dispatcher calls -----------------------------------------------------------------------------------
+    # --- what the dispatcher calls
+    # -----------------------------------------------------------------------------------
 
     @property
     def health(self) -> Health:
         """Whether the API server answers and is the right one, and why not."""
-        problem = self._not_ours or (self._record.problem if self._record is not None and not self._marks.keys else "")
+        problem = self._not_ours or (
+            self._record.problem if self._record is not None and not self._marks.keys else ""
+        )
         if problem:
             return Health(problem=problem)
         now = self._health.now
@@ -269,7 +303,9 @@ class Agent:
         self._health.confirm_restored()
 
     def highest_seen(self) -> dict[str, int]:
-        """The highest resourceVersion seen of each kind, to be given to `remember_highest` of the agent's next life."""
+        """The highest resourceVersion seen of each kind, to be given to `remember_highest` of the
+        agent's next life.
+        """
         return self._health.highest_seen()
 
     def remember_highest(self, seen: Mapping[str, int]) -> None:
@@ -277,10 +313,19 @@ class Agent:
         self._watching.verifier.remember(seen)
 
     def _who(self) -> Identity:
-        """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its name or its keys."""
+        """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its
+        name or its keys.
+        """
         uid = "" if self._not_ours else self._health.cluster_uid
         policy = self._policy
-        return Identity(self.settings.cluster, uid, self.incarnation, policy.evict_foreign, self._keys, policy.openings)
+        return Identity(
+            self.settings.cluster,
+            uid,
+            self.incarnation,
+            policy.evict_foreign,
+            self._keys,
+            policy.openings,
+        )
 
     @property
     def _obeys(self) -> int:
@@ -305,7 +350,9 @@ class Agent:
         )
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
-        """Long poll: what changed after `since` as soon as there is any, else nothing new after `wait_s` seconds."""
+        """Long poll: what changed after `since` as soon as there is any, else nothing new after
+        `wait_s` seconds.
+        """
         return await self._observer.changes(incarnation, since, wait_s)
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
@@ -316,7 +363,8 @@ class Agent:
         return answer
 
     async def set_peers(self, peers: Peers) -> PeersAck:
-        """What the proxy nodes of this cluster shall show; and whom to probe, unless a newer dispatcher is obeyed.
+        """What the proxy nodes of this cluster shall show; and whom to probe, unless a newer
+        dispatcher is obeyed.
 
         An observer alone only probes, and has no word that could renew a lease.
         """
@@ -328,7 +376,9 @@ class Agent:
             return heard
         if peers.dispatcher_epoch >= self._obeys:
             self._probes.follow(peers.peers)
-        return msgspec.structs.replace(heard, probe=self._probes.address, links=self._probes.readings())
+        return msgspec.structs.replace(
+            heard, probe=self._probes.address, links=self._probes.readings()
+        )
 
 
 def executor_settings(settings: AgentSettings) -> ExecutorSettings:
@@ -351,7 +401,9 @@ def executor_settings(settings: AgentSettings) -> ExecutorSettings:
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel until all have ended: aiohttp loses a cancellation that comes together with a timeout of its own."""
+    """Cancel until all have ended: aiohttp loses a cancellation that comes together with a timeout
+    of its own.
+    """
     left = set(tasks)
     while left:
         for task in left:

@@ -1,8 +1,9 @@
 """Carries a procedure's requests to the API server, and waits where the server must be given time.
 
-A procedure never hears 429: the server did nothing, so the very same request is sent again after the time it asks for.
-After an answer that leaves doubt the procedure's next request waits, too, a little longer each time, and is not sent at
-all where the order may not go on by then. No slot is held meanwhile, so that only this pod waits.
+A procedure never hears 429: the server did nothing, so the very same request is sent again after
+the time it asks for. After an answer that leaves doubt the procedure's next request waits, too, a
+little longer each time, and is not sent at all where the order may not go on by then. No slot is
+held meanwhile, so that only this pod waits.
 """
 
 import asyncio
@@ -33,17 +34,21 @@ class ApiClient(Protocol):
         """One call; status 0 when no answer came."""
 
     async def send_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Calls that the server does one after the other, cheaper than each for itself; an answer for each."""
+        """Calls that the server does one after the other, cheaper than each for itself; an answer
+        for each.
+        """
 
 
 @dataclass(slots=True)
 class Execution:
-    """How a procedure is carried out. `lane` is its lane in the queue of slots; without one it needs no slot.
+    """How a procedure is carried out. `lane` is its lane in the queue of slots; without one it
+    needs no slot.
 
-    While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an `objection` (why
-    it may go on no longer, '' while it may), which ends it after an answer that leaves doubt, too. `wrote`: a write was
-    sent that may have been done. `behind`: the execution that has to end before. `own_state`: its writes are about what
-    the executor stores for itself, which their resourceVersion guards; all others need a permit.
+    While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an
+    `objection` (why it may go on no longer, '' while it may), which ends it after an answer that
+    leaves doubt, too. `wrote`: a write was sent that may have been done. `behind`: the execution
+    that has to end before. `own_state`: its writes are about what the executor stores for itself,
+    which their resourceVersion guards; all others need a permit.
     """
 
     deadline: float
@@ -57,26 +62,34 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """How to wait, and what makes one pause unlike the next: callers that were refused together come back apart."""
+    """How to wait, and what makes one pause unlike the next: callers that were refused together
+    come back apart.
+    """
 
     sleep: Sleep = asyncio.sleep
     dice: random.Random = field(default_factory=lambda: random.Random(random.random()))
 
 
 class GivenUpError(Exception):
-    """Given up before its end: the server was too busy, or the order may not go on; the text says why."""
+    """Given up before its end: the server was too busy, or the order may not go on; the text says
+    why.
+    """
 
 
 class BarredError(GivenUpError):
-    """This executor may write no more. Another one of the cluster may have done what was asked, or do it now."""
+    """This executor may write no more. Another one of the cluster may have done what was asked, or
+    do it now.
+    """
 
 
 class Driver:
-    """Drives procedures against one API server. `permit` is called when one begins: what it gives is asked before each
-    of its writes (see ExecutorLease).
+    """Drives procedures against one API server. `permit` is called when one begins: what it gives
+    is asked before each of its writes (see ExecutorLease).
     """
 
-    def __init__(self, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float], pauses: Pauses) -> None:
+    def __init__(
+        self, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float], pauses: Pauses
+    ) -> None:
         self.permit: Callable[[], Objection] = lambda: lambda: ""
         self._client = client
         self._slot_queue = slot_queue
@@ -85,7 +98,8 @@ class Driver:
         self._dice = pauses.dice
 
     async def drive(self, procedure: Procedure[T], execution: Execution) -> T:
-        """The procedure's result; GivenUpError if the server was too busy for too long, or its order may not go on.
+        """The procedure's result; GivenUpError if the server was too busy for too long, or its
+        order may not go on.
 
         Holds a slot at its return.
         """
@@ -111,10 +125,14 @@ class Driver:
             execution.ticket = await self._slot_queue.take(execution.lane)
 
     def hangs(self, execution: Execution) -> bool:
-        """Whether it is held up by requests that hang, its own or those before it; not by others that get on."""
+        """Whether it is held up by requests that hang, its own or those before it; not by others
+        that get on.
+        """
         while execution.behind is not None:
             execution = execution.behind
-        return execution.lane is not None and self._slot_queue.hangs(execution.ticket, execution.lane)
+        return execution.lane is not None and self._slot_queue.hangs(
+            execution.ticket, execution.lane
+        )
 
     def end(self, execution: Execution) -> None:
         """Give the slot back."""

@@ -1,7 +1,8 @@
 """Under which name an executor stands for the Lease of its cluster.
 
-One that begins where another has ended, such as a container that is started again in its pod, has the same name, and so
-the Lease, at once. That the other has ended shows a file lock: the kernel takes it off with the process.
+One that begins where another has ended, such as a container that is started again in its pod, has
+the same name, and so the Lease, at once. That the other has ended shows a file lock: the kernel
+takes it off with the process.
 """
 
 import fcntl
@@ -19,8 +20,9 @@ _locked: list[IO[str]] = []  # for as long as this process lives
 
 
 def lasting_identity(cluster: str, folder: Path | None = None) -> str:
-    """That of the last executor of the cluster here, if it has ended; one that is new, while it lives, or where no file
-    can be kept, or the file comes from another machine, or from before this one was started.
+    """That of the last executor of the cluster here, if it has ended; one that is new, while it
+    lives, or where no file can be kept, or the file comes from another machine, or from before this
+    one was started.
     """
     machine = _machine()
     if not machine:
@@ -47,7 +49,9 @@ def lasting_identity(cluster: str, folder: Path | None = None) -> str:
 
 
 def _machine() -> str:
-    """The name of the host, or pod, and a part of that of its machine's last start; '' where it has none."""
+    """The name of the host, or pod, and a part of that of its machine's last start; '' where it has
+    none.
+    """
     with suppress(OSError):
         return f"{socket.gethostname()}_{_BOOT.read_text()[:8]}"
     return ""

@@ -1,9 +1,10 @@
 """Which of a cluster's executors acts: the one that holds a Lease in the cluster itself.
 
-There may be two: a Deployment that was scaled, a second release of the chart, a node that was given up and lives on.
-The holder writes nothing any more once it has not renewed the Lease for `RENEW_DEADLINE_S`; another waits longer than
-that by the time that a call may take, so that what the holder has sent last has ended on its side by then. Clocks of
-two machines are never compared. Who is known to serve another cluster, or has another key, does not stand for it.
+There may be two: a Deployment that was scaled, a second release of the chart, a node that was given
+up and lives on. The holder writes nothing any more once it has not renewed the Lease for
+`RENEW_DEADLINE_S`; another waits longer than that by the time that a call may take, so that what
+the holder has sent last has ended on its side by then. Clocks of two machines are never compared.
+Who is known to serve another cluster, or has another key, does not stand for it.
 """
 
 import asyncio
@@ -28,37 +29,52 @@ RENEW_DEADLINE_S = 8.0
 RETRY_S = 2.0
 FAREWELL_S = 2.0
 ASKS_S = 20.0  # between two words of who waits
-UNREACHED_S = 60.0  # a holder that no gateway lets in keeps the Lease for so long at first, twice as long each time
+# a holder that no gateway lets in keeps the Lease for so long at first, twice as long each time
+UNREACHED_S = 60.0
 LONGEST_UNREACHED_S = 3600.0
 _STILL_ASKS_S = 1.5 * ASKS_S  # below UNREACHED_S: a word of before this holding counts for nothing
-UNREACHED = "no gateway lets this executor in (its log says why), and another waits for the Lease: it gives way"
+UNREACHED = (
+    "no gateway lets this executor in (its log says why), and another waits for the Lease: it "
+    "gives way"
+)
 _FIXES = {
     NOT_FOUND: "make the namespace {namespace}: every cluster of Kubernetes has it",
-    FORBIDDEN: "give the agent's account get and update of it, and create of leases in {namespace}, as the chart does",
+    FORBIDDEN: "give the agent's account get and update of it, and create of leases in "
+    "{namespace}, as the chart does",
 }
 
 
 class ExecutorLease:
-    """`on_held` is called when another may have acted since this executor last did. `unreached_s`: for how long no
-    gateway has let it in, if it needs one: such a holder gives way to another that waits, which may be better off.
+    """`on_held` is called when another may have acted since this executor last did. `unreached_s`:
+    for how long no gateway has let it in, if it needs one: such a holder gives way to another that
+    waits, which may be better off.
     """
 
-    def __init__(self, client: Client, accepted_leader: AcceptedLeader, call_s: float, identity: str = "") -> None:
-        """`call_s`: how long a call to the API server may take. `identity`: of this candidate; empty: a new one."""
+    def __init__(
+        self, client: Client, accepted_leader: AcceptedLeader, call_s: float, identity: str = ""
+    ) -> None:
+        """`call_s`: how long a call to the API server may take. `identity`: of this candidate;
+        empty: a new one.
+        """
         timing = LeaderTiming(RENEW_DEADLINE_S + call_s, RENEW_DEADLINE_S, RETRY_S)
         environment = ElectorEnvironment(wall=time.time, dice=random.random)
         store = LeaseStore(client, PLACE, _FIXES)
         self.on_held: Callable[[], None] = lambda: None
-        self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
+        self._elector = Elector(
+            store, identity or new_identity(), timing, environment, kind="executor"
+        )
         self._elector.held_up = self._held_up
         self._elector.asks_s = ASKS_S
         self.unreached_s: Callable[[], float] = lambda: 0.0
         self._turn_at = 0.0  # when its turn with the Lease began
         self._turn_s = UNREACHED_S  # how long one is in which no gateway lets it in
-        self._aside_s = 2 * timing.lease_s  # long enough for another to take a Lease that is not renewed
+        self._aside_s = (
+            2 * timing.lease_s
+        )  # long enough for another to take a Lease that is not renewed
         self._gives_way = False
         self._accepted_leader = accepted_leader
-        self._prepared = 0  # the count of transitions of the last holding of ours in which what is stored was read
+        # the count of transitions of the last holding of ours in which what is stored was read
+        self._prepared = 0
 
     @property
     def problem(self) -> str:
@@ -76,13 +92,14 @@ class ExecutorLease:
             )
         if self._gives_way:
             return UNREACHED
-        # Who does not know what is stored, or finds it to be another's, does not stand for the Lease.
+        # Who does not know what is stored, or finds it to be another's, does not stand for the
+        # Lease.
         return leader.not_ours or leader.problem or elector.problem or f"{_LEASE} is not held yet"
 
     @property
     def _is_prepared(self) -> bool:
-        """Whether what is stored was read in this holding: a Lease that was deleted, or lost with its server's data,
-        and is made anew while we hold it, begins another.
+        """Whether what is stored was read in this holding: a Lease that was deleted, or lost with
+        its server's data, and is made anew while we hold it, begins another.
         """
         return self._elector.transitions == self._prepared
 
@@ -97,7 +114,8 @@ class ExecutorLease:
         return self._elector.leader not in ("", self._elector.identity)
 
     def permit(self) -> Callable[[], str]:
-        """What to ask before each write of something that begins now: why it may not be sent, '' while it may.
+        """What to ask before each write of something that begins now: why it may not be sent, ''
+        while it may.
 
         It may not in a later holding either: another may have acted in between.
         """
@@ -110,8 +128,9 @@ class ExecutorLease:
         return barred
 
     def keeps_away(self, *, replaced: bool) -> str:
-        """Why not to connect to a gateway, which has room for one executor of a cluster: '' if nothing speaks against
-        it. `replaced`: another has connected there, so that this one has to be the holder first.
+        """Why not to connect to a gateway, which has room for one executor of a cluster: '' if
+        nothing speaks against it. `replaced`: another has connected there, so that this one has to
+        be the holder first.
 
         Without any word from the API server it does connect: a dispatcher has to learn of that.
         """
@@ -139,7 +158,9 @@ class ExecutorLease:
 
     @property
     def _patience_s(self) -> float:
-        """For how long it keeps the Lease when no gateway lets it in; once one has in this turn, as at first."""
+        """For how long it keeps the Lease when no gateway lets it in; once one has in this turn, as
+        at first.
+        """
         return self._turn_s if self.unreached_s() >= awake() - self._turn_at else UNREACHED_S
 
     @property
@@ -148,7 +169,9 @@ class ExecutorLease:
         return unreached_s >= self._patience_s and self._elector.asked_within(_STILL_ASKS_S)
 
     def _held_up(self) -> bool:
-        return self._has_to_give_way or bool(self._accepted_leader.not_ours) or not self._is_prepared
+        return (
+            self._has_to_give_way or bool(self._accepted_leader.not_ours) or not self._is_prepared
+        )
 
     async def _hold(self) -> None:
         await self._elector.acquire()
@@ -172,7 +195,9 @@ class ExecutorLease:
             await self._stand_aside()
 
     async def _stand_aside(self) -> None:
-        """Let the Lease run out, as if this process had died: what it sent last has ended when another acts."""
+        """Let the Lease run out, as if this process had died: what it sent last has ended when
+        another acts.
+        """
         self._turn_s = min(2 * self._turn_s, LONGEST_UNREACHED_S)
         await asyncio.sleep(self._aside_s)
         self._gives_way = False

@@ -1,7 +1,8 @@
-"""Drives the executor's procedures against one API server, and does its local duties, dispatcher or not.
+"""Drives the executor's procedures against one API server, and does its local duties, dispatcher or
+not.
 
-Many pods at once, one pod one procedure at a time. What goes wrong inside one procedure is that pod's outcome, never
-anybody else's.
+Many pods at once, one pod one procedure at a time. What goes wrong inside one procedure is that
+pod's outcome, never anybody else's.
 """
 
 import asyncio
@@ -23,7 +24,15 @@ from agents.executor.procedures import carry_out
 from agents.executor.view import ClusterView
 from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
-from agents.runtime.driver import ApiClient, BarredError, Driver, Execution, GivenUpError, Objection, Pauses
+from agents.runtime.driver import (
+    ApiClient,
+    BarredError,
+    Driver,
+    Execution,
+    GivenUpError,
+    Objection,
+    Pauses,
+)
 from agents.runtime.executor_lease import ExecutorLease, NoRivals
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.refused_orders import RefusedOrders
@@ -56,12 +65,13 @@ _ENDS = "/ends"  # a lane; no namespace has such a name
 
 
 class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`concurrency`: procedures at once that are answered in time. `event_concurrency`: series of events written at
-    once, `event_series`: events in one. `event_patience_s`: while binds wait for their turn, events wait so long, then
-    go one series at a time. `answer_s`: a batch of which nothing has ended for so long is answered as it stands, if all
-    that is left of it hangs; `stalled_s`: the same while some of it only waits for its turn.
-    `tick_s`: seconds between two looks at the local duties. `peer_ttl_s`: how long the dispatcher's word about another
-    cluster is good enough for new work. `rename_from`: the name under which the cluster was served before.
+    """`concurrency`: procedures at once that are answered in time. `event_concurrency`: series of
+    events written at once, `event_series`: events in one. `event_patience_s`: while binds wait for
+    their turn, events wait so long, then go one series at a time. `answer_s`: a batch of which
+    nothing has ended for so long is answered as it stands, if all that is left of it hangs;
+    `stalled_s`: the same while some of it only waits for its turn. `tick_s`: seconds between two
+    looks at the local duties. `peer_ttl_s`: how long the dispatcher's word about another cluster is
+    good enough for new work. `rename_from`: the name under which the cluster was served before.
     """
 
     concurrency: int = 16
@@ -78,7 +88,9 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_pod(raw: bytes) -> Pod:
     """A model Pod from a pod's JSON; one that cannot be read says so in `problems`."""
-    return pod_in_full(raw) or Pod(uid="", namespace="", name="", problems=("it is not readable as a pod",))
+    return pod_in_full(raw) or Pod(
+        uid="", namespace="", name="", problems=("it is not readable as a pod",)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +101,8 @@ class _Running:
 
 
 class ExecutorLoop:
-    """The executor of one cluster. `cluster_uid` may be set later, when the API server has answered it. `lease` says
-    whether it may write.
+    """The executor of one cluster. `cluster_uid` may be set later, when the API server has answered
+    it. `lease` says whether it may write.
     """
 
     def __init__(  # noqa: PLR0913 - what a process decides, a simulation decides otherwise
@@ -108,7 +120,9 @@ class ExecutorLoop:
         """`pauses` are of the same time as `clock`."""
         self._settings = settings or ExecutorSettings()
         self._clock = clock
-        self._local = Local(view, cluster, read_pod, keys or ephemeral_keys(), cluster_uid, self._settings.policy)
+        self._local = Local(
+            view, cluster, read_pod, keys or ephemeral_keys(), cluster_uid, self._settings.policy
+        )
         self._local.peers = PeerTable(cluster, self._settings.peer_ttl_s)
         pauses = pauses or Pauses()
         self._sleep = pauses.sleep
@@ -122,12 +136,16 @@ class ExecutorLoop:
         self._events.series = self._settings.event_series
         self._events.patience_s = self._settings.event_patience_s
         self._events.barred = lambda: self.lease.problem
-        self.accepted_leader = AcceptedLeader(self._local, self._at_once, clock, self._settings.rename_from)
+        self.accepted_leader = AcceptedLeader(
+            self._local, self._at_once, clock, self._settings.rename_from
+        )
         self._refused = RefusedOrders(cluster, self._seconds)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, _Running] = {}
-        self._newest_peers: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
-        self._taking_over: asyncio.Task[None] | None = None  # one at a time: whether to believe it is being looked up
+        # the newest that waits to be taken over
+        self._newest_peers: tuple[Peers, bool] | None = None
+        # one at a time: whether to believe it is being looked up
+        self._taking_over: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
     def _seconds(self) -> float:
@@ -156,24 +174,32 @@ class ExecutorLoop:
         return self._local.state.epoch
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
-        """Carry out a batch; one outcome per intent, in their order. Never raises for what an intent holds."""
-        late = self.lease.problem or await self.accepted_leader.late(batch.dispatcher, batch.dispatcher_epoch)
+        """Carry out a batch; one outcome per intent, in their order. Never raises for what an
+        intent holds.
+        """
+        late = self.lease.problem or await self.accepted_leader.late(
+            batch.dispatcher, batch.dispatcher_epoch
+        )
         if late or self._stopping.is_set():
-            # What earlier sends of these orders did is not looked at here, so nothing may be concluded from the answer.
+            # What earlier sends of these orders did is not looked at here, so nothing may be
+            # concluded from the answer.
             why = late or "the executor is stopping"
             return self._answers(tuple(outcome(intent, UNKNOWN, why) for intent in batch.intents))
         deadline = self._clock().mono + batch.deadline_s
         started = [self._start(intent, batch, deadline) for intent in batch.intents]
         await self._wait_for(started)
         outcomes = tuple(map(_outcome_of, batch.intents, (one.task for one in started)))
-        return self._answers(within(outcomes, batch.answer_bytes) if batch.answer_bytes else outcomes)
+        return self._answers(
+            within(outcomes, batch.answer_bytes) if batch.answer_bytes else outcomes
+        )
 
     async def _wait_for(self, started: list[_Running]) -> None:
-        """Until all have ended, or what is left hangs: that must not keep the answers to the others.
+        """Until all have ended, or what is left hangs: that must not keep the answers to the
+        others.
 
-        What waits for its turn while others get on is waited for: it has not hung yet. Only waited for: a caller that
-        gives up does not undo what other callers wait for. What goes on is joined when the dispatcher asks for it
-        again.
+        What waits for its turn while others get on is waited for: it has not hung yet. Only waited
+        for: a caller that gives up does not undo what other callers wait for. What goes on is
+        joined when the dispatcher asks for it again.
         """
         executions = {one.task: one.execution for one in started}
         left = set(executions)
@@ -188,7 +214,9 @@ class ExecutorLoop:
                 now = self._seconds()
                 ended_at = now if len(left) < before else ended_at
                 hangs = all(self._driver.hangs(executions[task]) for task in left)
-                if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
+                if now - ended_at >= (
+                    self._settings.answer_s if hangs else self._settings.stalled_s
+                ):
                     return
         finally:
             whole.cancel()
@@ -202,19 +230,25 @@ class ExecutorLoop:
             alarm.cancel()
 
     def shown(self, namespace: str, name: str) -> None:
-        """The watch shows a pod on a node: what was booked for it is in the view, also if it goes again at once."""
+        """The watch shows a pod on a node: what was booked for it is in the view, also if it goes
+        again at once.
+        """
         self._local.ledger.drop(namespace, name)
 
     async def set_peers(self, peers: Peers) -> PeersAck:
-        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher. Its echo counts at
-        once: an API server that does not tell whom to obey must not end what runs.
+        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher.
+        Its echo counts at once: an API server that does not tell whom to obey must not end what
+        runs.
 
         Only the newest word waits while the API server is slow to say who is obeyed.
         """
         if not self._stopping.is_set():
             newest = peers.dispatcher_epoch >= self._local.epoch_guard.dispatcher_epoch
             current = newest and self._local.renewals.renew(peers.echo, peers.lease_s)
-            if self._newest_peers is None or peers.dispatcher_epoch >= self._newest_peers[0].dispatcher_epoch:
+            if (
+                self._newest_peers is None
+                or peers.dispatcher_epoch >= self._newest_peers[0].dispatcher_epoch
+            ):
                 self._newest_peers = (peers, current)
             if self._taking_over is None or self._taking_over.done():
                 self._taking_over = asyncio.create_task(self._take_over_newest())
@@ -229,16 +263,21 @@ class ExecutorLoop:
             await self._take_over(*newest)
 
     async def _take_over(self, peers: Peers, current: bool) -> None:
-        """`current`: sent after our last answer but one. Leases in an older call may have ended since."""
+        """`current`: sent after our last answer but one. Leases in an older call may have ended
+        since.
+        """
         if await self.accepted_leader.late(peers.dispatcher, peers.dispatcher_epoch):
             return
-        named = [one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers]
+        named = [
+            one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers
+        ]
         self._local.peers.update(tuple(named), self._clock().mono, peers.lease_s)
         self._local.shadows = peers.shadows
         shadows.warn_uncounted(self._local, self._clock())
         for peer in peers.peers:
             self._reconciler.note(
-                f"keys of {peer.cluster}", self._local.trusted.trust(peer.cluster, peer.uid, peer.keys)
+                f"keys of {peer.cluster}",
+                self._local.trusted.trust(peer.cluster, peer.uid, peer.keys),
             )
         self._reconciler.note("other clusters", self._local.peers.too_many_lost)
         if not self.lease.problem:
@@ -264,7 +303,9 @@ class ExecutorLoop:
         events.foreign_scheduler(self._local, ref, scheduler, self._clock())
 
     def warn_invalid_annotation(self, ref: PodRef, reason: str, text: str) -> None:
-        """Write the event for something on a pod that means nothing, or not what its owner takes it for."""
+        """Write the event for something on a pod that means nothing, or not what its owner takes it
+        for.
+        """
         events.invalid_annotation(self._local, ref, reason, text, self._clock())
 
     async def run(self) -> None:
@@ -272,40 +313,61 @@ class ExecutorLoop:
         await asyncio.gather(self._every(self.tend), self._every(self._events.write))
 
     async def stop(self) -> None:
-        """End `run` and every procedure under way; what they had begun is found again by the next executor."""
+        """End `run` and every procedure under way; what they had begun is found again by the next
+        executor.
+        """
         self._stopping.set()
         self._slot_queue.stop()
-        tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._reconciler.tasks
+        tasks = [
+            one.task for one in (*self._running.values(), *self._last.values())
+        ] + self._reconciler.tasks
         tasks += [self._taking_over] if self._taking_over is not None else []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- intents -----------------------------------------------------------------------------------------------------
+    # --- intents
+    # ----------------------------------------------------------------------------------------------
 
     def _answers(self, outcomes: tuple[Outcome, ...]) -> OutcomeBatch:
         state = self._local.state
-        return OutcomeBatch(self._local.cluster, outcomes, obeys=state.epoch, leader=state.dispatcher)
+        return OutcomeBatch(
+            self._local.cluster, outcomes, obeys=state.epoch, leader=state.dispatcher
+        )
 
     def _start(self, intent: AnyIntent, batch: IntentBatch, deadline: float) -> _Running:
         """Begin an intent behind the last one of the same pod, or join it if it is the very same."""
         key = (type(intent), intent.pod.uid, intent.epoch)
         running = self._running.get(key)
-        if running is not None and running.intent == msgspec.structs.replace(intent, id=running.intent.id):
+        if running is not None and running.intent == msgspec.structs.replace(
+            intent, id=running.intent.id
+        ):
             return running
         turn = self._turn(intent)
         before = self._last.get(turn)
-        objection = partial(self._local.epoch_guard.superseded, batch.dispatcher, batch.dispatcher_epoch)
-        execution = Execution(deadline, lane_of(intent), objection, behind=before.execution if before else None)
-        task = asyncio.create_task(self._one(intent, batch, execution, before.task if before else None))
+        objection = partial(
+            self._local.epoch_guard.superseded, batch.dispatcher, batch.dispatcher_epoch
+        )
+        execution = Execution(
+            deadline, lane_of(intent), objection, behind=before.execution if before else None
+        )
+        task = asyncio.create_task(
+            self._one(intent, batch, execution, before.task if before else None)
+        )
         started = self._running[key] = self._last[turn] = _Running(intent, task, execution)
         task.add_done_callback(lambda done: self._ended(done, key, turn))
         return started
 
     def _turn(self, intent: AnyIntent) -> str:
         """Whose turn it is: creating and deleting the delegate of one source are one matter."""
-        delegate = self._local.view.pod(intent.pod.uid) if isinstance(intent, DeleteDelegate) else None
-        return delegate.source.uid if delegate is not None and delegate.source is not None else intent.pod.uid
+        delegate = (
+            self._local.view.pod(intent.pod.uid) if isinstance(intent, DeleteDelegate) else None
+        )
+        return (
+            delegate.source.uid
+            if delegate is not None and delegate.source is not None
+            else intent.pod.uid
+        )
 
     def _ended(self, task: asyncio.Task[Outcome], key: tuple[type, str, int], turn: str) -> None:
         if key in self._running and self._running[key].task is task:
@@ -314,7 +376,11 @@ class ExecutorLoop:
             del self._last[turn]
 
     async def _one(
-        self, intent: AnyIntent, batch: IntentBatch, execution: Execution, before: asyncio.Task[Outcome] | None
+        self,
+        intent: AnyIntent,
+        batch: IntentBatch,
+        execution: Execution,
+        before: asyncio.Task[Outcome] | None,
     ) -> Outcome:
         if before is not None:
             await asyncio.wait([before])
@@ -325,7 +391,9 @@ class ExecutorLoop:
         finally:
             self._driver.end(execution)
 
-    async def _in_turn(self, intent: AnyIntent, batch: IntentBatch, execution: Execution) -> Outcome:
+    async def _in_turn(
+        self, intent: AnyIntent, batch: IntentBatch, execution: Execution
+    ) -> Outcome:
         now = self._clock()
         if now.mono > execution.deadline:
             return _not_done(intent, f"not begun within its {batch.deadline_s:g} s")
@@ -337,7 +405,11 @@ class ExecutorLoop:
         except BarredError as error:
             return outcome(intent, UNKNOWN, str(error))
         except GivenUpError as error:
-            return outcome(intent, UNKNOWN, str(error)) if execution.wrote else _not_done(intent, str(error))
+            return (
+                outcome(intent, UNKNOWN, str(error))
+                if execution.wrote
+                else _not_done(intent, str(error))
+            )
         except Exception as error:
             where = f"{intent.pod.namespace}/{intent.pod.name}"
             _log.exception("procedure failed", pod=where, intent=type(intent).__name__)
@@ -345,7 +417,8 @@ class ExecutorLoop:
         self._refused.look_at(intent, found, batch)
         return found
 
-    # --- local duties ------------------------------------------------------------------------------------------------
+    # --- local duties
+    # ----------------------------------------------------------------------------------------------
 
     async def _every(self, duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while not self._stopping.is_set():
@@ -371,24 +444,33 @@ def _seconds() -> float:
 
 
 def lane_of(intent: AnyIntent) -> str:
-    """Where an order waits for its turn. Admission webhooks of a namespace that hang hold up what is created there, so
-    that binds of the same namespace go beside it. How many pods are said to have ended may be a lie of the observer's:
-    questions about that take turns with all else as if they were of one namespace.
+    """Where an order waits for its turn. Admission webhooks of a namespace that hang hold up what
+    is created there, so that binds of the same namespace go beside it. How many pods are said to
+    have ended may be a lie of the observer's: questions about that take turns with all else as if
+    they were of one namespace.
     """
     if isinstance(intent, ConfirmNoDelegate) and intent.ended:
         return _ENDS
-    return f"{intent.pod.namespace}/create" if isinstance(intent, CreateDelegate) else intent.pod.namespace
+    return (
+        f"{intent.pod.namespace}/create"
+        if isinstance(intent, CreateDelegate)
+        else intent.pod.namespace
+    )
 
 
 def _not_done(intent: AnyIntent, why: str) -> Outcome:
-    """Nothing was sent. A delegate may be there from an earlier send of the order: only a look could deny it."""
+    """Nothing was sent. A delegate may be there from an earlier send of the order: only a look
+    could deny it.
+    """
     return outcome(intent, UNKNOWN if isinstance(intent, CreateDelegate) else STALE, why)
 
 
 def _outcome_of(intent: AnyIntent, task: asyncio.Task[Outcome]) -> Outcome:
     """What an ended task came to, under the id that this caller gave."""
     if not task.done():
-        return outcome(intent, UNKNOWN, "still under way: its namespace, or the API server, answers slowly")
+        return outcome(
+            intent, UNKNOWN, "still under way: its namespace, or the API server, answers slowly"
+        )
     if task.cancelled() or task.exception() is not None:
         return outcome(intent, UNKNOWN, "the executor stopped before it knew")
     result = task.result()

@@ -1,7 +1,9 @@
-"""What the executor of this cluster has stored, as an observer in a process of its own reads it. It writes nothing.
+"""What the executor of this cluster has stored, as an observer in a process of its own reads it. It
+writes nothing.
 
-By the public keys stored there the observer tells marks of its cluster from forged ones. So who may write that Lease
-can mislead the observer, and nobody else: all others believe keys that the executor itself has told.
+By the public keys stored there the observer tells marks of its cluster from forged ones. So who may
+write that Lease can mislead the observer, and nobody else: all others believe keys that the
+executor itself has told.
 """
 
 import time
@@ -11,18 +13,26 @@ from agents.executor.state import CLUSTER, CONFIRMED, OWN_KEYS, ExecutorState, o
 from shared.kube.client import KubeClient
 from shared.kube.http import Procedure
 
-NO_KEYS = "the cluster's executor has not stored its public keys yet: it does with the first word of a dispatcher"
+NO_KEYS = (
+    "the cluster's executor has not stored its public keys yet: it does with the first word of a "
+    "dispatcher"
+)
 
 
 class ExecutorRecord:
-    """`problem` says why the executor's word is not known. `keys`: the cluster's public keys, as last read.
+    """`problem` says why the executor's word is not known. `keys`: the cluster's public keys, as
+    last read.
 
-    `on_keys` is told new keys; `on_confirmed` is called when an operator has confirmed what the API server shows, and
-    `went_back` has to be called when that goes back in time: what was confirmed before is no answer to it.
+    `on_keys` is told new keys; `on_confirmed` is called when an operator has confirmed what the API
+    server shows, and `went_back` has to be called when that goes back in time: what was confirmed
+    before is no answer to it.
     """
 
     def __init__(
-        self, cluster: str, on_keys: Callable[[tuple[str, ...]], None], on_confirmed: Callable[[], None]
+        self,
+        cluster: str,
+        on_keys: Callable[[tuple[str, ...]], None],
+        on_confirmed: Callable[[], None],
     ) -> None:
         self.problem = NO_KEYS
         self.keys = ()
@@ -37,7 +47,9 @@ class ExecutorRecord:
 
     @property
     def not_ours(self) -> str:
-        """Why this observer tells of nobody, '' unless the cluster is known to be served under another name."""
+        """Why this observer tells of nobody, '' unless the cluster is known to be served under
+        another name.
+        """
         name = self._state.values.get(CLUSTER, "")
         return other_name(name, self._cluster) if name not in ("", self._cluster) else ""
 

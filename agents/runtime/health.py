@@ -1,8 +1,9 @@
 """Whether the API server can be trusted to be there, and which cluster it is.
 
-The API server counts as lost after `grace_s` without a good answer to the probe, or with a watch interrupted for so
-long; an optional kind whose watch is interrupted is only told of. It is found again by itself: on recovery the watches
-are opened anew, since an old one may be half dead. That it went back in time (see watch_verifier.py) is told, too.
+The API server counts as lost after `grace_s` without a good answer to the probe, or with a watch
+interrupted for so long; an optional kind whose watch is interrupted is only told of. It is found
+again by itself: on recovery the watches are opened anew, since an old one may be half dead. That it
+went back in time (see watch_verifier.py) is told, too.
 """
 
 import asyncio
@@ -37,7 +38,9 @@ _VERSION = msgspec.json.Decoder(VersionInfo)
 
 
 class HealthMonitor:
-    """Probes one API server; `now` tells the current health, `cluster_uid` who it is once that was learnt."""
+    """Probes one API server; `now` tells the current health, `cluster_uid` who it is once that was
+    learnt.
+    """
 
     def __init__(
         self,
@@ -70,9 +73,13 @@ class HealthMonitor:
             await asyncio.sleep(pause if self.now.api_ok else min(pause, LOOK_AGAIN_S))
 
     def went_back(self, known: int, found: int) -> None:
-        """The server shows an older version than it did: that is told at once, before anything of its older world."""
+        """The server shows an older version than it did: that is told at once, before anything of
+        its older world.
+        """
         now = time.monotonic()
-        self._restored.tell(known, found, now, {watch.kind: watch.highest for watch in self._watches})
+        self._restored.tell(
+            known, found, now, {watch.kind: watch.highest for watch in self._watches}
+        )
         self._update(now)
 
     def confirm_restored(self) -> None:
@@ -83,7 +90,9 @@ class HealthMonitor:
         self._update(time.monotonic())
 
     def highest_seen(self) -> dict[str, int]:
-        """The highest version seen of each kind; while the server is held to have gone back, those from before."""
+        """The highest version seen of each kind; while the server is held to have gone back, those
+        from before.
+        """
         current = {watch.kind: watch.highest for watch in self._watches if watch.highest}
         return higher(current, self._restored.highest(time.monotonic()))
 
@@ -109,7 +118,8 @@ class HealthMonitor:
             return
         if self.cluster_uid and uid != self.cluster_uid:
             self._foreign = (
-                f"the API server is now that of another cluster (kube-system {uid}, was {self.cluster_uid}): "
+                f"the API server is now that of another cluster (kube-system {uid}, was "
+                f"{self.cluster_uid}): "
                 f"correct the kubeconfig or restart the agent"
             )
             return
@@ -141,26 +151,40 @@ class HealthMonitor:
         if self._foreign:
             return self._foreign
         if not self.cluster_uid:
-            return self._problem or "namespace kube-system cannot be read, so the cluster is not known by its UID"
+            return (
+                self._problem
+                or "namespace kube-system cannot be read, so the cluster is not known by its UID"
+            )
         if self._problem and now - self._last_good > grace:
             return self._problem
         return next(self._broken(now, optional=False), "")
 
     def _unheeded(self, now: float) -> str:
         """What is not seen of kinds without which the cluster can still be served."""
-        return "; ".join(self._broken(now, optional=True))[:MAX_PROBLEM]  # a kind that is not served hides nothing
+        return "; ".join(self._broken(now, optional=True))[
+            :MAX_PROBLEM
+        ]  # a kind that is not served hides nothing
 
     def _broken(self, now: float, *, optional: bool) -> Iterator[str]:
         for watch in self._watches:
             since = watch.broken_since
             unheeded = not (watch.optional and watch.unserved)
-            if watch.optional == optional and unheeded and since is not None and now - since > self._settings.grace_s:
+            if (
+                watch.optional == optional
+                and unheeded
+                and since is not None
+                and now - since > self._settings.grace_s
+            ):
                 yield watch.problem
 
 
 def _words(answer: Response) -> str:
     text = read_status(answer.body).message or "no answer"
-    return f"API server: {text}"[:300] if answer.status == 0 else f"API server: {answer.status} {text}"[:300]
+    return (
+        f"API server: {text}"[:300]
+        if answer.status == 0
+        else f"API server: {answer.status} {text}"[:300]
+    )
 
 
 def _git_version(body: bytes) -> str:

@@ -1,7 +1,9 @@
-"""The bearer token that kubelets are shown: that of an account which may read their statistics and do nothing else.
+"""The bearer token that kubelets are shown: that of an account which may read their statistics and
+do nothing else.
 
-Whoever is asked with a token can use it himself. A kubelet, and whoever has taken over a node, is trusted with its own
-node alone, so it is never shown the token with which the agent writes to the API server.
+Whoever is asked with a token can use it himself. A kubelet, and whoever has taken over a node, is
+trusted with its own node alone, so it is never shown the token with which the agent writes to the
+API server.
 """
 
 import asyncio
@@ -19,8 +21,10 @@ LIFETIME_S = 600  # the shortest that Kubernetes gives: a stolen one is soon wor
 RENEW_AFTER = 0.75  # of its lifetime
 RETRY_S = 5.0
 _REMEDY = (
-    "`global-dispatcher install` makes an account for it, as the agent's chart does; kubelet.account names another that"
-    " may only get nodes/stats and nodes/metrics, and of which the agent may create serviceaccounts/token"
+    "`global-dispatcher install` makes an account for it, as the agent's chart does; "
+    "kubelet.account names another that"
+    " may only get nodes/stats and nodes/metrics, and of which the agent may create "
+    "serviceaccounts/token"
 )
 
 
@@ -40,12 +44,15 @@ _DECODER = msgspec.json.Decoder(_TokenRequest)
 class KubeletToken:
     """Tokens of `account` ("namespace/name"), asked for by TokenRequest; '' has none.
 
-    An agent with a client certificate needs none: to be asked with a certificate does not give it away.
+    An agent with a client certificate needs none: to be asked with a certificate does not give it
+    away.
 
     https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1
     """
 
-    def __init__(self, client: KubeClient, account: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client: KubeClient, account: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
         self._account = account
         self._clock = clock
@@ -56,7 +63,9 @@ class KubeletToken:
         self._renewing = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """What a request to a kubelet carries; SourceError where no token of the account is to be had."""
+        """What a request to a kubelet carries; SourceError where no token of the account is to be
+        had.
+        """
         session = await self._client.session()
         if not await session.authorization():
             return {}
@@ -81,7 +90,9 @@ class KubeletToken:
                 raise ValueError(error_text(answer))
             self._token = _DECODER.decode(answer.body).status.token
         except ValueError as error:
-            self._problem = f"no token of ServiceAccount {self._account} for kubelets: {error}; {_REMEDY}"
+            self._problem = (
+                f"no token of ServiceAccount {self._account} for kubelets: {error}; {_REMEDY}"
+            )
             self._retry_at = self._clock() + RETRY_S
             raise SourceError(self._problem) from None
         self._renew_at = asked_at + RENEW_AFTER * LIFETIME_S

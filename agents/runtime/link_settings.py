@@ -1,4 +1,6 @@
-"""How an agent measures the way to other clusters' agents, and answers theirs. Nothing of it is on by default."""
+"""How an agent measures the way to other clusters' agents, and answers theirs. Nothing of it is on
+by default.
+"""
 
 import ipaddress
 
@@ -15,16 +17,23 @@ class LinkSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    listen: str = Field(default="", description="IP:port where probes are answered, such as 0.0.0.0:7490; empty: none.")
+    listen: str = Field(
+        default="",
+        description="IP:port where probes are answered, such as 0.0.0.0:7490; empty: none.",
+    )
     address: str = Field(
-        default="", description="IP:port under which other clusters reach that; empty: nobody is told of one."
+        default="",
+        description="IP:port under which other clusters reach that; empty: nobody is told of one.",
     )
     allow: tuple[str, ...] = Field(
         default=(),
-        description="Networks whose agents are probed, such as 192.0.2.0/24, or with a port, 192.0.2.0/24:7490; "
+        description="Networks whose agents are probed, such as 192.0.2.0/24, or with a port, "
+        "192.0.2.0/24:7490; "
         "without: port 7490 alone. Empty: nobody is probed.",
     )
-    interval_s: float = Field(default=10.0, ge=1.0, le=3600.0, description="Seconds between two probes of one cluster.")
+    interval_s: float = Field(
+        default=10.0, ge=1.0, le=3600.0, description="Seconds between two probes of one cluster."
+    )
 
     @field_validator("listen", "address")
     @classmethod
@@ -42,9 +51,15 @@ class LinkSettings(BaseModel):
 
     def may_probe(self, address: ProbeAddress) -> bool:
         """Whether somebody else's word that an agent is there is enough to connect to it."""
-        if address.ip.is_multicast or address.ip.is_unspecified or any(address.ip in one for one in METADATA):
+        if (
+            address.ip.is_multicast
+            or address.ip.is_unspecified
+            or any(address.ip in one for one in METADATA)
+        ):
             return False
-        allowed = [network for network, port in map(read_network, self.allow) if port == address.port]
+        allowed = [
+            network for network, port in map(read_network, self.allow) if port == address.port
+        ]
         named = any(one.num_addresses == 1 for one in allowed if address.ip in one)
         if (address.ip.is_loopback or address.ip.is_link_local) and not named:
             return False
@@ -61,6 +76,9 @@ def read_network(text: str) -> tuple[Network, int]:
         if not 0 < number < 65536:
             raise ValueError
     except ValueError:
-        wrong = f"{text[:64]!r} is no network such as 192.0.2.0/24, 2001:db8::/32 or, with a port, 192.0.2.7/32:7490"
+        wrong = (
+            f"{text[:64]!r} is no network such as 192.0.2.0/24, 2001:db8::/32 or, with a port, "
+            "192.0.2.7/32:7490"
+        )
         raise ValueError(wrong) from None
     return found, number

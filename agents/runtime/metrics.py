@@ -1,7 +1,8 @@
-"""What an agent tells Prometheus: how its API server, its watches, its dispatcher and its sources of live load do.
+"""What an agent tells Prometheus: how its API server, its watches, its dispatcher and its sources
+of live load do.
 
-All is read at each scrape from what the agent holds anyway. Labels are kinds, verdicts, and names of sources and
-signals, which the agent's configuration chooses; no name of a node or a pod.
+All is read at each scrape from what the agent holds anyway. Labels are kinds, verdicts, and names
+of sources and signals, which the agent's configuration chooses; no name of a node or a pod.
 """
 
 import asyncio
@@ -20,7 +21,8 @@ from agents.runtime.settings import MetricsSettings
 from shared.messages.telemetry import SourceReport, Telemetry
 
 LOG = structlog.get_logger("agent.metrics")
-AGAIN_S = 5.0  # until an address that cannot be had is tried again: an actor that died may still hold it
+# until an address that cannot be had is tried again: an actor that died may still hold it
+AGAIN_S = 5.0
 
 
 class Watched(Protocol):
@@ -35,11 +37,12 @@ class Watched(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """One look at an agent. `now` and `heard_at` on its monotonic clock; `heard_at`: the dispatcher's latest question.
+    """One look at an agent. `now` and `heard_at` on its monotonic clock; `heard_at`: the
+    dispatcher's latest question.
 
-    `outcomes`: of intents, by verdict. `refused`: messages of a dispatcher that were not obeyed, by reason; `verified`:
-    those whose signature was good. `owner_uses`: owners of which it is known what their pods use. `holds_lease`: of the
-    executor; None where this process is none.
+    `outcomes`: of intents, by verdict. `refused`: messages of a dispatcher that were not obeyed, by
+    reason; `verified`: those whose signature was good. `owner_uses`: owners of which it is known
+    what their pods use. `holds_lease`: of the executor; None where this process is none.
     """
 
     now: float
@@ -73,37 +76,54 @@ class AgentCollector(Collector):
             "1: the API server answers, and all watches that matter are alive.",
             status.api_up,
         )
-        yield _gauge("global_dispatcher_agent_synced", "1: everything was listed once.", status.synced)
         yield _gauge(
-            "global_dispatcher_agent_nodes", "Nodes that the API server has shown, proxies included.", status.nodes
+            "global_dispatcher_agent_synced", "1: everything was listed once.", status.synced
         )
-        yield _gauge("global_dispatcher_agent_pods", "Pods that the API server has shown.", status.pods)
-        yield _gauge("global_dispatcher_agent_obeyed_epoch", "Epoch of the dispatcher that is obeyed.", status.epoch)
+        yield _gauge(
+            "global_dispatcher_agent_nodes",
+            "Nodes that the API server has shown, proxies included.",
+            status.nodes,
+        )
+        yield _gauge(
+            "global_dispatcher_agent_pods", "Pods that the API server has shown.", status.pods
+        )
+        yield _gauge(
+            "global_dispatcher_agent_obeyed_epoch",
+            "Epoch of the dispatcher that is obeyed.",
+            status.epoch,
+        )
         if status.holds_lease is not None:
             yield _gauge(
                 "global_dispatcher_agent_executor_holds_lease",
-                "1: this executor acts; 0: it may not, for another one of the cluster does, or the Lease is out of "
+                "1: this executor acts; 0: it may not, for another one of the cluster does, or "
+                "the Lease is out of "
                 "reach.",
                 status.holds_lease,
             )
         heard = GaugeMetricFamily(
-            "global_dispatcher_agent_dispatcher_silence_seconds", "Since a dispatcher last asked for changes."
+            "global_dispatcher_agent_dispatcher_silence_seconds",
+            "Since a dispatcher last asked for changes.",
         )
         if status.heard_at is not None:
             heard.add_metric([], max(0.0, status.now - status.heard_at))
         yield heard
         outcomes = CounterMetricFamily(
-            "global_dispatcher_agent_outcomes", "Intents carried out or refused.", labels=["verdict"]
+            "global_dispatcher_agent_outcomes",
+            "Intents carried out or refused.",
+            labels=["verdict"],
         )
         for verdict, count in sorted(status.outcomes.items()):
             outcomes.add_metric([verdict], count)
         yield outcomes
         yield from _signatures(status)
         yield _gauge(
-            "global_dispatcher_agent_owner_uses", "Owners of which it is known what their pods use.", status.owner_uses
+            "global_dispatcher_agent_owner_uses",
+            "Owners of which it is known what their pods use.",
+            status.owner_uses,
         )
         dropped = CounterMetricFamily(
-            "global_dispatcher_agent_owner_uses_dropped", "Of these, those that gave way to newer ones."
+            "global_dispatcher_agent_owner_uses_dropped",
+            "Of these, those that gave way to newer ones.",
         )
         dropped.add_metric([], status.owner_uses_dropped)
         yield dropped
@@ -121,13 +141,15 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 def _signatures(status: AgentStatus) -> Iterator[Metric]:
     refused = CounterMetricFamily(
         "global_dispatcher_agent_messages_refused",
-        "Messages in a dispatcher's name that were not obeyed, by what was wrong with their signature.",
+        "Messages in a dispatcher's name that were not obeyed, by what was wrong with their "
+        "signature.",
         labels=["reason"],
     )
     for reason, count in sorted(status.refused.items()):
         refused.add_metric([reason], count)
     verified = CounterMetricFamily(
-        "global_dispatcher_agent_messages_verified", "Messages of a dispatcher whose signature was good."
+        "global_dispatcher_agent_messages_verified",
+        "Messages of a dispatcher whose signature was good.",
     )
     verified.add_metric([], status.verified)
     yield from (refused, verified)
@@ -148,7 +170,9 @@ def _watches(status: AgentStatus) -> Iterator[Metric]:
         restarts.add_metric([watch.kind], watch.interruptions)
         since = watch.broken_since
         if not (watch.optional and watch.unserved):  # what the server does not have is not missed
-            broken.add_metric([watch.kind], max(0.0, status.now - since) if since is not None else 0.0)
+            broken.add_metric(
+                [watch.kind], max(0.0, status.now - since) if since is not None else 0.0
+            )
     yield from (restarts, broken)
 
 
@@ -156,10 +180,15 @@ def _watches(status: AgentStatus) -> Iterator[Metric]:
 _OF_SOURCE: tuple[tuple[str, str, Callable[[SourceReport], float | None]], ...] = (
     (
         "global_dispatcher_agent_source_up",
-        "1: its latest question was answered in full; of kubelets and node_exporters: no node fails.",
+        "1: its latest question was answered in full; of kubelets and node_exporters: no node "
+        "fails.",
         lambda one: float(one.asked > 0 and not (one.failing or one.problem)),
     ),
-    ("global_dispatcher_agent_source_age_seconds", "Since the source last answered.", lambda one: one.answered_s),
+    (
+        "global_dispatcher_agent_source_age_seconds",
+        "Since the source last answered.",
+        lambda one: one.answered_s,
+    ),
     (
         "global_dispatcher_agent_source_lag_seconds",
         "How long its latest answer took.",
@@ -231,7 +260,8 @@ def _signals(telemetry: Telemetry) -> Iterator[Metric]:
             ages.add_metric([one.name, signal, "1"], oldest)
     unread = GaugeMetricFamily(
         "global_dispatcher_agent_unread_nodes",
-        "Nodes of which no source tells a fresh signal (younger than telemetry.stale_s): placement uses the last "
+        "Nodes of which no source tells a fresh signal (younger than telemetry.stale_s): "
+        "placement uses the last "
         "readings until the profile's stale_s, then requests.",
         labels=["signal"],
     )
@@ -244,9 +274,13 @@ def _signals(telemetry: Telemetry) -> Iterator[Metric]:
 
 
 class MetricsServer:
-    """Serves /metrics where the settings say so. An address that cannot be had stops nothing else of the agent."""
+    """Serves /metrics where the settings say so. An address that cannot be had stops nothing else
+    of the agent.
+    """
 
-    def __init__(self, settings: MetricsSettings, look: Callable[[], Awaitable[AgentStatus]]) -> None:
+    def __init__(
+        self, settings: MetricsSettings, look: Callable[[], Awaitable[AgentStatus]]
+    ) -> None:
         self._settings = settings
         self._look = look
         self.address: tuple[str, int] | None = None  # where it listens
@@ -275,7 +309,10 @@ class MetricsServer:
             except OSError as error:
                 if not logged:
                     LOG.warning(
-                        "no metrics", address=f"{host}:{port}", problem=str(error), fix="choose another metrics.port"
+                        "no metrics",
+                        address=f"{host}:{port}",
+                        problem=str(error),
+                        fix="choose another metrics.port",
                     )
                 logged = True
                 await asyncio.sleep(AGAIN_S)

@@ -22,8 +22,8 @@ MAX_WAIT_S = 60.0
 
 
 class Observing:
-    """`news` is set with every change of what is watched; `who` and `health` say whose changes these are, and how far
-    they can be trusted.
+    """`news` is set with every change of what is watched; `who` and `health` say whose changes
+    these are, and how far they can be trusted.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Observing:
         self._loads.on_pods = self.uses.add
         self._follow = ChangeFeed(watching.cache, self._loads, self.uses)
         self._readings = Readings(client, watching.cache.targets, self._loads, settings)
-        self._telemetry: asyncio.Task[Telemetry] | None = None  # the last report of sources, or the one in the making
+        # the last report of sources, or the one in the making
+        self._telemetry: asyncio.Task[Telemetry] | None = None
         self.heard_at: float | None = None
 
     def work(self) -> tuple[Coroutine[Any, Any, None], str]:
@@ -68,14 +69,20 @@ class Observing:
 
     async def telemetry(self) -> Telemetry:
         """The same for whoever asks from afar, with what each source tells of which nodes."""
-        if self._telemetry is None or self._telemetry.done():  # one at a time, however many ask: it takes a while
+        if (
+            self._telemetry is None or self._telemetry.done()
+        ):  # one at a time, however many ask: it takes a while
             targets = self._watching.cache.targets
-            made = report(self._settings, self.sources, self._loads, targets.keys(), time.monotonic())
+            made = report(
+                self._settings, self.sources, self._loads, targets.keys(), time.monotonic()
+            )
             self._telemetry = asyncio.create_task(made)
         return await asyncio.shield(self._telemetry)
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
-        """Long poll: what changed after `since` as soon as there is any, else nothing new after `wait_s` seconds."""
+        """Long poll: what changed after `since` as soon as there is any, else nothing new after
+        `wait_s` seconds.
+        """
         self.heard_at = time.monotonic()
         deadline = self.heard_at + max(0.0, min(wait_s, MAX_WAIT_S))
         with suppress(TimeoutError):

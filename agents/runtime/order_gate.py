@@ -1,6 +1,8 @@
-"""At an agent's door: which messages of a dispatcher are decoded at all, by the authorities in a file.
+"""At an agent's door: which messages of a dispatcher are decoded at all, by the authorities in a
+file.
 
-The file is read again when it changes, so authorities and revocation lists can be replaced without a restart.
+The file is read again when it changes, so authorities and revocation lists can be replaced without
+a restart.
 """
 
 import datetime as dt
@@ -28,7 +30,9 @@ _CERTIFICATES = 64  # that are remembered with what was found
 class Trust:
     """The authorities of a file, or of a text."""
 
-    def __init__(self, settings: OrderSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: OrderSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._looked_at = float("-inf")
@@ -44,10 +48,16 @@ class Trust:
         found = self._leader(certificate)
         if not isinstance(found, Leader):
             return found
-        return objection(found, self._authorities, dt.datetime.fromtimestamp(now, dt.UTC)) or found.key
+        return (
+            objection(found, self._authorities, dt.datetime.fromtimestamp(now, dt.UTC)) or found.key
+        )
 
     def _leader_of(self, certificate: bytes) -> Leader | str:
-        return self._authorities if isinstance(self._authorities, str) else leader_of(certificate, self._authorities)
+        return (
+            self._authorities
+            if isinstance(self._authorities, str)
+            else leader_of(certificate, self._authorities)
+        )
 
     def _look(self) -> None:
         """A file that cannot be read any more changes nothing: what was read before holds."""
@@ -65,7 +75,9 @@ class Trust:
                 self._version = version
             authorities = Authorities.read(pem)
         except (OSError, ValueError) as error:
-            problem = f"this agent cannot read its authorities, {file or 'orders.authority'}: {error}"
+            problem = (
+                f"this agent cannot read its authorities, {file or 'orders.authority'}: {error}"
+            )
             if isinstance(self._authorities, str):
                 self._authorities = problem
             LOG.warning("authorities not read", problem=problem)
@@ -81,9 +93,11 @@ def _version(file: str) -> tuple[int, int, int]:
 
 
 class OrderGate:
-    """Refuses what the leader has not signed; where the settings name no authority, lets everything through.
+    """Refuses what the leader has not signed; where the settings name no authority, lets everything
+    through.
 
-    `refused` counts by reason. A refusal is told in the log `audit`, each reason twice a minute at most.
+    `refused` counts by reason. A refusal is told in the log `audit`, each reason twice a minute at
+    most.
     """
 
     def __init__(
@@ -98,7 +112,9 @@ class OrderGate:
         if settings.verified:
             trust = Trust(settings, pace)
             unsigned = settings.unsigned == "take"
-            self._check = OrderCheck(trust.key_of, take_unsigned=unsigned, skew_s=settings.clock_skew_s)
+            self._check = OrderCheck(
+                trust.key_of, take_unsigned=unsigned, skew_s=settings.clock_skew_s
+            )
         self._audience = audience
         self._clock = clock
         self._pace = pace
@@ -117,7 +133,11 @@ class OrderGate:
             raise
         self.verified += header is not None
         if header is None and self._lines.admit(self._pace()) is not None:
-            LOG.warning("an unsigned message is obeyed", kind=kind, problem="orders.unsigned is take: set it to refuse")
+            LOG.warning(
+                "an unsigned message is obeyed",
+                kind=kind,
+                problem="orders.unsigned is take: set it to refuse",
+            )
         return header
 
     def same_epoch(self, kind: str, header: Header | None, epoch: int) -> None:

@@ -1,8 +1,10 @@
-"""Probes every other cluster's agent now and then, and answers theirs; beside all else, and waited for by nothing.
+"""Probes every other cluster's agent now and then, and answers theirs; beside all else, and waited
+for by nothing.
 
-Whom to probe is what the dispatcher says that other agents publish, as far as this agent's own settings allow it
-(`links.allow`, empty by default): neither the dispatcher nor another cluster can make it connect anywhere else. A
-probe of one cluster follows the other after about `interval_s`, never two at once, and all of them spread in time.
+Whom to probe is what the dispatcher says that other agents publish, as far as this agent's own
+settings allow it (`links.allow`, empty by default): neither the dispatcher nor another cluster can
+make it connect anywhere else. A probe of one cluster follows the other after about `interval_s`,
+never two at once, and all of them spread in time.
 """
 
 import asyncio
@@ -46,7 +48,9 @@ class PeerProbes:
                     await self._answering.start(read_address(settings.listen))
                 except OSError as error:
                     LOG.warning(
-                        "probes of other clusters are not answered", address=settings.listen, problem=str(error)
+                        "probes of other clusters are not answered",
+                        address=settings.listen,
+                        problem=str(error),
                     )
                     await asyncio.sleep(_LISTEN_AGAIN_S)
                 else:
@@ -57,14 +61,18 @@ class PeerProbes:
             self.follow(())
 
     def follow(self, peers: Sequence[Peer]) -> None:
-        """From now on probe these, and nobody else; what was measured of one at another address is void."""
+        """From now on probe these, and nobody else; what was measured of one at another address is
+        void.
+        """
         wanted = {key for peer in peers[:_MOST_PEERS] if (key := self._key(peer)) is not None}
         for key in self._probing.keys() - wanted:
             self._probing.pop(key).cancel()
             del self._links[key]
         for key in wanted - self._probing.keys():
             link = self._links[key] = PeerLink()
-            self._probing[key] = asyncio.create_task(self._keep_probing(key, link), name=f"probe {key[0]}")
+            self._probing[key] = asyncio.create_task(
+                self._keep_probing(key, link), name=f"probe {key[0]}"
+            )
 
     def _key(self, peer: Peer) -> tuple[str, str, ProbeAddress] | None:
         if not peer.probe or not peer.uid or not self._settings.allow:
@@ -85,7 +93,10 @@ class PeerProbes:
     def readings(self) -> tuple[LinkReading, ...]:
         """What is known now of each way."""
         now = time.monotonic()
-        found = (link.reading(cluster, now) for (cluster, _, _), link in sorted(self._links.items(), key=_by_cluster))
+        found = (
+            link.reading(cluster, now)
+            for (cluster, _, _), link in sorted(self._links.items(), key=_by_cluster)
+        )
         return tuple(one for one in found if one is not None)
 
 

@@ -1,6 +1,8 @@
-"""Joins telemetry to one cluster: its sources are asked beside each other, and none waits for another.
+"""Joins telemetry to one cluster: its sources are asked beside each other, and none waits for
+another.
 
-Kubelets first, metrics.k8s.io where they do not answer; whatever else the configuration names, by the same port.
+Kubelets first, metrics.k8s.io where they do not answer; whatever else the configuration names, by
+the same port.
 """
 
 import asyncio
@@ -20,7 +22,14 @@ from agents.runtime.settings import AgentSettings, KubeletSettings
 from agents.runtime.telemetry_settings import METRICS_API, NodeExporterSettings
 from agents.telemetry.kubelet import Kubelets
 from agents.telemetry.load_watcher import LoadWatcher
-from agents.telemetry.metrics_api import NODES, PODS, VERSIONS, path_of, read_metrics, read_pod_metrics
+from agents.telemetry.metrics_api import (
+    NODES,
+    PODS,
+    VERSIONS,
+    path_of,
+    read_metrics,
+    read_pod_metrics,
+)
 from agents.telemetry.node_exporter import NodeExporters
 from agents.telemetry.polls import Polls
 from agents.telemetry.prometheus import Prometheus
@@ -102,15 +111,21 @@ class MetricsApi:
         self._version, self._other = VERSIONS
 
     async def samples(self) -> dict[str, Sample]:
-        """By node name; SourceError says why there are none. What pods use goes to `loads`, as far as it is told."""
+        """By node name; SourceError says why there are none. What pods use goes to `loads`, as far
+        as it is told.
+        """
         found = read_metrics(await self._ask(NODES))
         if self._loads is not None:
-            with suppress(SourceError):  # an older chart gives no right to it, and nodes are read without
+            with suppress(
+                SourceError
+            ):  # an older chart gives no right to it, and nodes are read without
                 self._loads.on_pods(read_pod_metrics(await self._ask(PODS)), time.monotonic(), "")
         return found
 
     async def _ask(self, plural: str) -> bytes:
-        """What the version says that answered last; where it is not served (any more), what the other says."""
+        """What the version says that answered last; where it is not served (any more), what the
+        other says.
+        """
         path = path_of(self._version, plural)
         answer = await self._client.send(Request("GET", path), max_body=MAX_METRICS)
         if answer.status == NOT_FOUND:
@@ -119,7 +134,9 @@ class MetricsApi:
             if answer.ok:
                 self._version, self._other = self._other, self._version
         if not answer.ok:
-            raise SourceError(f"{path} answers {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            raise SourceError(
+                f"{path} answers {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}"
+            )
         return answer.body
 
     async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
@@ -140,7 +157,11 @@ class Readings:
     """Keeps `loads` fresh, also while the API server is lost. `status` says how each source does."""
 
     def __init__(
-        self, client: KubeClient, targets: Mapping[str, NodeTarget], loads: Loads, settings: AgentSettings
+        self,
+        client: KubeClient,
+        targets: Mapping[str, NodeTarget],
+        loads: Loads,
+        settings: AgentSettings,
     ) -> None:
         self._targets = targets
         self._loads = loads
@@ -176,7 +197,13 @@ class Readings:
     def _add_kubelets(self, client: KubeClient, settings: KubeletSettings) -> None:
         kubelets = ClusterKubelets(client, settings)
         cadence = Cadence(settings.interval_s, settings.concurrency)
-        rounds = Rounds(self._targets, self._loads, kubelets.sample, MetricsApi(client, self._loads).samples, cadence)
+        rounds = Rounds(
+            self._targets,
+            self._loads,
+            kubelets.sample,
+            MetricsApi(client, self._loads).samples,
+            cadence,
+        )
         self._sources.append(kubelets)
         self._asking.append(rounds)
 
@@ -184,7 +211,9 @@ class Readings:
         source = node_exporters(settings)
         cadence = Cadence(settings.interval_s, settings.concurrency)
         self._sources.append(source)
-        self._asking.append(Rounds(self._targets, self._loads, source.sample, None, cadence, settings.name))
+        self._asking.append(
+            Rounds(self._targets, self._loads, source.sample, None, cadence, settings.name)
+        )
 
 
 def node_exporters(settings: NodeExporterSettings) -> NodeExporters:
@@ -216,7 +245,9 @@ def fleet_sources(
 
 def wanted_measures(settings: AgentSettings) -> frozenset[str]:
     """What any signal is made of: nothing else is asked for."""
-    return frozenset({LINK_SPEED, *(name for signal in settings.all_signals() for name in signal.of)})
+    return frozenset(
+        {LINK_SPEED, *(name for signal in settings.all_signals() for name in signal.of)}
+    )
 
 
 async def _kept_up(asking: Asking) -> None:

@@ -1,4 +1,6 @@
-"""Reconciles what needs no dispatcher: proxy nodes, pods on them, shadow budgets, expired leases, leftovers, events."""
+"""Reconciles what needs no dispatcher: proxy nodes, pods on them, shadow budgets, expired leases,
+leftovers, events.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -19,12 +21,14 @@ _log = structlog.get_logger()
 _MAX_PODS = 512  # tasks about pods and budgets at once; the rest waits for a later tick
 _PATIENCE_S = 20.0  # with a server that is too busy; then a task is begun anew
 _AGAIN_S = 10.0  # before a task that could not be done is begun anew: about a pod
-_FIRST_AGAIN_S = 1.0  # and about a proxy node, doubling up to the same: its heartbeat is worth more tries
+# and about a proxy node, doubling up to the same: its heartbeat is worth more tries
+_FIRST_AGAIN_S = 1.0
 
 
 class Reconciler:
-    """Begins what is due. Proxy nodes wait for nobody: a namespace that hangs must not cost a cluster its Lease. Tasks
-    about pods and budgets wait for places that namespaces share, so that none holds up another's.
+    """Begins what is due. Proxy nodes wait for nobody: a namespace that hangs must not cost a
+    cluster its Lease. Tasks about pods and budgets wait for places that namespaces share, so that
+    none holds up another's.
     """
 
     def __init__(self, local: Local, driver: Driver, clock: Callable[[], Moment]) -> None:
@@ -72,14 +76,18 @@ class Reconciler:
             else:
                 self._places.give_back(ticket, now.mono)
         for name in rested:
-            if name not in self._running:  # nothing is due any more: the pod, or the node, is gone or as it should be
+            if (
+                name not in self._running
+            ):  # nothing is due any more: the pod, or the node, is gone or as it should be
                 self._failed.pop(name, None)
                 self._problems.pop(name, None)
 
     def _tell_lapse(self, why: str) -> None:
         if why and not self._lapsed:
             _log.warning(
-                "lease lapsed: delegates of failover mode lease are stopped", cluster=self._local.cluster, reason=why
+                "lease lapsed: delegates of failover mode lease are stopped",
+                cluster=self._local.cluster,
+                reason=why,
             )
         self._lapsed = why
 
@@ -106,7 +114,9 @@ class Reconciler:
             self._failed.pop(task.name, None)
             return
         times = self._failed[task.name] = self._failed.get(task.name, 0) + 1
-        pause = _AGAIN_S if task.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
+        pause = (
+            _AGAIN_S if task.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
+        )
         self._again[task.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:
@@ -121,11 +131,13 @@ class Reconciler:
 
 
 class Events:
-    """Writes the events that wait. What one costs the server, a bind would have to wait for: binds go first, though
-    not for ever.
+    """Writes the events that wait. What one costs the server, a bind would have to wait for: binds
+    go first, though not for ever.
     """
 
-    def __init__(self, local: Local, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, local: Local, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float]
+    ) -> None:
         self.at_once = 4
         self.series = 16
         self.patience_s = 5.0
@@ -137,7 +149,9 @@ class Events:
         self._full_since: float | None = None  # since when binds wait for their turn
 
     async def write(self) -> None:
-        """Write until none waits, or the server is in trouble: events are the last that it needs then."""
+        """Write until none waits, or the server is in trouble: events are the last that it needs
+        then.
+        """
         while self._waiting and not self.barred() and (at_once := self._series_at_once()):
             series = [some for _ in range(at_once) if (some := self._next())]
             answers = await asyncio.gather(*map(self._client.send_all, series))

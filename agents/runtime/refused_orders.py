@@ -1,9 +1,11 @@
-"""What the executor was ordered and did not do, told in the log `audit`: orders with a good signature may still rest on
-lies, as of a captured observer. They are told here since the dispatcher's own records may be in the liar's hands.
+"""What the executor was ordered and did not do, told in the log `audit`: orders with a good
+signature may still rest on lies, as of a captured observer. They are told here since the
+dispatcher's own records may be in the liar's hands.
 
-Orders that do not fit what is there (`stale`) are told, too: lies about pods look like that. Of each verdict and kind
-of order AT_ONCE lines are written, and one more each EVERY_S seconds: many of one kind hide none of another. How long a
-line is is bounded, too: names in orders are of any length.
+Orders that do not fit what is there (`stale`) are told, too: lies about pods look like that. Of
+each verdict and kind of order AT_ONCE lines are written, and one more each EVERY_S seconds: many of
+one kind hide none of another. How long a line is is bounded, too: names in orders are of any
+length.
 """
 
 from collections.abc import Callable
@@ -41,7 +43,9 @@ class RefusedOrders:
             order=type(intent).__name__,
             pod=f"{intent.pod.namespace}/{intent.pod.name}"[:_MOST_NAMED],
             uid=intent.pod.uid[:_MOST_NAMED],
-            source=intent.source.cluster[:_MOST_NAMED] if isinstance(intent, CreateDelegate) else self._cluster,
+            source=intent.source.cluster[:_MOST_NAMED]
+            if isinstance(intent, CreateDelegate)
+            else self._cluster,
             dispatcher=batch.dispatcher[:_MOST_NAMED],
             epoch=batch.dispatcher_epoch,
             verdict=verdict,

@@ -1,4 +1,6 @@
-"""The fair queue of request slots (`executor.slots`) for coroutines: a caller waits here until it is granted a slot."""
+"""The fair queue of request slots (`executor.slots`) for coroutines: a caller waits here until it
+is granted a slot.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -52,7 +54,9 @@ class SlotQueue:
             self._grant(now)
 
     def hangs(self, ticket: int | None, lane: str) -> bool:
-        """Whether whoever holds this ticket, or waits in this lane, is held up by requests that hang."""
+        """Whether whoever holds this ticket, or waits in this lane, is held up by requests that
+        hang.
+        """
         return self._slots.hangs(ticket, lane, self._seconds())
 
     def refused(self) -> None:

@@ -1,6 +1,8 @@
-"""Asks the configured sources of one cluster once, as its agent would, and shows what it would read.
+"""Asks the configured sources of one cluster once, as its agent would, and shows what it would
+read.
 
-Nothing is kept and nothing is decided by it. Sources that tell counters are asked again until their rates are known.
+Nothing is kept and nothing is decided by it. Sources that tell counters are asked again until their
+rates are known.
 """
 
 import asyncio
@@ -15,7 +17,13 @@ from agents.kube.nodes import node_seen
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import DEFAULT_SOURCE, Loads, Measure, Preference, Sample
 from agents.observer.seen import NodeTarget
-from agents.runtime.readings import ClusterKubelets, fleet_sources, node_exporters, wanted_measures, with_bandwidth
+from agents.runtime.readings import (
+    ClusterKubelets,
+    fleet_sources,
+    node_exporters,
+    wanted_measures,
+    with_bandwidth,
+)
 from agents.runtime.settings import AgentSettings
 from agents.telemetry.source import Answer, FleetSource, NodeSource, SourceError
 from shared.kube.client import KubeClient, Patience
@@ -38,7 +46,9 @@ class TrialError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which nodes are shown: by name, else the first `count`. `wait_s`: how long rates may take to be known."""
+    """Which nodes are shown: by name, else the first `count`. `wait_s`: how long rates may take to
+    be known.
+    """
 
     nodes: tuple[str, ...] = ()
     count: int = 3
@@ -47,9 +57,10 @@ class Choice:
 
 @dataclass(slots=True)
 class Tried:
-    """One source. `problem`: why there is no answer, or what is missing of it. `failing`: by node, where each is asked
-    by itself. `told`: of how many nodes it tells anything; `silent`: the others. `measures`: what it was asked for,
-    each with the number of nodes that it is told of; empty where a source is asked for nothing in particular.
+    """One source. `problem`: why there is no answer, or what is missing of it. `failing`: by node,
+    where each is asked by itself. `told`: of how many nodes it tells anything; `silent`: the
+    others. `measures`: what it was asked for, each with the number of nodes that it is told of;
+    empty where a source is asked for nothing in particular.
     """
 
     name: str
@@ -67,7 +78,9 @@ class Tried:
 
 @dataclass(slots=True)
 class Trial:
-    """All sources of one cluster. `readings`: by node that is shown, what the dispatcher would be told."""
+    """All sources of one cluster. `readings`: by node that is shown, what the dispatcher would be
+    told.
+    """
 
     cluster: str
     nodes: int
@@ -78,7 +91,9 @@ class Trial:
 
 async def try_sources(settings: AgentSettings, choice: Choice) -> Trial:
     """Ask them all, beside each other; TrialError if the nodes cannot be had."""
-    client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(settings.api.connect_s))
+    client = KubeClient(
+        Access(settings.kubeconfig, settings.context), Patience(settings.api.connect_s)
+    )
     try:
         targets = await _targets(client, settings)
         shown = _chosen(targets, choice)
@@ -88,7 +103,9 @@ async def try_sources(settings: AgentSettings, choice: Choice) -> Trial:
             for one in asking:
                 group.create_task(one.run(client, choice.wait_s))
         now = time.monotonic()
-        readings = {name: reading for name in shown if (reading := loads.reading(name, now)) is not None}
+        readings = {
+            name: reading for name in shown if (reading := loads.reading(name, now)) is not None
+        }
         return Trial(settings.cluster, len(targets), shown, [one.tried for one in asking], readings)
     finally:
         await client.close()
@@ -110,15 +127,22 @@ async def _targets(client: KubeClient, settings: AgentSettings) -> dict[str, Nod
     token = ""
     while True:
         params = {"limit": PAGE, **({"continue": token} if token else {})}
-        answer = await client.send(Request("GET", NODES_PATH, params=params), timeout_s=settings.api.request_s)
+        answer = await client.send(
+            Request("GET", NODES_PATH, params=params), timeout_s=settings.api.request_s
+        )
         if not answer.ok:
             words = wire.read_status(answer.body).message or f"status {answer.status}"
-            fix = f"see whether its API server answers, and who {client.access.describe()} is: it has to list nodes"
+            fix = (
+                f"see whether its API server answers, and who {client.access.describe()} is: it "
+                "has to list nodes"
+            )
             raise TrialError(f"the nodes cannot be listed: {words}"[:500], fix)
         try:
             page = wire.read_list(answer.body)
         except wire.BROKEN as error:
-            raise TrialError(f"the list of nodes cannot be read: {error}"[:500], "see what answers there") from None
+            raise TrialError(
+                f"the list of nodes cannot be read: {error}"[:500], "see what answers there"
+            ) from None
         for item in page.items or ():
             seen = node_seen(item)
             if seen is not None and seen.target is not None:
@@ -170,7 +194,9 @@ class _Asking:
         finally:
             await source.close()
 
-    def _opened(self, client: KubeClient) -> tuple[NodeSource | FleetSource, Callable[[], Awaitable[None]]]:
+    def _opened(
+        self, client: KubeClient
+    ) -> tuple[NodeSource | FleetSource, Callable[[], Awaitable[None]]]:
         settings = self._settings
         name = self.tried.name
         for one in settings.telemetry.node_exporter:
@@ -235,8 +261,12 @@ class _Asking:
 
     def _complete(self) -> bool:
         """Whether asking again can tell nothing more."""
-        signals = {one.name for one in self._settings.all_signals() if self._counters.intersection(one.of)}
-        told = [{name for name, _, _ in reading.signals()} for reading in self.tried.readings.values()]
+        signals = {
+            one.name for one in self._settings.all_signals() if self._counters.intersection(one.of)
+        }
+        told = [
+            {name for name, _, _ in reading.signals()} for reading in self.tried.readings.values()
+        ]
         return all(names >= signals for names in told)
 
 

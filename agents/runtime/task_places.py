@@ -1,7 +1,9 @@
-"""How many reconcile tasks run at once, shared fairly by namespace: the rules of `executor.slots`, asked once a tick.
+"""How many reconcile tasks run at once, shared fairly by namespace: the rules of `executor.slots`,
+asked once a tick.
 
-Which tasks are due is found anew at each tick, so no task waits here: a namespace does, with its turn, for as many
-places as it has tasks due, and a place that it is granted goes to whatever it has due then.
+Which tasks are due is found anew at each tick, so no task waits here: a namespace does, with its
+turn, for as many places as it has tasks due, and a place that it is granted goes to whatever it has
+due then.
 """
 
 from collections import deque
@@ -15,8 +17,9 @@ T = TypeVar("T")
 
 
 class TaskPlaces:
-    """`limit` places. One namespace alone may hold them all; beside others it holds a quarter while they wait. A task
-    that takes more than a second counts as hanging, and its place is opened anew for other namespaces.
+    """`limit` places. One namespace alone may hold them all; beside others it holds a quarter while
+    they wait. A task that takes more than a second counts as hanging, and its place is opened anew
+    for other namespaces.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,7 +30,8 @@ class TaskPlaces:
         self._namespaces: dict[int, str] = {}  # of the tickets that wait
 
     def grant(self, due: Mapping[str, Sequence[T]], now: float) -> list[tuple[int, T]]:
-        """Which of these may begin, with the ticket to give each place back with; of a namespace the first come first.
+        """Which of these may begin, with the ticket to give each place back with; of a namespace
+        the first come first.
 
         `due`: all that are due and not under way, by namespace. `now`: monotonic seconds.
         """

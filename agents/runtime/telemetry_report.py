@@ -1,4 +1,6 @@
-"""How the sources of readings do, put together for whoever asks: what each tells, of whom, how old, what is missing."""
+"""How the sources of readings do, put together for whoever asks: what each tells, of whom, how old,
+what is missing.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -39,7 +41,10 @@ class Values:
     def ages(self, source: str) -> dict[str, tuple[int, float, float]]:
         """By signal (nodes, median age, greatest age)."""
         found = self._ages.get(source, {})
-        return {signal: (len(ages), round(median(ages), 1), round(max(ages), 1)) for signal, ages in found.items()}
+        return {
+            signal: (len(ages), round(median(ages), 1), round(max(ages), 1))
+            for signal, ages in found.items()
+        }
 
     def unread(self, signals: Iterable[str], nodes: Collection[str]) -> Iterator[UnreadSignal]:
         """Signals of which no source that is believed tells some nodes, or not any more."""
@@ -50,7 +55,11 @@ class Values:
 
 
 async def report(
-    settings: AgentSettings, statuses: Mapping[str, Status], loads: Loads, nodes: Collection[str], now: float
+    settings: AgentSettings,
+    statuses: Mapping[str, Status],
+    loads: Loads,
+    nodes: Collection[str],
+    now: float,
 ) -> Telemetry:
     """All sources of a cluster of these nodes, as of `now` on the agent's monotonic clock.
 
@@ -62,7 +71,9 @@ async def report(
     for start in range(0, len(names), CHUNK):
         values.take(loads.values(names[start : start + CHUNK], now))
         await asyncio.sleep(0)
-    sources = tuple(_source(status, keys.get(status.name, ""), values, names) for status in statuses.values())
+    sources = tuple(
+        _source(status, keys.get(status.name, ""), values, names) for status in statuses.values()
+    )
     unread = tuple(values.unread((signal.name for signal in settings.all_signals()), names))
     return Telemetry(settings.cluster, len(names), values.stale_s, sources, unread)
 

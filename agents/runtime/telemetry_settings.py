@@ -1,4 +1,6 @@
-"""Where an agent's readings come from beside kubelets, and which source goes first. Times are seconds."""
+"""Where an agent's readings come from beside kubelets, and which source goes first. Times are
+seconds.
+"""
 
 import ipaddress
 import re
@@ -37,24 +39,36 @@ class _Connected(_Section):
 
     name: str = Field(pattern=SOURCE_PATTERN, description="What `order` calls it.")
     interval_s: Seconds = Field(default=15.0, ge=0.1, description="Seconds between two questions.")
-    timeout_s: Seconds = Field(default=5.0, gt=0, description="Seconds for a whole answer, however slowly it drips.")
-    max_mib: int = Field(default=16, ge=1, le=256, description="MiB of an answer after decompression.")
-    allow_addresses: tuple[str, ...] = Field(
-        default=(), description="Networks asked although they are loopback, link-local or a metadata service."
+    timeout_s: Seconds = Field(
+        default=5.0, gt=0, description="Seconds for a whole answer, however slowly it drips."
     )
-    token_file: str = Field(default="", description="File with a bearer token; read anew for each request.")
+    max_mib: int = Field(
+        default=16, ge=1, le=256, description="MiB of an answer after decompression."
+    )
+    allow_addresses: tuple[str, ...] = Field(
+        default=(),
+        description="Networks asked although they are loopback, link-local or a metadata service.",
+    )
+    token_file: str = Field(
+        default="", description="File with a bearer token; read anew for each request."
+    )
     user: str = Field(default="", description="User of HTTP basic authentication.")
     password_file: str = Field(default="", description="File with that user's password.")
-    headers: dict[str, str] = Field(default_factory=dict, description="More headers; not for secrets.")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="More headers; not for secrets."
+    )
     header_files: dict[str, str] = Field(
         default_factory=dict, description="Headers whose values are secret: name to file."
     )
-    ca_file: str = Field(default="", description="CA of the server's certificate; empty: the system's.")
+    ca_file: str = Field(
+        default="", description="CA of the server's certificate; empty: the system's."
+    )
     cert_file: str = Field(default="", description="Certificate of our own, with key_file.")
     key_file: str = Field(default="", description="Its private key.")
     insecure: bool = Field(
         default=False,
-        description="Send credentials over http, and trust any certificate. Only where nobody listens.",
+        description="Send credentials over http, and trust any certificate. Only where nobody "
+        "listens.",
     )
 
     @field_validator("allow_addresses")
@@ -69,7 +83,9 @@ class _Connected(_Section):
         if bool(self.user) != bool(self.password_file):
             raise ValueError("user and password_file belong together: set both, or none")
         if self.token_file and self.user:
-            raise ValueError("token_file and user exclude each other: both would be the header Authorization")
+            raise ValueError(
+                "token_file and user exclude each other: both would be the header Authorization"
+            )
         if self.key_file and not self.cert_file:
             raise ValueError("key_file needs cert_file")
         return self
@@ -78,16 +94,22 @@ class _Connected(_Section):
         """ValueError where a request would carry credentials in clear."""
         secrets = self.token_file or self.password_file or self.header_files
         if scheme == "http" and secrets and not self.insecure:
-            raise ValueError("over http everybody on the way reads the credentials: use https, or insecure: true")
+            raise ValueError(
+                "over http everybody on the way reads the credentials: use https, or insecure: true"
+            )
 
     def limits(self) -> Limits:
         """As the client knows them."""
-        allowed: tuple[Network, ...] = tuple(ipaddress.ip_network(one) for one in self.allow_addresses)
+        allowed: tuple[Network, ...] = tuple(
+            ipaddress.ip_network(one) for one in self.allow_addresses
+        )
         return Limits(self.timeout_s, self.max_mib * 2**20, allowed)
 
     def credentials(self) -> Credentials:
         """As the client knows them."""
-        return Credentials(self.token_file, self.user, self.password_file, self.headers, self.header_files)
+        return Credentials(
+            self.token_file, self.user, self.password_file, self.headers, self.header_files
+        )
 
     def tls(self) -> Tls:
         """As the client knows it."""
@@ -97,7 +119,9 @@ class _Connected(_Section):
 class _Addressed(_Connected):
     """The same at one address."""
 
-    url: str = Field(min_length=1, description="http:// or https:// and what comes before the source's own path.")
+    url: str = Field(
+        min_length=1, description="http:// or https:// and what comes before the source's own path."
+    )
 
     @model_validator(mode="after")
     def _address(self) -> Self:
@@ -115,11 +139,18 @@ class CustomQuery(_Section):
     """A signal by a query of one's own: one instant vector for all nodes."""
 
     signal: str = Field(pattern=NAME_PATTERN, description="What profiles call it.")
-    query: str = Field(min_length=1, description="PromQL with the placeholders of docs/telemetry.md.")
-    sampled_at: str = Field(min_length=1, description="PromQL for the Unix time of the samples, timestamp(...).")
-    range: tuple[float, float] = Field(default=(0.0, 1.0), description="What the value may be, [lowest, highest].")
+    query: str = Field(
+        min_length=1, description="PromQL with the placeholders of docs/telemetry.md."
+    )
+    sampled_at: str = Field(
+        min_length=1, description="PromQL for the Unix time of the samples, timestamp(...)."
+    )
+    range: tuple[float, float] = Field(
+        default=(0.0, 1.0), description="What the value may be, [lowest, highest]."
+    )
     direction: Literal["load", "headroom"] = Field(
-        default="load", description="Whether the highest value is a full node (load) or an idle one (headroom)."
+        default="load",
+        description="Whether the highest value is a full node (load) or an idle one (headroom).",
     )
 
     @field_validator("range")
@@ -138,21 +169,36 @@ class CustomQuery(_Section):
 class PrometheusSettings(_Addressed):
     """A Prometheus, or what speaks its API: Thanos, Mimir, VictoriaMetrics."""
 
-    name: str = Field(default="prometheus", pattern=SOURCE_PATTERN, description="What `order` calls it.")
+    name: str = Field(
+        default="prometheus", pattern=SOURCE_PATTERN, description="What `order` calls it."
+    )
     sets: tuple[str, ...] = Field(
         default=("node_exporter", "psi"),
-        description="Sets of queries: node_exporter, kube_prometheus, cadvisor, dcgm, psi. An earlier one goes first.",
+        description="Sets of queries: node_exporter, kube_prometheus, cadvisor, dcgm, psi. An "
+        "earlier one goes first.",
     )
-    queries: tuple[CustomQuery, ...] = Field(default=(), description="More signals, each by a query.")
-    window: str = Field(default="2m", pattern=r"^[1-9][0-9]{0,4}[smh]$", description="Window of rates, for $window.")
+    queries: tuple[CustomQuery, ...] = Field(
+        default=(), description="More signals, each by a query."
+    )
+    window: str = Field(
+        default="2m", pattern=r"^[1-9][0-9]{0,4}[smh]$", description="Window of rates, for $window."
+    )
     interfaces: str = Field(
-        default=".+", min_length=1, description=f"Network interfaces that count, for $interfaces; {_NEVER} ($virtual)."
+        default=".+",
+        min_length=1,
+        description=f"Network interfaces that count, for $interfaces; {_NEVER} ($virtual).",
     )
     node_labels: tuple[str, ...] = Field(
-        default=LABELS, min_length=1, description="Labels that may name a node; those that do have to agree."
+        default=LABELS,
+        min_length=1,
+        description="Labels that may name a node; those that do have to agree.",
     )
-    cluster_label: str = Field(default="", description="Label that tells this cluster from others; empty: none.")
-    cluster_value: str = Field(default="", description="Its value; empty: the cluster's name in the fleet.")
+    cluster_label: str = Field(
+        default="", description="Label that tells this cluster from others; empty: none."
+    )
+    cluster_value: str = Field(
+        default="", description="Its value; empty: the cluster's name in the fleet."
+    )
 
     @model_validator(mode="after")
     def _askable(self) -> Self:
@@ -162,26 +208,38 @@ class PrometheusSettings(_Addressed):
         self.all_queries("cluster")
         return self
 
-    def all_queries(self, cluster: str, measures: frozenset[str] | None = None) -> tuple[Query, ...]:
-        """The queries as PromQL, one a measure; of the sets only `measures`. QueryError for one that cannot be."""
+    def all_queries(
+        self, cluster: str, measures: frozenset[str] | None = None
+    ) -> tuple[Query, ...]:
+        """The queries as PromQL, one a measure; of the sets only `measures`. QueryError for one
+        that cannot be.
+        """
         own = [one.as_query() for one in self.queries]
         chosen: dict[str, Query] = {}
         for query in (*own, *(query for name in self.sets for query in queries.load(name))):
             if query.unit == "range" or measures is None or query.measure in measures:
                 chosen.setdefault(query.measure, query)
-        matcher = (self.cluster_label, self.cluster_value or cluster) if self.cluster_label else ("", "")
-        return Filling(self.node_labels, self.window, self.interfaces, matcher).fill(chosen.values())
+        matcher = (
+            (self.cluster_label, self.cluster_value or cluster) if self.cluster_label else ("", "")
+        )
+        return Filling(self.node_labels, self.window, self.interfaces, matcher).fill(
+            chosen.values()
+        )
 
 
 class NodeExporterSettings(_Connected):
     """node_exporter on every node, asked at its InternalIP."""
 
-    name: str = Field(default="node_exporter", pattern=SOURCE_PATTERN, description="What `order` calls it.")
+    name: str = Field(
+        default="node_exporter", pattern=SOURCE_PATTERN, description="What `order` calls it."
+    )
     scheme: Literal["http", "https"] = Field(default="http", description="How it is served.")
     port: int = Field(default=9100, ge=1, le=65_535, description="Port on every node.")
     concurrency: int = Field(default=32, ge=1, description="Nodes asked at once.")
     interfaces: str = Field(
-        default=".+", min_length=1, description=f"Network interfaces that count, an expression; {_NEVER}."
+        default=".+",
+        min_length=1,
+        description=f"Network interfaces that count, an expression; {_NEVER}.",
     )
 
     @model_validator(mode="after")
@@ -193,7 +251,9 @@ class NodeExporterSettings(_Connected):
 class LoadWatcherSettings(_Addressed):
     """A load-watcher, as Trimaran uses it: CPU and memory, averages over 15 minutes."""
 
-    name: str = Field(default="load-watcher", pattern=SOURCE_PATTERN, description="What `order` calls it.")
+    name: str = Field(
+        default="load-watcher", pattern=SOURCE_PATTERN, description="What `order` calls it."
+    )
     interval_s: Seconds = Field(default=30.0, ge=0.1, description="Seconds between two questions.")
 
 
@@ -209,7 +269,9 @@ class FileSettings(_Section):
 class MetricsApiSettings(_Section):
     """metrics.k8s.io asked for all nodes, and not only for those whose kubelet does not answer."""
 
-    enabled: bool = Field(default=False, description="Whether it is a source of its own, `metrics.k8s.io` in `order`.")
+    enabled: bool = Field(
+        default=False, description="Whether it is a source of its own, `metrics.k8s.io` in `order`."
+    )
     interval_s: Seconds = Field(default=15.0, ge=0.1, description="Seconds between two questions.")
 
 
@@ -225,29 +287,42 @@ class TelemetrySettings(_Section):
     load_watcher: tuple[LoadWatcherSettings, ...] = Field(
         default=(), max_length=4, description="load-watchers; keys below."
     )
-    file: tuple[FileSettings, ...] = Field(default=(), max_length=8, description="Files; keys below.")
+    file: tuple[FileSettings, ...] = Field(
+        default=(), max_length=8, description="Files; keys below."
+    )
     metrics_api: MetricsApiSettings = Field(default_factory=MetricsApiSettings)
     order: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="By signal, and for all others under `default`, the names of sources, the one to believe first "
-        "first. `kubelet` is the kubelets with metrics.k8s.io for nodes whose kubelet does not answer; they are not "
-        "asked where no order names it. Empty: the sources above as they stand here, `kubelet`, metrics.k8s.io.",
+        description="By signal, and for all others under `default`, the names of sources, the one "
+        "to believe first "
+        "first. `kubelet` is the kubelets with metrics.k8s.io for nodes whose kubelet does not "
+        "answer; they are not "
+        "asked where no order names it. Empty: the sources above as they stand here, `kubelet`, "
+        "metrics.k8s.io.",
     )
     stale_s: Seconds = Field(
-        default=60.0, gt=0, description="A value older than that is passed over where a later source has a fresher one."
+        default=60.0,
+        gt=0,
+        description="A value older than that is passed over where a later source has a fresher "
+        "one.",
     )
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         names = self.names()
         if len({*names}) < len(names):
-            raise ValueError(f"two sources have one name: give each a name of its own ({', '.join(names)})")
+            raise ValueError(
+                f"two sources have one name: give each a name of its own ({', '.join(names)})"
+            )
         for signal, order in self.order.items():
             if not order:
                 raise ValueError(f"order.{signal} must name a source at least")
             for name in order:
                 if name not in names:
-                    raise ValueError(f"order.{signal} names {name[:40]!r}, which is no source: {', '.join(names)}")
+                    raise ValueError(
+                        f"order.{signal} names {name[:40]!r}, which is no source: "
+                        f"{', '.join(names)}"
+                    )
         return self
 
     def names(self) -> list[str]:
@@ -257,14 +332,20 @@ class TelemetrySettings(_Section):
         return [*servers, *(one.name for one in self.file), DEFAULT_SOURCE, *more]
 
     def keys(self) -> dict[str, str]:
-        """Where each source stands in the agent's configuration, for messages: 'telemetry.prometheus[0]'."""
+        """Where each source stands in the agent's configuration, for messages:
+        'telemetry.prometheus[0]'.
+        """
         lists: dict[str, tuple[_Named, ...]] = {
             "prometheus": self.prometheus,
             "node_exporter": self.node_exporter,
             "load_watcher": self.load_watcher,
             "file": self.file,
         }
-        found = {one.name: f"telemetry.{key}[{at}]" for key, ones in lists.items() for at, one in enumerate(ones)}
+        found = {
+            one.name: f"telemetry.{key}[{at}]"
+            for key, ones in lists.items()
+            for at, one in enumerate(ones)
+        }
         return {DEFAULT_SOURCE: "kubelet", METRICS_API: "telemetry.metrics_api", **found}
 
     def preference(self) -> Preference:

@@ -1,5 +1,6 @@
-"""Between watch and cache: believes no mark that this cluster has not signed, says once what could not be read of an
-object, fills in a node's default bandwidth, and gives delegates the events about them.
+"""Between watch and cache: believes no mark that this cluster has not signed, says once what could
+not be read of an object, fills in a node's default bandwidth, and gives delegates the events about
+them.
 """
 
 from collections import deque
@@ -59,7 +60,9 @@ class WatchHandler:
         self._cache.forget(kind, key)
 
     def take_forged(self) -> list[tuple[PodRef, str]]:
-        """Pods found since the last call with marks of ours that do not verify, each once, and what to tell."""
+        """Pods found since the last call with marks of ours that do not verify, each once, and what
+        to tell.
+        """
         taken = list(self._forged)
         self._forged.clear()
         return taken

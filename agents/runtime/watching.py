@@ -25,7 +25,14 @@ from shared.streams.calls import BOTH, EXECUTOR
 
 # What orders are checked against, beside nodes and pods.
 EXECUTOR_KINDS = frozenset(
-    {"Namespace", "PodDisruptionBudget", "PriorityClass", "ReplicaSet", "ReplicationController", "DaemonSet"}
+    {
+        "Namespace",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ReplicaSet",
+        "ReplicationController",
+        "DaemonSet",
+    }
 )
 
 SYNC_LOOK_S = 0.5
@@ -34,13 +41,19 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 class Watching:
-    """One process's own view of its cluster. An executor alone watches no more than it checks orders against.
+    """One process's own view of its cluster. An executor alone watches no more than it checks
+    orders against.
 
-    `on_change` is called with every change, `on_went_back` when the API server shows an older version than it did.
+    `on_change` is called with every change, `on_went_back` when the API server shows an older
+    version than it did.
     """
 
     def __init__(
-        self, client: KubeClient, settings: AgentSettings, marks: MarkVerifier, on_change: Callable[[], None]
+        self,
+        client: KubeClient,
+        settings: AgentSettings,
+        marks: MarkVerifier,
+        on_change: Callable[[], None],
     ) -> None:
         api = settings.api
         pace = _pace(settings.api)
@@ -50,17 +63,35 @@ class Watching:
         self.cache = ClusterCache(self.log, (kind.name for kind in kinds), groups=whole)
         self.handler = handler = WatchHandler(self.cache, settings.kubelet.bandwidth, marks)
         of_groups = ListWatch(
-            client, POD_GROUPS, POD_GROUPS_PATH, group_seen, handler, pace, optional=True, others=OLDER
+            client,
+            POD_GROUPS,
+            POD_GROUPS_PATH,
+            group_seen,
+            handler,
+            pace,
+            optional=True,
+            others=OLDER,
         )
         self.watches: Sequence[ListWatch] = (
             ListWatch(client, NODES, "/api/v1/nodes", node_seen, handler, pace),
             ListWatch(client, PODS, "/api/v1/pods", pod_seen, handler, pace),
-            *(ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True) for kind in kinds),
+            *(
+                ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True)
+                for kind in kinds
+            ),
             *((of_groups,) if whole else ()),
         )
-        # Beside the others, which tell whether this view is whole and right: that does not rest on events.
+        # Beside the others, which tell whether this view is whole and right: that does not rest on
+        # events.
         self._events = ListWatch(
-            client, "Event", PATH, event_seen, handler.events, pace, optional=True, fields=WARNINGS_OF_PODS
+            client,
+            "Event",
+            PATH,
+            event_seen,
+            handler.events,
+            pace,
+            optional=True,
+            fields=WARNINGS_OF_PODS,
         )
         self._tells_events = whole
         self.on_went_back: Callable[[], None] = lambda: None
@@ -105,8 +136,12 @@ class Watching:
 
 
 def _is_watched(kind: str, role: str) -> bool:
-    """Whether an agent in this role watches a kind of objects: an observer alone has nobody who asks for DaemonSets."""
-    return kind in EXECUTOR_KINDS if role == EXECUTOR else role == BOTH or kind != DaemonSet.__name__
+    """Whether an agent in this role watches a kind of objects: an observer alone has nobody who
+    asks for DaemonSets.
+    """
+    return (
+        kind in EXECUTOR_KINDS if role == EXECUTOR else role == BOTH or kind != DaemonSet.__name__
+    )
 
 
 def _pace(api: ApiSettings) -> Pace:

@@ -1,1 +1,3 @@
-"""Node readings, one source a file: each gives raw samples with their time; rates are the observer's work."""
+"""Node readings, one source a file: each gives raw samples with their time; rates are the
+observer's work.
+"""

@@ -1,4 +1,6 @@
-"""Readings from each node's own kubelet: GET /stats/summary at its InternalIP. The right nodes/stats is enough."""
+"""Readings from each node's own kubelet: GET /stats/summary at its InternalIP. The right
+nodes/stats is enough.
+"""
 
 import ipaddress
 import ssl
@@ -17,7 +19,8 @@ from agents.telemetry.source import MAX_AHEAD_S, SourceError, date_of
 
 SOURCE = "kubelet"
 MAX_BODY = 32 * 1024 * 1024
-# What is no network of the node itself: loopback, pod ends, bridges and overlays (their bytes pass the real one too).
+# What is no network of the node itself: loopback, pod ends, bridges and overlays (their bytes pass
+# the real one too).
 VIRTUAL = (
     "lo",
     "veth",
@@ -133,14 +136,21 @@ _SUMMARY = msgspec.json.Decoder(Summary)
 
 
 def read_summary(body: bytes, answered_at: float = 0.0) -> Sample:
-    """A summary as a sample; SourceError if it is none. `answered_at`: the kubelet's own clock, 0 unknown."""
+    """A summary as a sample; SourceError if it is none. `answered_at`: the kubelet's own clock, 0
+    unknown.
+    """
     try:
         summary = _SUMMARY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(f"the summary cannot be read: {error}") from None
     node = summary.node
     memory = Measure(node.memory.working_set_bytes, seconds(node.memory.time))
-    measures = {signals.CPU: _cpu(node.cpu), signals.MEMORY: memory, **_network(node.network), **_more(node)}
+    measures = {
+        signals.CPU: _cpu(node.cpu),
+        signals.MEMORY: memory,
+        **_network(node.network),
+        **_more(node),
+    }
     aged = {name: _aged(measure, answered_at) for name, measure in measures.items()}
     return Sample(SOURCE, aged, [_pod_use(one) for one in summary.pods or ()])
 
@@ -148,7 +158,13 @@ def read_summary(body: bytes, answered_at: float = 0.0) -> Sample:
 def _pod_use(pod: PodStats) -> PodUse:
     cores = _scaled(pod.cpu.usage_nano_cores) if pod.cpu is not None else None
     memory = pod.memory.working_set_bytes if pod.memory is not None else None
-    return PodUse(pod.pod_ref.namespace, pod.pod_ref.name, cores, memory, seconds(pod.cpu.time) if pod.cpu else 0.0)
+    return PodUse(
+        pod.pod_ref.namespace,
+        pod.pod_ref.name,
+        cores,
+        memory,
+        seconds(pod.cpu.time) if pod.cpu else 0.0,
+    )
 
 
 def _aged(measure: Measure, answered_at: float) -> Measure:
@@ -163,7 +179,11 @@ def _cpu(cpu: Cpu) -> Measure:
     """Cores in use, or where a runtime does not say that, the seconds used so far."""
     cores = _scaled(cpu.usage_nano_cores)
     at = seconds(cpu.time)
-    return Measure(cores, at) if cores is not None else Measure(_scaled(cpu.usage_core_nano_seconds), at, counter=True)
+    return (
+        Measure(cores, at)
+        if cores is not None
+        else Measure(_scaled(cpu.usage_core_nano_seconds), at, counter=True)
+    )
 
 
 def _network(network: Network) -> dict[str, Measure]:
@@ -179,7 +199,9 @@ def _network(network: Network) -> dict[str, Measure]:
 
 
 def _more(node: NodeStats) -> dict[str, Measure]:
-    """Shares that count only where a signal is configured to be made of them: disk space, and time spent waiting."""
+    """Shares that count only where a signal is configured to be made of them: disk space, and time
+    spent waiting.
+    """
     pressures = {
         signals.PRESSURE_CPU: (node.cpu.psi, node.cpu.time),
         signals.PRESSURE_MEMORY: (node.memory.psi, node.memory.time),
@@ -191,7 +213,9 @@ def _more(node: NodeStats) -> dict[str, Measure]:
         if psi is not None and psi.some.avg10 is not None
     }
     if node.fs is not None and node.fs.capacity_bytes and node.fs.used_bytes is not None:
-        found[signals.DISK] = Measure(node.fs.used_bytes / node.fs.capacity_bytes, seconds(node.fs.time))
+        found[signals.DISK] = Measure(
+            node.fs.used_bytes / node.fs.capacity_bytes, seconds(node.fs.time)
+        )
     return found
 
 
@@ -242,7 +266,9 @@ def summary_url(target: NodeTarget) -> str:
 
 
 class Kubelets:
-    """Asks kubelets over one pool. The token goes to a kubelet only after its certificate was verified."""
+    """Asks kubelets over one pool. The token goes to a kubelet only after its certificate was
+    verified.
+    """
 
     def __init__(self, tls: ssl.SSLContext, headers: Headers, timeout_s: float) -> None:
         self._headers = headers
@@ -267,14 +293,20 @@ class Kubelets:
         """Body and date of an answer."""
         try:
             headers = await self._headers()
-            async with self._http.get(url, headers=headers, timeout=self._timeout, allow_redirects=False) as answer:
+            async with self._http.get(
+                url, headers=headers, timeout=self._timeout, allow_redirects=False
+            ) as answer:
                 body = await _bounded(answer)
         except TimeoutError:
-            raise SourceError(f"kubelet of {target.name}: no answer within {self._timeout.total:g} s") from None
+            raise SourceError(
+                f"kubelet of {target.name}: no answer within {self._timeout.total:g} s"
+            ) from None
         except SourceError:
             raise
         except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
-            raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
+            raise SourceError(
+                f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]
+            ) from None
         if answer.status != 200:
             said = body[:100].decode("utf-8", "replace").strip()
             raise SourceError(f"kubelet of {target.name} answers {answer.status}: {said}")

@@ -1,7 +1,9 @@
-"""load-watcher's JSON (`GET /watcher`), as Trimaran's plugins read it: CPU and memory of all nodes in percent.
+"""load-watcher's JSON (`GET /watcher`), as Trimaran's plugins read it: CPU and memory of all nodes
+in percent.
 
-Its average over 15 minutes is the only thing that it always tells, so it sees a change late. Its other metrics are not
-read: it multiplies everything by 100, bytes too. `timestamp` is when it asked its own provider.
+Its average over 15 minutes is the only thing that it always tells, so it sees a change late. Its
+other metrics are not read: it multiplies everything by 100, bytes too. `timestamp` is when it asked
+its own provider.
 """
 
 from collections.abc import Mapping
@@ -60,7 +62,9 @@ _READ = msgspec.json.Decoder(WatcherMetrics)
 def read_watcher(
     body: bytes, answered_at: float, targets: Mapping[str, NodeTarget], source: str = "load-watcher"
 ) -> Answer:
-    """The samples of all nodes; SourceError if it is no answer of load-watcher or tells no time that can be."""
+    """The samples of all nodes; SourceError if it is no answer of load-watcher or tells no time
+    that can be.
+    """
     try:
         told = _READ.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -72,13 +76,24 @@ def read_watcher(
         raise SourceError(f"the answer is {reason}") from None
     answer = Answer()
     named = (told.data.nodes or {}).items()
-    take_by_name(answer, source, named, targets, lambda one, target: _measures(one, target, time, age, answer))
+    take_by_name(
+        answer,
+        source,
+        named,
+        targets,
+        lambda one, target: _measures(one, target, time, age, answer),
+    )
     return answer
 
 
-def _measures(metrics: NodeMetrics, target: NodeTarget, time: float, age: float, answer: Answer) -> dict[str, Measure]:
+def _measures(
+    metrics: NodeMetrics, target: NodeTarget, time: float, age: float, answer: Answer
+) -> dict[str, Measure]:
     found: dict[str, Measure] = {}
-    for kind, measure, full in (("CPU", signals.CPU, target.cpu / 1000), ("Memory", signals.MEMORY, target.memory)):
+    for kind, measure, full in (
+        ("CPU", signals.CPU, target.cpu / 1000),
+        ("Memory", signals.MEMORY, target.memory),
+    ):
         told = {one.operator: one.value for one in metrics.metrics or () if one.type == kind}
         value = next((told[name] for name in OPERATORS if told.get(name) is not None), None)
         if value is None:

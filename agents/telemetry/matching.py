@@ -1,8 +1,10 @@
-"""Which node is a series about? By its labels against name, hostname and every address of the nodes; never a guess.
+"""Which node is a series about? By its labels against name, hostname and every address of the
+nodes; never a guess.
 
-Exporters name nodes in different ways: kube-prometheus' `instance` is the node's name, kube-prometheus-stack's is
-IP:9100, cAdvisor's label is `node` in one chart and `instance` in the other, DCGM's `Hostname` is often a pod's name.
-So every label is looked up, and those that mean a node have to agree.
+Exporters name nodes in different ways: kube-prometheus' `instance` is the node's name,
+kube-prometheus-stack's is IP:9100, cAdvisor's label is `node` in one chart and `instance` in the
+other, DCGM's `Hostname` is often a pod's name. So every label is looked up, and those that mean a
+node have to agree.
 """
 
 import ipaddress
@@ -34,7 +36,9 @@ class Nodes:
         """The nodes that one label's value may mean."""
         if len(label) > MAX_NAME:
             return set()
-        return self._known.get(_plain(label)) or self._known.get(_plain(_without_port(label))) or set()
+        return (
+            self._known.get(_plain(label)) or self._known.get(_plain(_without_port(label))) or set()
+        )
 
     def find(self, labels: Mapping[str, str], matching: Matching) -> str | None:
         """The one node that the labels are about; None is counted in `matching`."""
@@ -43,7 +47,10 @@ class Nodes:
         agreed = set.intersection(*found) if found else set()
         if len(agreed) == 1:
             return agreed.pop()
-        text = ", ".join(f"{label}={value}" for label, value in told.items()) or "no label that names a node"
+        text = (
+            ", ".join(f"{label}={value}" for label, value in told.items())
+            or "no label that names a node"
+        )
         (matching.clash if found else matching.miss)(text)
         return None
 
@@ -55,7 +62,9 @@ def take_by_name(
     targets: Mapping[str, NodeTarget],
     measures: Callable[[T, NodeTarget], dict[str, Measure]],
 ) -> None:
-    """Put into `answer` a sample of each node that is told by one of its names; one that is told twice has none."""
+    """Put into `answer` a sample of each node that is told by one of its names; one that is told
+    twice has none.
+    """
     nodes = Nodes(targets, ("name",))
     samples = dict[str, Sample]()
     for name, of_node in told:
@@ -77,7 +86,9 @@ def _without_port(text: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
-@lru_cache(maxsize=2**16)  # the same of every answer; reading an address takes longer than all else about a series
+@lru_cache(
+    maxsize=2**16
+)  # the same of every answer; reading an address takes longer than all else about a series
 def _plain(text: str) -> str:
     """Names in lower case, as DNS has them; addresses in their one shortest form."""
     try:

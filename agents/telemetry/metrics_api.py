@@ -1,5 +1,5 @@
-"""CPU and memory of all nodes, and of all pods, from metrics.k8s.io, where a kubelet cannot be asked. It knows no
-network.
+"""CPU and memory of all nodes, and of all pods, from metrics.k8s.io, where a kubelet cannot be
+asked. It knows no network.
 """
 
 from typing import Any
@@ -16,7 +16,10 @@ from shared.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 SOURCE = "metrics.k8s.io"
 NODES = "nodes"
 PODS = "pods"
-VERSIONS = ("v1", "v1beta1")  # the first is asked first; metrics-server up to 0.9 serves the second alone
+VERSIONS = (
+    "v1",
+    "v1beta1",
+)  # the first is asked first; metrics-server up to 0.9 serves the second alone
 
 
 def path_of(version: str, plural: str) -> str:
@@ -72,7 +75,9 @@ _SCALES = (CPU, 1e9), (MEMORY, 1.0)
 
 
 def read_metrics(body: bytes) -> dict[str, Sample]:
-    """Samples by node name; a node with an unreadable quantity has no value there. SourceError if it is no list."""
+    """Samples by node name; a node with an unreadable quantity has no value there. SourceError if
+    it is no list.
+    """
     try:
         items = _LIST.decode(body).items or []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -87,7 +92,9 @@ def _sample(item: NodeMetrics) -> Sample:
 
 
 def read_pod_metrics(body: bytes) -> list[PodUse]:
-    """What pods use, all containers together; unknown where one of them is. SourceError if it is no list."""
+    """What pods use, all containers together; unknown where one of them is. SourceError if it is no
+    list.
+    """
     try:
         items = _PODS.decode(body).items or []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -97,8 +104,16 @@ def read_pod_metrics(body: bytes) -> list[PodUse]:
 
 def _pod_use(item: PodMetrics) -> PodUse:
     usages = [container.usage for container in item.containers or ()]
-    cores, memory = ([_quantity(usage.get(name), scale) for usage in usages] for name, scale in _SCALES)
-    return PodUse(item.metadata.namespace, item.metadata.name, _sum(cores), _sum(memory), seconds(item.timestamp))
+    cores, memory = (
+        [_quantity(usage.get(name), scale) for usage in usages] for name, scale in _SCALES
+    )
+    return PodUse(
+        item.metadata.namespace,
+        item.metadata.name,
+        _sum(cores),
+        _sum(memory),
+        seconds(item.timestamp),
+    )
 
 
 def _sum(parts: list[float | None]) -> float | None:

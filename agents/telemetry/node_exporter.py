@@ -1,7 +1,9 @@
-"""node_exporter asked directly, node by node at its InternalIP, where there is no Prometheus: 23 kB and 4 ms a node.
+"""node_exporter asked directly, node by node at its InternalIP, where there is no Prometheus: 23 kB
+and 4 ms a node.
 
-A bytes filter lets through the few families that are read before prometheus_client's parser sees the text, which is
-twenty times as fast. The time of a sample is the exporter's own clock (`node_time_seconds`).
+A bytes filter lets through the few families that are read before prometheus_client's parser sees
+the text, which is twenty times as fast. The time of a sample is the exporter's own clock
+(`node_time_seconds`).
 """
 
 import re
@@ -31,7 +33,12 @@ NETWORK = {
     signals.LINK_SPEED: "node_network_speed_bytes",
 }
 READ = (
-    *("node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_memory_MemTotal_bytes", "node_time_seconds"),
+    *(
+        "node_cpu_seconds_total",
+        "node_memory_MemAvailable_bytes",
+        "node_memory_MemTotal_bytes",
+        "node_time_seconds",
+    ),
     *PRESSURES.values(),
     *NETWORK.values(),
 )
@@ -46,9 +53,13 @@ def read_page(body: bytes, answered_at: float = 0.0, interfaces: str = ".+") -> 
         raise SourceError("no metrics of node_exporter in the answer")
     time = next((value for _, value in rows["node_time_seconds"]), answered_at)
     found = {signals.CPU: _cpu(rows, time), signals.MEMORY: _memory(rows, time)}
-    found |= {name: _network(rows[metric], time, interfaces, name) for name, metric in NETWORK.items()}
     found |= {
-        name: Measure(rows[metric][0][1], time, counter=True) for name, metric in PRESSURES.items() if rows[metric]
+        name: _network(rows[metric], time, interfaces, name) for name, metric in NETWORK.items()
+    }
+    found |= {
+        name: Measure(rows[metric][0][1], time, counter=True)
+        for name, metric in PRESSURES.items()
+        if rows[metric]
     }
     rejected: Counter[str] = Counter()
     known: dict[str, Measure] = {}
@@ -74,9 +85,15 @@ def _rows(body: bytes) -> Rows:
 
 def _cpu(rows: Rows, time: float) -> Measure:
     """Seconds in which the CPUs were in use."""
-    busy = [(labels.get("cpu", ""), value) for labels, value in rows["node_cpu_seconds_total"] if _busy(labels)]
+    busy = [
+        (labels.get("cpu", ""), value)
+        for labels, value in rows["node_cpu_seconds_total"]
+        if _busy(labels)
+    ]
     parts = tuple(sorted({cpu for cpu, _ in busy}))
-    return Measure(sum(value for _, value in busy) if busy else None, time, counter=True, parts=parts)
+    return Measure(
+        sum(value for _, value in busy) if busy else None, time, counter=True, parts=parts
+    )
 
 
 def _busy(labels: Mapping[str, str]) -> bool:
@@ -93,7 +110,9 @@ def _memory(rows: Rows, time: float) -> Measure:
     return Measure(total - free if 0 <= free <= total else nan, time)
 
 
-def _network(found: list[tuple[dict[str, str], float]], time: float, interfaces: str, name: str) -> Measure:
+def _network(
+    found: list[tuple[dict[str, str], float]], time: float, interfaces: str, name: str
+) -> Measure:
     """The sum over the node's own interfaces; a speed of 0 or less is none."""
     speed = name == signals.LINK_SPEED
     own = {
@@ -126,7 +145,12 @@ class NodeExporters:
 
     async def sample(self, target: NodeTarget) -> Sample:
         """One node's sample; SourceError says why there is none."""
-        web = Web(f"{self._scheme}://{host_of(target)}:{self._port}", self._limits, self._pool, self._credentials)
+        web = Web(
+            f"{self._scheme}://{host_of(target)}:{self._port}",
+            self._limits,
+            self._pool,
+            self._credentials,
+        )
         try:
             page = await web.get("/metrics", [("collect[]", name) for name in COLLECTORS])
             return read_page(page.body, date_of(page.date), self._interfaces)

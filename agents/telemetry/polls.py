@@ -1,4 +1,6 @@
-"""Asks a source that knows all nodes at once: every interval, less often while it fails, and nobody waits for it."""
+"""Asks a source that knows all nodes at once: every interval, less often while it fails, and nobody
+waits for it.
+"""
 
 import asyncio
 import random
@@ -15,10 +17,17 @@ LOG = structlog.get_logger("agent.telemetry")
 
 
 class Polls:
-    """One source, whose samples go into `loads` as what the source `name` says. `targets` is read anew each time."""
+    """One source, whose samples go into `loads` as what the source `name` says. `targets` is read
+    anew each time.
+    """
 
     def __init__(
-        self, name: str, source: FleetSource, targets: Mapping[str, NodeTarget], loads: Loads, interval_s: float
+        self,
+        name: str,
+        source: FleetSource,
+        targets: Mapping[str, NodeTarget],
+        loads: Loads,
+        interval_s: float,
     ) -> None:
         self.status = Status(name)
         self._source = source
@@ -62,7 +71,9 @@ class Polls:
     def _tell(self, problem: str) -> None:
         """Log what is wrong once, and once that it is right again."""
         if problem and not self._told:
-            LOG.warning("a source of readings fails", source=self.status.name, problem=problem[:300])
+            LOG.warning(
+                "a source of readings fails", source=self.status.name, problem=problem[:300]
+            )
         elif self._told and not problem:
             LOG.info("a source of readings answers again", source=self.status.name)
         self._told = problem

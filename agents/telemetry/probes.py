@@ -1,9 +1,11 @@
-"""Probes of other clusters' agents, and the answers to theirs: one TCP connection, 16 bytes there and 32 back.
+"""Probes of other clusters' agents, and the answers to theirs: one TCP connection, 16 bytes there
+and 32 back.
 
-Who is probed learns nothing but that somebody is there. The answer shows that it comes from the cluster that was
-meant: BLAKE2b of the bytes, keyed by the UID of its kube-system namespace, which is not sent itself; so an address that
-leads elsewhere (another cluster's, a load balancer that echoes) measures nothing. It is no proof of identity: whoever
-knows the UID can answer. Nobody can make the answering side send more than 32 bytes, or to anybody else.
+Who is probed learns nothing but that somebody is there. The answer shows that it comes from the
+cluster that was meant: BLAKE2b of the bytes, keyed by the UID of its kube-system namespace, which
+is not sent itself; so an address that leads elsewhere (another cluster's, a load balancer that
+echoes) measures nothing. It is no proof of identity: whoever knows the UID can answer. Nobody can
+make the answering side send more than 32 bytes, or to anybody else.
 """
 
 import asyncio
@@ -52,11 +54,15 @@ async def probe(address: ProbeAddress, cluster_uid: str, patience_s: float = PAT
             found = await _received(loop, way)
             took = time.perf_counter() - began
             echo_s = took if found == answer(nonce, cluster_uid) else None
-    return Trip(connect_s, echo_s, kernel_s if kernel_s and connect_s and kernel_s < connect_s else None)
+    return Trip(
+        connect_s, echo_s, kernel_s if kernel_s and connect_s and kernel_s < connect_s else None
+    )
 
 
 def _kernel_rtt(way: socket.socket) -> float | None:
-    """Seconds of the round trip that made the connection, as the kernel (Linux) measured it; None unknown."""
+    """Seconds of the round trip that made the connection, as the kernel (Linux) measured it; None
+    unknown.
+    """
     if not hasattr(socket, "TCP_INFO"):
         return None
     told = way.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCPI_RTT + 4)
@@ -71,7 +77,9 @@ async def _received(loop: asyncio.AbstractEventLoop, way: socket.socket) -> byte
 
 
 class Answering:
-    """Answers probes. Who sends too little or too slowly is left; beyond 64 at once connections are closed."""
+    """Answers probes. Who sends too little or too slowly is left; beyond 64 at once connections are
+    closed.
+    """
 
     def __init__(self, cluster_uid: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
         self._cluster_uid = cluster_uid
@@ -81,7 +89,9 @@ class Answering:
 
     async def start(self, address: ProbeAddress) -> None:
         """Listen; OSError where that is not possible."""
-        self._server = await asyncio.start_server(self._answer, str(address.ip), address.port, limit=ASKED * 2)
+        self._server = await asyncio.start_server(
+            self._answer, str(address.ip), address.port, limit=ASKED * 2
+        )
 
     async def close(self) -> None:
         """Answer nobody any more."""

@@ -1,7 +1,9 @@
-"""Prometheus, or what speaks its API: Thanos, Mimir, VictoriaMetrics. One query a measure, for all nodes.
+"""Prometheus, or what speaks its API: Thanos, Mimir, VictoriaMetrics. One query a measure, for all
+nodes.
 
-Instant queries, one after the other so that a busy server is not asked to do all at once. First when the samples were
-taken, then their values, so that an age is never told too small. A node that is missing in either is unknown.
+Instant queries, one after the other so that a busy server is not asked to do all at once. First
+when the samples were taken, then their values, so that an age is never told too small. A node that
+is missing in either is unknown.
 """
 
 import time
@@ -97,7 +99,9 @@ class Prometheus:
         self._labels = tuple(labels)
 
     async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
-        """The samples of all nodes. A query that fails costs its own measure; SourceError if none succeeds."""
+        """The samples of all nodes. A query that fails costs its own measure; SourceError if none
+        succeeds.
+        """
         answer = Answer()
         nodes = Nodes(targets, self._labels)
         times: dict[str, _ByNode | SourceError] = {}
@@ -123,7 +127,9 @@ class Prometheus:
         # The first answers have become older while a slow server gave the last ones.
         now = self._clock()
         since = {measure: now - at for measure, at in asked.items()}
-        answer.samples = {node: Sample(self._name, _older(measures, since)) for node, measures in found.items()}
+        answer.samples = {
+            node: Sample(self._name, _older(measures, since)) for node, measures in found.items()
+        }
         return answer
 
     async def close(self) -> None:
@@ -131,7 +137,9 @@ class Prometheus:
         await self._web.close()
 
     async def _caught(self, query: str, nodes: Nodes, answer: Answer) -> _ByNode | SourceError:
-        """The answer or the reason why there is none: several measures share the query for their time."""
+        """The answer or the reason why there is none: several measures share the query for their
+        time.
+        """
         try:
             return await self._ask(query, nodes, answer)
         except SourceError as error:

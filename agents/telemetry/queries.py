@@ -1,7 +1,9 @@
-"""PromQL as data: sets of queries by name (`configs/signals/`), and queries of the agent's own configuration.
+"""PromQL as data: sets of queries by name (`configs/signals/`), and queries of the agent's own
+configuration.
 
-A query answers one measure for all nodes at once. Beside it stands one that tells when its samples were taken: answers
-are stamped with the time of the question, and `rate()` goes on for the whole of its window after an exporter is dead.
+A query answers one measure for all nodes at once. Beside it stands one that tells when its samples
+were taken: answers are stamped with the time of the question, and `rate()` goes on for the whole of
+its window after an exporter is dead.
 """
 
 import re
@@ -30,7 +32,9 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One measure of all nodes. `unit`: what the number is; for `range`, `within` says what full is."""
+    """One measure of all nodes. `unit`: what the number is; for `range`, `within` says what full
+    is.
+    """
 
     measure: str
     query: str
@@ -39,7 +43,9 @@ class Query:
     within: Range = _SHARE
 
     def value(self, number: float, target: NodeTarget) -> float:
-        """The number as the observer knows the measure; ValueError with the reason where it cannot be."""
+        """The number as the observer knows the measure; ValueError with the reason where it cannot
+        be.
+        """
         if self.unit == "range":
             return self.within.share(number)
         value = believed(number)
@@ -56,7 +62,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What the placeholders of queries stand for. `cluster` (label, value): the matcher of one cluster of several."""
+    """What the placeholders of queries stand for. `cluster` (label, value): the matcher of one
+    cluster of several.
+    """
 
     labels: tuple[str, ...]
     window: str = "2m"
@@ -77,11 +85,16 @@ class Filling:
             return Template(text).substitute(values)
         except (KeyError, ValueError):
             known = ", ".join(f"${name}" for name in PLACEHOLDERS)
-            raise QueryError(f"{text[:80]!r} has a $ that begins none of {known}: write $$ for a $ itself") from None
+            raise QueryError(
+                f"{text[:80]!r} has a $ that begins none of {known}: write $$ for a $ itself"
+            ) from None
 
     def fill(self, queries: Iterable[Query]) -> tuple[Query, ...]:
         """The same queries as PromQL."""
-        return tuple(replace(one, query=self.of(one.query), sampled_at=self.of(one.sampled_at)) for one in queries)
+        return tuple(
+            replace(one, query=self.of(one.query), sampled_at=self.of(one.sampled_at))
+            for one in queries
+        )
 
 
 def _quoted(text: str) -> str:
@@ -102,7 +115,9 @@ def names() -> list[str]:
 def load(name: str) -> tuple[Query, ...]:
     """A set by name; QueryError for one that is not there or cannot be read."""
     if name not in names():
-        raise QueryError(f"there is no set of queries {name[:40]!r}: there are {', '.join(names())}")
+        raise QueryError(
+            f"there is no set of queries {name[:40]!r}: there are {', '.join(names())}"
+        )
     return read((folder() / f"{name}.yaml").read_bytes(), name)
 
 
@@ -115,14 +130,20 @@ def read(raw: bytes, name: str) -> tuple[Query, ...]:
         if not isinstance(data, dict) or not isinstance(data.get("queries"), list):
             raise QueryError(f"{name}: needs a list `queries`")
         usual = data.get("sampled_at", "")
-        return tuple(_query(entry, usual, f"{name}.queries.{at}") for at, entry in enumerate(data["queries"]))
+        return tuple(
+            _query(entry, usual, f"{name}.queries.{at}") for at, entry in enumerate(data["queries"])
+        )
     except (yaml.YAMLError, RecursionError) as error:
         raise QueryError(f"{name}: is no YAML: {' '.join(str(error).split())}") from None
 
 
 def _query(entry: Any, usual: str, path: str) -> Query:
-    if not isinstance(entry, Mapping) or (wrong := entry.keys() - {"measure", "query", "sampled_at", "unit"}):
-        raise QueryError(f"{path}: {', '.join(map(str, wrong)) if isinstance(entry, Mapping) else 'not a map of keys'}")
+    if not isinstance(entry, Mapping) or (
+        wrong := entry.keys() - {"measure", "query", "sampled_at", "unit"}
+    ):
+        raise QueryError(
+            f"{path}: {', '.join(map(str, wrong)) if isinstance(entry, Mapping) else 'not a map of keys'}"
+        )
     texts = {key: entry.get(key) for key in ("measure", "query", "unit")}
     texts["sampled_at"] = entry.get("sampled_at") or usual
     for key, text in texts.items():

@@ -1,7 +1,8 @@
-"""Who is asked when: every node once an interval, spread over it, so that a dead kubelet delays nobody.
+"""Who is asked when: every node once an interval, spread over it, so that a dead kubelet delays
+nobody.
 
-Nodes that did not answer are asked less and less often, by questioners of their own. Where their kubelet is the source,
-they are meanwhile read from metrics.k8s.io if that is there.
+Nodes that did not answer are asked less and less often, by questioners of their own. Where their
+kubelet is the source, they are meanwhile read from metrics.k8s.io if that is there.
 """
 
 import asyncio
@@ -41,7 +42,9 @@ class Turn:
 
 @dataclass(slots=True)
 class Turned:
-    """Nodes of which a source ceased or began to tell, told together: a lost zone is one line, not a thousand."""
+    """Nodes of which a source ceased or began to tell, told together: a lost zone is one line, not
+    a thousand.
+    """
 
     source: str
     lost: list[str] = field(default_factory=list)
@@ -54,7 +57,9 @@ class Turned:
             told = {"count": len(self.lost), "nodes": self.lost[:3], "problem": self.problem}
             LOG.warning(f"{self.source}s do not answer", **told)
         if self.recovered:
-            LOG.info(f"{self.source}s answer again", count=len(self.recovered), nodes=self.recovered[:3])
+            LOG.info(
+                f"{self.source}s answer again", count=len(self.recovered), nodes=self.recovered[:3]
+            )
         self.lost = []
         self.recovered = []
 
@@ -66,7 +71,8 @@ AskAll = Callable[[], Awaitable[Mapping[str, Sample]]]
 class Rounds:
     """Asks all nodes in turn and puts what they say into `loads`, as what the source `name` says.
 
-    `targets` is read anew at every tick. `ask_all` stands in for nodes that do not answer, where there is such a thing.
+    `targets` is read anew at every tick. `ask_all` stands in for nodes that do not answer, where
+    there is such a thing.
     """
 
     def __init__(
@@ -114,7 +120,9 @@ class Rounds:
             turn = self._turns.get(name)
             if turn is None:
                 # The first question soon, but not all nodes of a big cluster in the same instant.
-                turn = self._turns[name] = Turn(now + random.uniform(0, min(1.0, self._cadence.interval_s / 4)))
+                turn = self._turns[name] = Turn(
+                    now + random.uniform(0, min(1.0, self._cadence.interval_s / 4))
+                )
             if turn.due > now or turn.busy:
                 continue
             if target.address:
@@ -123,7 +131,11 @@ class Rounds:
             else:  # nobody to ask: thousands of tasks to find that out would delay everything else
                 self._failed(target, turn, no_address(target))
                 self._asked(turn)
-        if self._ask_all is not None and now >= self._fallback_due and any(turn.fails for turn in self._turns.values()):
+        if (
+            self._ask_all is not None
+            and now >= self._fallback_due
+            and any(turn.fails for turn in self._turns.values())
+        ):
             self._fallback_due = now + self._cadence.interval_s
             self._spawn(self._fallback(self._ask_all))
 

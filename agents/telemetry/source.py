@@ -1,8 +1,9 @@
 """The port of telemetry: what a source is, and what it may say.
 
-Two kinds: one is asked node by node (a kubelet, a node_exporter), the other once for all nodes (Prometheus,
-metrics.k8s.io, load-watcher, a file). Both give raw samples with the time at which the source took them. Whatever
-cannot be a number of that kind is no number: unknown, never 0, and counted.
+Two kinds: one is asked node by node (a kubelet, a node_exporter), the other once for all nodes
+(Prometheus, metrics.k8s.io, load-watcher, a file). Both give raw samples with the time at which the
+source took them. Whatever cannot be a number of that kind is no number: unknown, never 0, and
+counted.
 """
 
 from collections import Counter
@@ -65,10 +66,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Status:
-    """How a source does; kept by who asks it, shown by whoever wants to. Times are the agent's monotonic clock.
+    """How a source does; kept by who asks it, shown by whoever wants to. Times are the agent's
+    monotonic clock.
 
-    `lag_s`: how long the latest answer took. `matching` is of the latest answer, `rejected` of all. `failing`: of a
-    source that is asked node by node, the nodes that do not answer, and why; `problem` is that of the latest node.
+    `lag_s`: how long the latest answer took. `matching` is of the latest answer, `rejected` of all.
+    `failing`: of a source that is asked node by node, the nodes that do not answer, and why;
+    `problem` is that of the latest node.
     """
 
     name: str
@@ -143,7 +146,9 @@ class Range:
 
 
 def pause_s(interval_s: float, fails: int) -> float:
-    """Seconds until a source is asked again that has failed so often in a row: its interval, doubling up to eight."""
+    """Seconds until a source is asked again that has failed so often in a row: its interval,
+    doubling up to eight.
+    """
     return Backoff(interval_s, MAX_SKIPS * interval_s).after(fails + 1)
 
 
@@ -157,7 +162,9 @@ def believed(value: float) -> float:
 
 
 def age_of(sampled_at: float, answered_at: float) -> float:
-    """Seconds from a sample to the answer, both by the source's clock; ValueError where the sample is yet to come."""
+    """Seconds from a sample to the answer, both by the source's clock; ValueError where the sample
+    is yet to come.
+    """
     if not (isfinite(sampled_at) and isfinite(answered_at)) or sampled_at <= 0 or answered_at <= 0:
         raise ValueError("without a time")
     if sampled_at > answered_at + MAX_AHEAD_S:
@@ -165,7 +172,9 @@ def age_of(sampled_at: float, answered_at: float) -> float:
     return max(0.0, answered_at - sampled_at)
 
 
-def checked(name: str, measure: Measure, answered_at: float, rejected: Counter[str]) -> dict[str, Measure]:
+def checked(
+    name: str, measure: Measure, answered_at: float, rejected: Counter[str]
+) -> dict[str, Measure]:
     """{name: the measure with its age}, or nothing, counted, where it cannot be."""
     try:
         if measure.value is None:

@@ -1,11 +1,12 @@
-"""Readings from a file, YAML or JSON, that somebody else writes: where there is no metrics server, and for trials.
+"""Readings from a file, YAML or JSON, that somebody else writes: where there is no metrics server,
+and for trials.
 
     sampled_at: 2026-01-01T00:00:00Z     # or seconds since 1970; left out: when the file was written
     nodes:
       node-1: {cpu: 0.35, memory: 0.5, disk_busy: 0.1, network_receive: 1.2e+7}
 
-`cpu` and `memory` are shares of the node, `network_receive`, `network_transmit` and `link_speed` bytes a second, all
-else shares. Nodes may be called by name or address.
+`cpu` and `memory` are shares of the node, `network_receive`, `network_transmit` and `link_speed`
+bytes a second, all else shares. Nodes may be called by name or address.
 """
 
 import asyncio
@@ -39,7 +40,11 @@ _UNITS = {
 
 
 def read_file(
-    raw: bytes, written_at: float, now: float, targets: Mapping[str, NodeTarget], source: str = "file"
+    raw: bytes,
+    written_at: float,
+    now: float,
+    targets: Mapping[str, NodeTarget],
+    source: str = "file",
 ) -> Answer:
     """The samples of all nodes; SourceError if it is no such file or its time cannot be."""
     data = _data(raw)
@@ -52,7 +57,13 @@ def read_file(
         raise SourceError(f"sampled_at is {reason}") from None
     answer = Answer()
     named = [(str(name), told) for name, told in data["nodes"].items()]
-    take_by_name(answer, source, named, targets, lambda told, target: _measures(told, target, at, age, answer))
+    take_by_name(
+        answer,
+        source,
+        named,
+        targets,
+        lambda told, target: _measures(told, target, at, age, answer),
+    )
     return answer
 
 
@@ -70,11 +81,17 @@ def _data(raw: bytes) -> Any:
         raise SourceError(f"is no YAML: {' '.join(str(error).split())}"[:300]) from None
 
 
-def _measures(told: Any, target: NodeTarget, at: float, age: float, answer: Answer) -> dict[str, Measure]:
+def _measures(
+    told: Any, target: NodeTarget, at: float, age: float, answer: Answer
+) -> dict[str, Measure]:
     found: dict[str, Measure] = {}
     for name, number in told.items() if isinstance(told, dict) else ():
         try:
-            if isinstance(number, bool) or not isinstance(number, int | float) or not is_signal_name(str(name)):
+            if (
+                isinstance(number, bool)
+                or not isinstance(number, int | float)
+                or not is_signal_name(str(name))
+            ):
                 raise ValueError("no number")
             value = Query(name, "", "", _UNITS.get(name, "share")).value(float(number), target)
         except (ValueError, OverflowError) as reason:

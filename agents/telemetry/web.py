@@ -1,10 +1,11 @@
 """HTTP to an address that the agent's own configuration names, and to nothing else.
 
-Whoever answers there is not trusted: http or https alone, no redirect, no proxy from the environment, no cookies; the
-name is looked up, its addresses are checked, and the connection goes to an address that was checked (a name that means
-something else a moment later helps nobody); link-local addresses, where clouds serve credentials, are refused unless
-they are allowed by name. An answer has a limit of bytes after decompression and of time as a whole. Credentials come
-from files, read anew for each request, and leave with nothing but the request.
+Whoever answers there is not trusted: http or https alone, no redirect, no proxy from the
+environment, no cookies; the name is looked up, its addresses are checked, and the connection goes
+to an address that was checked (a name that means something else a moment later helps nobody);
+link-local addresses, where clouds serve credentials, are refused unless they are allowed by name.
+An answer has a limit of bytes after decompression and of time as a whole. Credentials come from
+files, read anew for each request, and leave with nothing but the request.
 """
 
 import asyncio
@@ -27,13 +28,18 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_SECRET = 64 * 1024
 _MOST_WORDS = 4096  # read of an answer that is none
 # Link-local is refused by its kind; these are where clouds serve credentials elsewhere.
-METADATA = tuple(ipaddress.ip_network(one) for one in ("fd00:ec2::254/128", "100.100.100.200/32", "192.0.0.192/32"))
+METADATA = tuple(
+    ipaddress.ip_network(one)
+    for one in ("fd00:ec2::254/128", "100.100.100.200/32", "192.0.0.192/32")
+)
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request carries. All are paths of files except `user`; `headers` are not secret, `header_files` may be."""
+    """What a request carries. All are paths of files except `user`; `headers` are not secret,
+    `header_files` may be.
+    """
 
     token_file: str = ""
     user: str = ""
@@ -42,18 +48,24 @@ class Credentials:
     header_files: Mapping[str, str] = field(default_factory=dict)
 
     def read(self) -> tuple[dict[str, str], httpx.BasicAuth | None]:
-        """(headers, basic authentication); SourceError names a file that cannot be read, and shows nothing of it."""
+        """(headers, basic authentication); SourceError names a file that cannot be read, and shows
+        nothing of it.
+        """
         found = dict(self.headers)
         found |= {name: _secret(path) for name, path in self.header_files.items()}
         if self.token_file:
             found["Authorization"] = f"Bearer {_secret(self.token_file)}"
-        basic = httpx.BasicAuth(self.user, _secret(self.password_file)) if self.password_file else None
+        basic = (
+            httpx.BasicAuth(self.user, _secret(self.password_file)) if self.password_file else None
+        )
         return found, basic
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to trust, and who we are. Paths of files; empty: the system's authorities, no certificate of ours."""
+    """Whom to trust, and who we are. Paths of files; empty: the system's authorities, no
+    certificate of ours.
+    """
 
     ca_file: str = ""
     cert_file: str = ""
@@ -71,13 +83,17 @@ class Tls:
                 context.load_cert_chain(self.cert_file, self.key_file or None)
         except OSError as error:  # ssl.SSLError is one
             files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file)))
-            raise SourceError(f"no TLS with {files or 'the authorities of the system'}: {error}") from None
+            raise SourceError(
+                f"no TLS with {files or 'the authorities of the system'}: {error}"
+            ) from None
         return context
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one answer: seconds as a whole, bytes after decompression. `allowed`: addresses refused otherwise."""
+    """Of one answer: seconds as a whole, bytes after decompression. `allowed`: addresses refused
+    otherwise.
+    """
 
     timeout_s: float = 5.0
     max_bytes: int = 16 * 1024 * 1024
@@ -121,7 +137,9 @@ class Pool:
                     trust_env=False,
                     follow_redirects=False,
                     headers={"User-Agent": "global-dispatcher-agent"},
-                    limits=httpx.Limits(max_connections=self._most, max_keepalive_connections=self._most),
+                    limits=httpx.Limits(
+                        max_connections=self._most, max_keepalive_connections=self._most
+                    ),
                 )
                 self._trust = trust
             return self._client
@@ -163,7 +181,9 @@ class Web:
             async with asyncio.timeout(self._limits.timeout_s):
                 return await self._first(path, tuple(params))
         except TimeoutError:
-            raise SourceError(f"{self.base}: no complete answer within {self._limits.timeout_s:g} s") from None
+            raise SourceError(
+                f"{self.base}: no complete answer within {self._limits.timeout_s:g} s"
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, zlib.error) as error:
             raise SourceError(f"{self.base}: {type(error).__name__}: {error}"[:300]) from None
 
@@ -182,11 +202,16 @@ class Web:
                 "GET",
                 f"{self._scheme}://{host}:{self._port}{self._path}{path}",
                 headers={"Accept-Encoding": "gzip", **headers, "Host": self._authority},
-                extensions={"sni_hostname": self._host, "timeout": httpx.Timeout(self._limits.timeout_s).as_dict()},
+                extensions={
+                    "sni_hostname": self._host,
+                    "timeout": httpx.Timeout(self._limits.timeout_s).as_dict(),
+                },
                 params=params,
             )
             try:
-                answer = await client.send(request, stream=True, auth=basic or httpx.USE_CLIENT_DEFAULT)
+                answer = await client.send(
+                    request, stream=True, auth=basic or httpx.USE_CLIENT_DEFAULT
+                )
             except httpx.ConnectError as error:
                 problem = error
                 continue
@@ -198,18 +223,26 @@ class Web:
         try:
             found = await self._resolve(self._host, self._port)
         except OSError as error:
-            raise SourceError(f"{self.base}: {self._host} cannot be resolved: {error.strerror or error}") from None
+            raise SourceError(
+                f"{self.base}: {self._host} cannot be resolved: {error.strerror or error}"
+            ) from None
         meant = self._host == "localhost" or _is_address(self._host)
         for one in found:
             if reason := refused(one, self._limits.allowed, loopback=meant):
                 raise SourceError(
-                    f"{self.base}: {self._host} is {one}, {reason}: list it in allow_addresses if that is meant"
+                    f"{self.base}: {self._host} is {one}, {reason}: list it in allow_addresses if "
+                    "that is meant"
                 )
         return found
 
     def _secrets_in(self, request: httpx.Request) -> list[str]:
-        """What of a request nobody may read who reads its answer: some servers repeat what they were asked."""
-        sent = [request.headers.get(name, "") for name in ("Authorization", *self._credentials.header_files)]
+        """What of a request nobody may read who reads its answer: some servers repeat what they
+        were asked.
+        """
+        sent = [
+            request.headers.get(name, "")
+            for name in ("Authorization", *self._credentials.header_files)
+        ]
         return [part for value in sent for part in (value, value.rpartition(" ")[2]) if part]
 
     async def _read(self, answer: httpx.Response) -> Page:
@@ -225,7 +258,9 @@ class Web:
 
 
 async def bounded(answer: httpx.Response, most: int) -> bytes:
-    """The body, decompressed no further than `most` bytes; ValueError if it is larger or coded in another way."""
+    """The body, decompressed no further than `most` bytes; ValueError if it is larger or coded in
+    another way.
+    """
     coding = answer.headers.get("content-encoding", "identity").lower()
     if coding not in {"gzip", "identity"}:
         raise ValueError(f"an answer in content-encoding {coding[:40]}")
@@ -238,7 +273,8 @@ async def bounded(answer: httpx.Response, most: int) -> bytes:
 
 
 async def _words(answer: httpx.Response, secrets: Sequence[str]) -> str:
-    """What an answer that is none says of it, in one line: the error that a server's JSON names, else how it begins.
+    """What an answer that is none says of it, in one line: the error that a server's JSON names,
+    else how it begins.
 
     Decompressed: Prometheus compresses also why it refuses a query. `secrets` are not shown.
     """
@@ -275,7 +311,9 @@ async def _decoded(raw: AsyncIterator[bytes], most: int, *, zipped: bool) -> Asy
 
 
 def refused(text: str, allowed: Sequence[Network] = (), *, loopback: bool = False) -> str:
-    """Why an address may not be asked, empty if it may. `loopback`: that is what the configuration names."""
+    """Why an address may not be asked, empty if it may. `loopback`: that is what the configuration
+    names.
+    """
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

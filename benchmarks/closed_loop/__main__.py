@@ -1,7 +1,9 @@
-"""A day of a simulated fleet for each placement policy, and how hot its nodes became. See docs/closed-loop.md.
+"""A day of a simulated fleet for each placement policy, and how hot its nodes became. See
+docs/closed-loop.md.
 
-FILE...: CPU use of machines over a day, in the form of the PlanetLab set: a line a machine, 288 numbers in percent
-with commas between; .gz is read as such. Rows of all files are drawn from together.
+FILE...: CPU use of machines over a day, in the form of the PlanetLab set: a line a machine, 288
+numbers in percent with commas between; .gz is read as such. Rows of all files are drawn from
+together.
 """
 
 import json
@@ -39,22 +41,46 @@ _SIZE, _QUALITY = Size(), Quality()
 @app.command(help=__doc__)
 def main(  # noqa: PLR0913 - the options of a command
     *,
-    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="Traces, any number.")] = None,
-    generate: Annotated[bool, typer.Option("--generated", help="Generated traces in place of files.")] = False,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Traces, any number.")
+    ] = None,
+    generate: Annotated[
+        bool, typer.Option("--generated", help="Generated traces in place of files.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Days to run; each has its own pods.")] = 10,
-    policies: Annotated[str, typer.Option(help="Some of the policies, a,b,c.")] = ",".join(POLICIES),
-    profile: Annotated[Path, typer.Option(help="Profile file for `ours`.", show_default=False)] = DEFAULT,
+    policies: Annotated[str, typer.Option(help="Some of the policies, a,b,c.")] = ",".join(
+        POLICIES
+    ),
+    profile: Annotated[
+        Path, typer.Option(help="Profile file for `ours`.", show_default=False)
+    ] = DEFAULT,
     clusters: Annotated[int, typer.Option(min=1)] = _SIZE.clusters,
     nodes: Annotated[int, typer.Option(min=1, help="In all clusters together.")] = _SIZE.nodes,
     pods: Annotated[int, typer.Option(min=1, help="In the whole day.")] = _SIZE.pods,
-    load: Annotated[float, typer.Option(min=0.01, help="Share of all CPU in use at the peak.")] = _SIZE.load,
-    guesses: Annotated[Guesses, typer.Option(help="How well requests are guessed.")] = _SIZE.guesses,
-    bursts: Annotated[int, typer.Option(min=1, help="How often an app's pods come together.")] = _SIZE.bursts,
-    shortest_s: Annotated[float, typer.Option(min=1, help="Shortest time between readings.")] = _QUALITY.shortest_s,
-    longest_s: Annotated[float, typer.Option(min=1, help="Longest time between readings.")] = _QUALITY.longest_s,
-    late_s: Annotated[float, typer.Option(min=0, help="Mean time a reading is on its way.")] = _QUALITY.late_s,
-    noise: Annotated[float, typer.Option(min=0, help="Deviation, as a share of the node.")] = _QUALITY.noise,
-    lost: Annotated[float, typer.Option(min=0, max=1, help="Share of readings that are lost.")] = _QUALITY.lost,
+    load: Annotated[
+        float, typer.Option(min=0.01, help="Share of all CPU in use at the peak.")
+    ] = _SIZE.load,
+    guesses: Annotated[
+        Guesses, typer.Option(help="How well requests are guessed.")
+    ] = _SIZE.guesses,
+    bursts: Annotated[
+        int, typer.Option(min=1, help="How often an app's pods come together.")
+    ] = _SIZE.bursts,
+    shortest_s: Annotated[
+        float, typer.Option(min=1, help="Shortest time between readings.")
+    ] = _QUALITY.shortest_s,
+    longest_s: Annotated[
+        float, typer.Option(min=1, help="Longest time between readings.")
+    ] = _QUALITY.longest_s,
+    late_s: Annotated[
+        float, typer.Option(min=0, help="Mean time a reading is on its way.")
+    ] = _QUALITY.late_s,
+    noise: Annotated[
+        float, typer.Option(min=0, help="Deviation, as a share of the node.")
+    ] = _QUALITY.noise,
+    lost: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of readings that are lost.")
+    ] = _QUALITY.lost,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
 ) -> None:
     """One command; the exit code."""
@@ -63,7 +89,9 @@ def main(  # noqa: PLR0913 - the options of a command
     if unknown:
         raise _fail(f"--policies: {unknown[0]!r} is none: choose among {', '.join(POLICIES)}")
     if longest_s < shortest_s:
-        raise _fail(f"--longest-s ({longest_s:g}) must not be less than --shortest-s ({shortest_s:g})")
+        raise _fail(
+            f"--longest-s ({longest_s:g}) must not be less than --shortest-s ({shortest_s:g})"
+        )
     size = Size(clusters, nodes, pods, load, guesses, bursts)
     quality = Quality(shortest_s, longest_s, late_s, noise, lost)
     try:
@@ -89,16 +117,26 @@ def _print(found: dict[str, Any], output: Output) -> None:
         print(json.dumps(found, indent=1))
         return
     terminal = sys.stdout.isatty()
-    console = Console(width=shutil.get_terminal_size().columns if terminal else 120, highlight=False)
-    console.print(", ".join(f"{name} {value}" for name, value in found["world"].items()), "", sep="\n")
-    for title, key in (("CPU", "policies"), ("Memory, generated", "memory"), ("Network, generated", "network")):
+    console = Console(
+        width=shutil.get_terminal_size().columns if terminal else 120, highlight=False
+    )
+    console.print(
+        ", ".join(f"{name} {value}" for name, value in found["world"].items()), "", sep="\n"
+    )
+    for title, key in (
+        ("CPU", "policies"),
+        ("Memory, generated", "memory"),
+        ("Network, generated", "network"),
+    ):
         console.print(_table(title, found[key], found["waited_minutes"]), "", sep="\n")
     most = goal(found["policies"])
     if most is not None:
         console.print(f"goal for {OURS}: {most:,.0f} hot minutes of CPU, or less")
 
 
-def _table(title: str, policies: dict[str, dict[str, float]], waited: dict[str, float]) -> RichTable:
+def _table(
+    title: str, policies: dict[str, dict[str, float]], waited: dict[str, float]
+) -> RichTable:
     table = RichTable(box=None, pad_edge=False)
     table.add_column(title)
     heads = ("HOT MINUTES", "OVERLOAD", "P99", "DEVIATION", "UNSERVED %", "MOVES", "WAITED MINUTES")
@@ -107,7 +145,14 @@ def _table(title: str, policies: dict[str, dict[str, float]], waited: dict[str, 
     for name, figures in policies.items():
         hot, overload, p99, deviation, unserved, moves = figures.values()
         shares = f"{p99:.3f}", f"{deviation:.3f}", f"{unserved:.3f}"
-        table.add_row(name, f"{hot:,.0f}", f"{overload:,.1f}", *shares, f"{moves:,.0f}", f"{waited[name]:,.0f}")
+        table.add_row(
+            name,
+            f"{hot:,.0f}",
+            f"{overload:,.1f}",
+            *shares,
+            f"{moves:,.0f}",
+            f"{waited[name]:,.0f}",
+        )
     return table
 
 

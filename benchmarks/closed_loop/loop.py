@@ -1,4 +1,6 @@
-"""One day with one policy: pods come and end, readings arrive, and what was placed makes the load that is read next."""
+"""One day with one policy: pods come and end, readings arrive, and what was placed makes the load
+that is read next.
+"""
 
 from typing import NamedTuple
 
@@ -7,7 +9,9 @@ from benchmarks.closed_loop.readings import Readings
 from benchmarks.closed_loop.workload import Workload
 from benchmarks.closed_loop.world import World
 
-_TICK, _END, _ARRIVAL = range(3)  # at one time in this order: a place that is free is there for who comes
+_TICK, _END, _ARRIVAL = range(
+    3
+)  # at one time in this order: a place that is free is there for who comes
 
 
 class Day(NamedTuple):
@@ -40,7 +44,9 @@ def _timeline(workload: Workload) -> list[tuple[float, int, int]]:
 
 
 class _Loop:
-    """Who runs and who waits. Pods that wait are tried again, oldest first, in a minute after others have ended."""
+    """Who runs and who waits. Pods that wait are tried again, oldest first, in a minute after
+    others have ended.
+    """
 
     def __init__(self, workload: Workload, world: World, policy: Policy) -> None:
         self._workload, self._world, self._policy = workload, world, policy

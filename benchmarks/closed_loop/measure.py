@@ -59,14 +59,20 @@ def _run(measure: Measure, workload: Workload, name: str, seed: int) -> Run:
 
 
 def report(measure: Measure, found: Sequence[Run]) -> dict[str, Any]:
-    """What `-o json` prints: `policies` is of CPU, `memory` and `network` have the same form; means over the seeds."""
+    """What `-o json` prints: `policies` is of CPU, `memory` and `network` have the same form; means
+    over the seeds.
+    """
     of = {name: [one for one in found if one.policy == name] for name in measure.policies}
     return {
         "policies": {name: mean(some, CPU) for name, some in of.items()},
         "memory": {name: mean(some, MEMORY) for name, some in of.items()},
         "network": {name: mean(some, NETWORK) for name, some in of.items()},
-        "waited_minutes": {name: statistics.fmean(one.waited_minutes for one in some) for name, some in of.items()},
-        "hot_minutes_by_seed": {name: [one.figures[CPU].hot_minutes for one in some] for name, some in of.items()},
+        "waited_minutes": {
+            name: statistics.fmean(one.waited_minutes for one in some) for name, some in of.items()
+        },
+        "hot_minutes_by_seed": {
+            name: [one.figures[CPU].hot_minutes for one in some] for name, some in of.items()
+        },
         "world": {
             "trace": measure.trace,
             "seeds": measure.seeds,
@@ -83,7 +89,8 @@ def mean(found: Sequence[Run], resource: int) -> dict[str, float]:
 
 
 def goal(policies: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Hot minutes that `ours` should not exceed; None where a policy that it is measured by did not run.
+    """Hot minutes that `ours` should not exceed; None where a policy that it is measured by did not
+    run.
 
     Half of the best of requests, the seed's formula and Trimaran, and 0.8 of the best of two.
     """

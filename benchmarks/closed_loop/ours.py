@@ -1,4 +1,6 @@
-"""The product's own scheduling core as a policy, under virtual time: FleetState and Scheduler with a profile file."""
+"""The product's own scheduling core as a policy, under virtual time: FleetState and Scheduler with
+a profile file.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,12 +35,16 @@ def read_profile(file: Path = DEFAULT) -> Profile:
 
 
 class Ours:
-    """Readings come as an agent tells them, with their age; decisions are the core's, nothing is scored here."""
+    """Readings come as an agent tells them, with their age; decisions are the core's, nothing is
+    scored here.
+    """
 
     def __init__(self, setting: Setting) -> None:
         self._workload = setting.workload
         size = self._workload.size
-        self._places = [(f"cluster-{node % size.clusters}", f"node-{node:04}") for node in range(size.nodes)]
+        self._places = [
+            (f"cluster-{node % size.clusters}", f"node-{node:04}") for node in range(size.nodes)
+        ]
         self._numbers = {place: node for node, place in enumerate(self._places)}
         self._fleet = self._filled(size.clusters)
         profile = self._profile(setting)
@@ -59,16 +65,30 @@ class Ours:
         for number, (cluster, name) in enumerate(self._places):
             zone = f"{cluster}-{number % 2}"
             labels = {HOSTNAME: name, REGION: cluster, ZONE: zone}
-            fleet.put_node(cluster, Node(name, name, labels, ready=True, allocatable=room, bandwidth=1_250_000_000))
+            fleet.put_node(
+                cluster,
+                Node(name, name, labels, ready=True, allocatable=room, bandwidth=1_250_000_000),
+            )
         return fleet
 
     def read(self, batch: Batch, now: float) -> None:
         """Node readings, as an agent reports them."""
         self._fleet.now = now
         ages = (now - batch.sampled_at).tolist()
-        for node, age, (cpu, memory, net) in zip(batch.node.tolist(), ages, batch.shares.T.tolist(), strict=True):
+        for node, age, (cpu, memory, net) in zip(
+            batch.node.tolist(), ages, batch.shares.T.tolist(), strict=True
+        ):
             cluster, name = self._places[node]
-            reading = Reading(name, cpu, memory, net, cpu_age_s=age, memory_age_s=age, net_age_s=age, source="kubelet")
+            reading = Reading(
+                name,
+                cpu,
+                memory,
+                net,
+                cpu_age_s=age,
+                memory_age_s=age,
+                net_age_s=age,
+                source="kubelet",
+            )
             self._fleet.put_reading(cluster, reading)
         for number, uses in self._pods.read(batch):
             self._fleet.uses.put(f"cluster-{number}", uses)
@@ -86,7 +106,9 @@ class Ours:
         node = self._node[pod] = self._numbers[result.cluster, result.node]
         name = placed.pod.name
         self._pods.on[node][pod] = name
-        self._pods.running[name] = msgspec.structs.replace(placed.pod, node=result.node, phase=RUNNING)
+        self._pods.running[name] = msgspec.structs.replace(
+            placed.pod, node=result.node, phase=RUNNING
+        )
         return node
 
     def ended(self, pod: int, now: float) -> None:
@@ -127,16 +149,23 @@ class OursForecast(Ours):
 
     def _profile(self, setting: Setting) -> Profile:
         uses = setting.profile.plugins
-        changed = [replace(use, args={**use.args, "forecast": 1.0}) if use.name == _SCORE else use for use in uses]
+        changed = [
+            replace(use, args={**use.args, "forecast": 1.0}) if use.name == _SCORE else use
+            for use in uses
+        ]
         return replace(setting.profile, plugins=tuple(changed))
 
 
 class OursRebalancing(Ours):
-    """The same with the product's rebalancing: a pod that it moves is decided anew at once, as any other pod."""
+    """The same with the product's rebalancing: a pod that it moves is decided anew at once, as any
+    other pod.
+    """
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self._rebalancer = Rebalancer(self._fleet, RebalancingRules(), self._would_go, lambda occupant: "")
+        self._rebalancer = Rebalancer(
+            self._fleet, RebalancingRules(), self._would_go, lambda occupant: ""
+        )
 
     def _would_go(self, occupant: Occupant) -> Decision | None:
         return self._scheduler.would_go(occupant.pod_id, occupant.placed)

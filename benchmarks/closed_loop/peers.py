@@ -1,8 +1,9 @@
 """Placement policies of others as small scorers: the formula of each and where it is from.
 
-All take the node of the highest score among those with room for the pod's requests (CPU, memory and 250 pods), a random
-one of equals; so does the product's NodeResourcesFit. Where no reading has come yet, all place by requests. r: requests
-on the node with the pod, u: the newest CPU reading, p: the pod's request, all as shares of the node.
+All take the node of the highest score among those with room for the pod's requests (CPU, memory and
+250 pods), a random one of equals; so does the product's NodeResourcesFit. Where no reading has come
+yet, all place by requests. r: requests on the node with the pod, u: the newest CPU reading, p: the
+pod's request, all as shares of the node.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ Scores = NDArray[np.float64]
 
 
 class Requests:
-    """kube-scheduler's defaults: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation, weight 1 each.
+    """kube-scheduler's defaults: NodeResourcesFit (LeastAllocated) and
+    NodeResourcesBalancedAllocation, weight 1 each.
 
     100 * (1 - mean(r of CPU, r of memory)) + 100 * (1 - |r of CPU - r of memory| / 2)
     """
@@ -44,10 +46,14 @@ class Requests:
     def place(self, pod: int, now: float) -> int | None:
         """The best of the nodes with room."""
         more = self.workload.requests[:, pod, None]
-        fits = np.flatnonzero((self.requested + more <= self.room).all(axis=0) & (self.pods < MOST_PODS))
+        fits = np.flatnonzero(
+            (self.requested + more <= self.room).all(axis=0) & (self.pods < MOST_PODS)
+        )
         if not len(fits):
             return None
-        scores = (self.score if np.isfinite(self.sampled_at).any() else self.by_requests)(pod, now)[fits]
+        scores = (self.score if np.isfinite(self.sampled_at).any() else self.by_requests)(pod, now)[
+            fits
+        ]
         node = int(self.rng.choice(fits[scores == scores.max()]))
         self._book(pod, node, 1)
         self._node[pod] = node
@@ -72,7 +78,9 @@ class Requests:
     def by_requests(self, pod: int, now: float) -> Scores:
         """[nodes] the class's formula."""
         share = (self.requested + self.workload.requests[:, pod, None]) / self.room
-        scores: Scores = 100 * (1 - share.mean(axis=0)) + 100 * (1 - np.abs(share[CPU] - share[MEMORY]) / 2)
+        scores: Scores = 100 * (1 - share.mean(axis=0)) + 100 * (
+            1 - np.abs(share[CPU] - share[MEMORY]) / 2
+        )
         return scores
 
     def share_of(self, pod: int, resource: int) -> float:
@@ -94,11 +102,13 @@ class Seed(Requests):
 
 
 class TargetLoadPacking(Requests):
-    """Trimaran's plugin of that name (kubernetes-sigs/scheduler-plugins 903da7df, pkg/trimaran/targetloadpacking).
+    """Trimaran's plugin of that name (kubernetes-sigs/scheduler-plugins 903da7df,
+    pkg/trimaran/targetloadpacking).
 
-    U = 100 * (u + 1.5 * p + 1.5 * requests placed later than 60 s before the reading); X = 40
-    U <= X: (100 - X) * U / X + X;  X < U <= 100: X * (100 - U) / (100 - X);  above, or without a reading: 0; rounded.
-    It is told every reading at once, where the original asks for them every 30 s.
+    U = 100 * (u + 1.5 * p + 1.5 * requests placed later than 60 s before the reading); X = 40 U <=
+    X: (100 - X) * U / X + X;  X < U <= 100: X * (100 - U) / (100 - X);  above, or without a
+    reading: 0; rounded. It is told every reading at once, where the original asks for them every 30
+    s.
     """
 
     TARGET, FACTOR, REPORTED_AFTER_S = 40.0, 1.5, 60.0
@@ -109,7 +119,9 @@ class TargetLoadPacking(Requests):
 
     def score(self, pod: int, now: float) -> Scores:
         """The formula."""
-        self._recent = [one for one in self._recent if one[0] > self.sampled_at[one[1]] - self.REPORTED_AFTER_S]
+        self._recent = [
+            one for one in self._recent if one[0] > self.sampled_at[one[1]] - self.REPORTED_AFTER_S
+        ]
         missing = np.zeros(len(self.sampled_at))
         for _, node, share in self._recent:
             missing[node] += share
@@ -117,7 +129,9 @@ class TargetLoadPacking(Requests):
         load = 100.0 * (self.used[CPU] + self.FACTOR * (self.share_of(pod, CPU) + missing))
         packed = (100.0 - target) * load / target + target
         over = target * (100.0 - load) / (100.0 - target)
-        scores: Scores = np.round(np.select([np.isnan(load) | (load > 100.0), load > target], [0.0, over], packed))
+        scores: Scores = np.round(
+            np.select([np.isnan(load) | (load > 100.0), load > target], [0.0, over], packed)
+        )
         return scores
 
     def place(self, pod: int, now: float) -> int | None:
@@ -129,10 +143,12 @@ class TargetLoadPacking(Requests):
 
 
 class LoadVariation(Requests):
-    """Trimaran's LoadVariationRiskBalancing (the same commit, pkg/trimaran/loadvariationriskbalancing).
+    """Trimaran's LoadVariationRiskBalancing (the same commit,
+    pkg/trimaran/loadvariationriskbalancing).
 
-    risk = (min(mean + p, 1) + min(margin * deviation ** (1 / sensitivity), 1)) / 2 of the readings of the last 15 min
-    score = 100 * (1 - risk), rounded; the lesser of CPU's and memory's. Without a reading 0. margin 1, sensitivity 1.
+    risk = (min(mean + p, 1) + min(margin * deviation ** (1 / sensitivity), 1)) / 2 of the readings
+    of the last 15 min score = 100 * (1 - risk), rounded; the lesser of CPU's and memory's. Without
+    a reading 0. margin 1, sensitivity 1.
     """
 
     WINDOW_S, MARGIN, SENSITIVITY = 900.0, 1.0, 1.0
@@ -168,7 +184,8 @@ class LoadVariation(Requests):
 
 
 class BestOfTwo(Requests):
-    """Two random nodes with room, of these the one with the lower CPU reading (Mitzenmacher, TPDS 2000).
+    """Two random nodes with room, of these the one with the lower CPU reading (Mitzenmacher, TPDS
+    2000).
 
     With old readings it does not send everything to one node, which "the least loaded" does.
     """
@@ -176,7 +193,9 @@ class BestOfTwo(Requests):
     def score(self, pod: int, now: float) -> Scores:
         """Two random nodes with room stand out; without a reading a node counts as full."""
         more = self.workload.requests[:, pod, None]
-        fits = np.flatnonzero((self.requested + more <= self.room).all(axis=0) & (self.pods < MOST_PODS))
+        fits = np.flatnonzero(
+            (self.requested + more <= self.room).all(axis=0) & (self.pods < MOST_PODS)
+        )
         two = self.rng.choice(fits, min(2, len(fits)), replace=False)
         scores = np.full(len(self.pods), -1.0)
         scores[two] = 1.0 - np.nan_to_num(self.used[CPU][two], nan=1.0)
@@ -184,10 +203,11 @@ class BestOfTwo(Requests):
 
 
 class Oracle(Requests):
-    """Knows what each pod will use until its end, and places it greedily: no bound, but hard to come near.
+    """Knows what each pod will use until its end, and places it greedily: no bound, but hard to
+    come near.
 
-    Least is best: 10 * what nodes carry above 75 % while the pod lives + their peak + a hundredth of their mean,
-    of CPU, every five minutes.
+    Least is best: 10 * what nodes carry above 75 % while the pod lives + their peak + a hundredth
+    of their mean, of CPU, every five minutes.
     """
 
     STEP, LIMIT = 5, 0.75
@@ -209,5 +229,7 @@ class Oracle(Requests):
         if not load.shape[1]:
             return np.zeros(len(load))
         above = np.maximum(load - self.LIMIT, 0.0).sum(axis=1)
-        scores: Scores = -(10.0 * above + load.max(axis=1) + 0.01 * load.mean(axis=1)).astype(np.float64)
+        scores: Scores = -(10.0 * above + load.max(axis=1) + 0.01 * load.mean(axis=1)).astype(
+            np.float64
+        )
         return scores

@@ -1,7 +1,8 @@
-"""What agents would learn of single pods and tell, by the product's own code: one observer a cluster.
+"""What agents would learn of single pods and tell, by the product's own code: one observer a
+cluster.
 
-A node's sample brings those of its pods, so they come as late, and as many are lost. Their noise adds up to that of the
-node. An app is the owner of its pods.
+A node's sample brings those of its pods, so they come as late, and as many are lost. Their noise
+adds up to that of the node. An app is the owner of its pods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,5 +58,6 @@ class PodReadings:
         noisy = use + self._rng.normal(0.0, _NOISE / np.sqrt(len(pods)), use.shape)
         cores, memory = np.maximum(noisy, 0.0) * [[milli / 1000.0], [size]]
         return [
-            PodUse("default", *one, at) for one in zip(names.values(), cores.tolist(), memory.tolist(), strict=True)
+            PodUse("default", *one, at)
+            for one in zip(names.values(), cores.tolist(), memory.tolist(), strict=True)
         ]

@@ -23,7 +23,9 @@ class Setting:
 
 
 class Policy(Protocol):
-    """Places pods, by number, on nodes, by number. It learns of load by readings alone. Times are in seconds."""
+    """Places pods, by number, on nodes, by number. It learns of load by readings alone. Times are
+    in seconds.
+    """
 
     def read(self, batch: Batch, now: float) -> None:
         """Readings have arrived."""

@@ -13,9 +13,10 @@ HOT = 0.8
 class Figures(NamedTuple):
     """Of one resource over one day.
 
-    hot_minutes: node-minutes above 80 % of the node. overload: node-minutes wanted beyond what nodes have. p99: 99th
-    percentile of the utilisation of nodes, 1 is full. deviation: of the nodes' utilisation, mean over the day.
-    unserved: percent of what pods wanted and did not get, throttled or waiting. moves: pods that were moved.
+    hot_minutes: node-minutes above 80 % of the node. overload: node-minutes wanted beyond what
+    nodes have. p99: 99th percentile of the utilisation of nodes, 1 is full. deviation: of the
+    nodes' utilisation, mean over the day. unserved: percent of what pods wanted and did not get,
+    throttled or waiting. moves: pods that were moved.
     """
 
     hot_minutes: float
@@ -27,7 +28,9 @@ class Figures(NamedTuple):
 
 
 class World:
-    """The load that placed pods make. `load` is [3, nodes, minutes], what pods want as a share of their node."""
+    """The load that placed pods make. `load` is [3, nodes, minutes], what pods want as a share of
+    their node.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -57,7 +60,9 @@ class World:
 
     def figures(self) -> list[Figures]:
         """Of each resource, when the day is over."""
-        lives = [self.workload.life(pod, float(since)) for pod, since in enumerate(self.workload.arrives)]
+        lives = [
+            self.workload.life(pod, float(since)) for pod, since in enumerate(self.workload.arrives)
+        ]
         wanted = [_sum(self.workload.use[:, pod, life]) for pod, life in enumerate(lives)]
         total = np.sum(wanted, axis=0)
         missed = self._missed + sum(

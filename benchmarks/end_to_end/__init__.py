@@ -1,1 +1,3 @@
-"""Schedulers as processes on a real API server: ours and kube-scheduler, from the same state, one after the other."""
+"""Schedulers as processes on a real API server: ours and kube-scheduler, from the same state, one
+after the other.
+"""

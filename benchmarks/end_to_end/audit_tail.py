@@ -1,4 +1,6 @@
-"""Follows the API server's audit log while a scheduler runs: what was bound and when, by the server's own clock."""
+"""Follows the API server's audit log while a scheduler runs: what was bound and when, by the
+server's own clock.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -15,9 +17,11 @@ class _Event(msgspec.Struct, rename="camel"):
 
 
 class Tail:
-    """From now on: when each pod whose name starts with `prefix` was bound (seconds), and how many events were written.
+    """From now on: when each pod whose name starts with `prefix` was bound (seconds), and how many
+    events were written.
 
-    `pods_asked_for`: somebody has listed or watched pods since. `refused`: bindings that the server did not take.
+    `pods_asked_for`: somebody has listed or watched pods since. `refused`: bindings that the server
+    did not take.
     """
 
     def __init__(self, log: AuditLog, prefix: str = "") -> None:

@@ -1,7 +1,9 @@
-"""Cases of scheduler_perf end to end: pods bound a second and CPU a bound pod, ours beside kube-scheduler's.
+"""Cases of scheduler_perf end to end: pods bound a second and CPU a bound pod, ours beside
+kube-scheduler's.
 
-Nodes and what is there before are upstream's; fewer pods are measured (`_MOST`), so that all cases end in about
-20 minutes. kube-scheduler scores a tenth of 5,000 nodes, as it does by default; ours scores all of them.
+Nodes and what is there before are upstream's; fewer pods are measured (`_MOST`), so that all cases
+end in about 20 minutes. kube-scheduler scores a tenth of 5,000 nodes, as it does by default; ours
+scores all of them.
 """
 
 import sys
@@ -45,7 +47,9 @@ def end_to_end(name: str, share: int) -> list[Row]:
         print(f"skipped: {reason}", file=sys.stderr)
         return []
     whole = case(name)
-    ours = replace(whole, measured=replace(whole.measured, count=min(_MOST, whole.measured.count))).shared(share)
+    ours = replace(
+        whole, measured=replace(whole.measured, count=min(_MOST, whole.measured.count))
+    ).shared(share)
     runs: dict[str, Run] = {}
     with seeded(ours) as state:
         for who, make in _CONTESTANTS.items():
@@ -74,14 +78,30 @@ def _said(run: Run) -> str:
 
 
 def _rows(case: Case, us: Run, them: Run) -> list[Row]:
-    made = f"made at {us.wanted / us.made_s:.0f}/s, for kube-scheduler at {them.wanted / them.made_s:.0f}/s"
+    made = (
+        f"made at {us.wanted / us.made_s:.0f}/s, for kube-scheduler at "
+        f"{them.wanted / them.made_s:.0f}/s"
+    )
     rate = f"first pod made to last bound; {made}{_left(us, them)}"
-    cpu, attempts = "CPU of all its processes a bound pod", "its own count of attempts, by pods bound"
+    cpu, attempts = (
+        "CPU of all its processes a bound pod",
+        "its own count of attempts, by pods bound",
+    )
     nodes, pods = case.nodes.count, case.measured.total
     return [
         Row(f"bound_{case.name}", nodes, pods, us.rate, "pods/s", None, them.rate, rate, THEM),
         Row(f"bound_cpu_{case.name}", nodes, pods, us.cpu_ms, "ms", None, them.cpu_ms, cpu, THEM),
-        Row(f"bound_tries_{case.name}", nodes, pods, us.tries, "tries", None, them.tries, attempts, THEM),
+        Row(
+            f"bound_tries_{case.name}",
+            nodes,
+            pods,
+            us.tries,
+            "tries",
+            None,
+            them.tries,
+            attempts,
+            THEM,
+        ),
     ]
 
 
@@ -90,4 +110,6 @@ def _left(us: Run, them: Run) -> str:
     return "".join(f"; {who} left {count} unbound" for who, count in left.items() if count)
 
 
-CASES: dict[str, Callable[[int], list[Row]]] = {f"end_to_end_{name}": partial(end_to_end, name) for name in NAMES}
+CASES: dict[str, Callable[[int], list[Row]]] = {
+    f"end_to_end_{name}": partial(end_to_end, name) for name in NAMES
+}

@@ -1,4 +1,6 @@
-"""The two schedulers as processes: kube-scheduler, and the dispatcher with its agent, each as it comes."""
+"""The two schedulers as processes: kube-scheduler, and the dispatcher with its agent, each as it
+comes.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ _STOP_S = 30.0
 
 
 class Contestant(Protocol):
-    """A scheduler as processes. `metrics_url` answers Prometheus' text once it serves; empty: not asked for."""
+    """A scheduler as processes. `metrics_url` answers Prometheus' text once it serves; empty: not
+    asked for.
+    """
 
     pods_of: str
     metrics_url: str
@@ -37,16 +41,24 @@ class Contestant(Protocol):
 
 
 class KubeScheduler:
-    """kube-scheduler, with its client's limits out of the way and no more logging than it has by default."""
+    """kube-scheduler, with its client's limits out of the way and no more logging than it has by
+    default.
+    """
 
     pods_of = "default-scheduler"
 
-    def __init__(self, plane: ControlPlane, config: Mapping[str, Any], flags: Sequence[str] = ()) -> None:
-        spec = replace(plane.spec, scheduler_config=config, scheduler_verbosity=0, scheduler_flags=flags)
+    def __init__(
+        self, plane: ControlPlane, config: Mapping[str, Any], flags: Sequence[str] = ()
+    ) -> None:
+        spec = replace(
+            plane.spec, scheduler_config=config, scheduler_verbosity=0, scheduler_flags=flags
+        )
         layout = replace(plane.layout, spec=spec)
         self.metrics_url = f"https://127.0.0.1:{layout.ports['kube-scheduler']}/metrics"
         self._process = Component(
-            "kube-scheduler", layout.command("kube-scheduler"), plane.directory / "kube-scheduler.log"
+            "kube-scheduler",
+            layout.command("kube-scheduler"),
+            plane.directory / "kube-scheduler.log",
         )
 
     def start(self) -> None:
@@ -63,7 +75,9 @@ class KubeScheduler:
 
 
 class Dispatcher:
-    """`global-dispatcher run` with its Ray and its agent, as it comes; RBAC judges its user as any other."""
+    """`global-dispatcher run` with its Ray and its agent, as it comes; RBAC judges its user as any
+    other.
+    """
 
     pods_of = "global-dispatcher"
 
@@ -78,9 +92,18 @@ class Dispatcher:
 
     def start(self) -> None:
         """Begin."""
-        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(self._config)]
+        command = [
+            sys.executable,
+            "-m",
+            "dispatcher.cli.main",
+            "run",
+            "--config",
+            str(self._config),
+        ]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def pids(self) -> list[int]:
         """The dispatcher and all that is below it: Ray's processes and the agent."""
@@ -107,7 +130,11 @@ def grant(plane: ControlPlane) -> None:
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         {
             "metadata": {"name": AGENT},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": AGENT}],
         },
     )

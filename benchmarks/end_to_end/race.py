@@ -1,8 +1,8 @@
 """One contestant's run of one case: pods come, are bound, and what that took.
 
-As scheduler_perf counts: the scheduler runs and has seen the nodes; then the measured pods are made as fast as the
-API server takes them, and the time goes from there to the last of them bound. CPU is that of all processes of the
-scheduler over that time, and until it is calm again (events, status).
+As scheduler_perf counts: the scheduler runs and has seen the nodes; then the measured pods are made
+as fast as the API server takes them, and the time goes from there to the last of them bound. CPU is
+that of all processes of the scheduler over that time, and until it is calm again (events, status).
 """
 
 import asyncio
@@ -37,7 +37,9 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Run:
-    """What one contestant did. `made_s`: until the last measured pod was made; `seconds`: until the last was bound."""
+    """What one contestant did. `made_s`: until the last measured pod was made; `seconds`: until the
+    last was bound.
+    """
 
     bound: int
     wanted: int
@@ -93,13 +95,18 @@ async def _race(plane: ControlPlane, case: Case, contestant: Contestant, limit_s
 
 
 async def _warm_up(plane: ControlPlane, api: Bulk, contestant: Contestant) -> None:
-    """Until it has bound some pods, so that it knows all nodes, and has done what it does at its start."""
+    """Until it has bound some pods, so that it knows all nodes, and has done what it does at its
+    start.
+    """
     tail = Tail(plane.audit, WARM_UP)
     await api.create_all(_orders(_WARM, WARM_UP, contestant))
     await _until_bound(tail, _WARM.total, time.time() + _READY_S)
     tail.close()
     if len(tail.bindings) < _WARM.total:
-        raise RuntimeError(f"{contestant.pods_of} bound {len(tail.bindings)} of {_WARM.total} pods in {_READY_S:.0f} s")
+        raise RuntimeError(
+            f"{contestant.pods_of} bound {len(tail.bindings)} of {_WARM.total} pods in "
+            f"{_READY_S:.0f} s"
+        )
     await _calm(contestant, _CALM_S)
 
 
@@ -109,7 +116,9 @@ async def _make(api: Bulk, pods: Pods, contestant: Contestant) -> float:
     return time.time()
 
 
-def _orders(pods: Pods, prefix: str, contestant: Contestant) -> Iterable[tuple[str, dict[str, object]]]:
+def _orders(
+    pods: Pods, prefix: str, contestant: Contestant
+) -> Iterable[tuple[str, dict[str, object]]]:
     for namespace, name in pods.places(prefix):
         path, body = order(pods, namespace, name, contestant.pods_of)
         yield path, dict(body)
@@ -120,7 +129,9 @@ async def _churn(api: Bulk, template: str, contestant: Contestant) -> None:
     if not template:
         return
     for number in itertools.count():
-        await api.create(*order(Pods(template, 1), "default", f"churn-{number:05d}", contestant.pods_of))
+        await api.create(
+            *order(Pods(template, 1), "default", f"churn-{number:05d}", contestant.pods_of)
+        )
         await asyncio.sleep(_CHURN_S)
 
 
@@ -147,5 +158,7 @@ def _attempts(contestant: Contestant) -> int:
     with suppress(URLError), urlopen(contestant.metrics_url, timeout=5, context=context) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         samples = (one for family in families for one in family.samples)
-        return int(sum(one.value for one in samples if one.name == "scheduler_schedule_attempts_total"))
+        return int(
+            sum(one.value for one in samples if one.name == "scheduler_schedule_attempts_total")
+        )
     return 0

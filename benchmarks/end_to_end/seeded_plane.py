@@ -1,9 +1,11 @@
-"""A control plane that can be put back to one state: a case's nodes, namespaces, and the pods that are there before.
+"""A control plane that can be put back to one state: a case's nodes, namespaces, and the pods that
+are there before.
 
-Only etcd and kube-apiserver run, as in scheduler_perf's own harness, with the same admission plugins off: no kubelet
-and no controller moves anything. The state is a copy of etcd's folder, so each contestant meets the same bytes.
-Pods that are there before are made bound already, evenly over the nodes: upstream has them placed by the scheduler
-under test, which costs minutes and gives each contestant another ground.
+Only etcd and kube-apiserver run, as in scheduler_perf's own harness, with the same admission
+plugins off: no kubelet and no controller moves anything. The state is a copy of etcd's folder, so
+each contestant meets the same bytes. Pods that are there before are made bound already, evenly over
+the nodes: upstream has them placed by the scheduler under test, which costs minutes and gives each
+contestant another ground.
 """
 
 import asyncio

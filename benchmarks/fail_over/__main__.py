@@ -1,5 +1,6 @@
-"""Leaders are killed, one after the other, beside warm standbys over fake agents and under load: how long nothing is
-decided each time. And leaders are paused until another leads: what they order when they wake.
+"""Leaders are killed, one after the other, beside warm standbys over fake agents and under load:
+how long nothing is decided each time. And leaders are paused until another leads: what they order
+when they wake.
 """
 
 import asyncio
@@ -29,7 +30,11 @@ def main(
 ) -> None:
     """One command."""
     load, machine = Load(clusters=clusters, nodes=nodes, pods=pods, churn=churn), this_machine()
-    rows = asyncio.run(measure(load, under_load(kills, pauses), lambda text: print(text, file=sys.stderr, flush=True)))
+    rows = asyncio.run(
+        measure(
+            load, under_load(kills, pauses), lambda text: print(text, file=sys.stderr, flush=True)
+        )
+    )
     console = Console(width=200, highlight=False)
     console.print(heading(machine), "", sep="\n", highlight=False)
     show(rows, console)

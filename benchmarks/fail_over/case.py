@@ -1,8 +1,10 @@
-"""How long nothing is decided when the leader ends: killed, or stopped, beside a warm standby and a cold one.
+"""How long nothing is decided when the leader ends: killed, or stopped, beside a warm standby and a
+cold one.
 
-Two dispatchers at a time. The leader ends, and a pod is submitted every 20 ms: the time until one is bound by order of
-the next leader. Then another standby is started, and once it has settled, that leader ends; warm and cold by turns.
-A leader may be paused instead: the next one leads meanwhile, and what the paused one orders once it wakes is counted.
+Two dispatchers at a time. The leader ends, and a pod is submitted every 20 ms: the time until one
+is bound by order of the next leader. Then another standby is started, and once it has settled, that
+leader ends; warm and cold by turns. A leader may be paused instead: the next one leads meanwhile,
+and what the paused one orders once it wakes is counted.
 """
 
 import asyncio
@@ -37,15 +39,17 @@ _QUIET = 0.15  # of a core
 _SETTLED_S = 2.0  # a leader renews, and a standby has seen it
 _SETTLE_S = 10.0
 _STEP_S = 0.05
-_AWAKE_S = 3.0  # a paused leader that goes on has found out by then, and would have given its orders
+# a paused leader that goes on has found out by then, and would have given its orders
+_AWAKE_S = 3.0
 
 
 @dataclass(frozen=True)
 class Blows:
-    """How often leaders are killed, stopped (SIGTERM) and paused (SIGSTOP, and SIGCONT once another leads).
+    """How often leaders are killed, stopped (SIGTERM) and paused (SIGSTOP, and SIGCONT once another
+    leads).
 
-    `cold`: as often beside a standby that begins empty. `pods_per_s`: pods that are submitted all the while, beside the
-    load's pod changes; 0: nothing happens but the blows.
+    `cold`: as often beside a standby that begins empty. `pods_per_s`: pods that are submitted all
+    the while, beside the load's pod changes; 0: nothing happens but the blows.
     """
 
     kills: int
@@ -57,7 +61,9 @@ class Blows:
 
 def fail_over(share: int) -> list[Row]:
     """20 clusters x 500 nodes: 20 kills and 6 stops each; `share` 10: a few."""
-    return asyncio.run(measure(Load(clusters=20, nodes=500, pods=500), Blows(*((20, 6) if share == 1 else (3, 1)))))
+    return asyncio.run(
+        measure(Load(clusters=20, nodes=500, pods=500), Blows(*((20, 6) if share == 1 else (3, 1))))
+    )
 
 
 def fail_over_of_100_clusters(share: int) -> list[Row]:
@@ -67,7 +73,9 @@ def fail_over_of_100_clusters(share: int) -> list[Row]:
 
 
 def fail_over_under_load(share: int) -> list[Row]:
-    """100 clusters x 100 nodes under load: 50 kills and 5 pauses; `share` 10: a few, of a tenth of the clusters."""
+    """100 clusters x 100 nodes under load: 50 kills and 5 pauses; `share` 10: a few, of a tenth of
+    the clusters.
+    """
     load = Load(clusters=100 // share, nodes=100, pods=100, churn=200.0 / share)
     return asyncio.run(measure(load, under_load(50 // share, 5 if share == 1 else 1)))
 
@@ -79,7 +87,9 @@ def under_load(kills: int, pauses: int) -> Blows:
 
 @dataclass
 class Taken:
-    """Seconds from the end of the leader to the first decision of the next; bytes of the standby before."""
+    """Seconds from the end of the leader to the first decision of the next; bytes of the standby
+    before.
+    """
 
     undecided: list[float] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
@@ -90,9 +100,13 @@ class Taken:
 
 
 class One:
-    """A dispatcher's process, and the agents' socket that it alone uses. `orders`: (when, epoch) of each batch."""
+    """A dispatcher's process, and the agents' socket that it alone uses. `orders`: (when, epoch) of
+    each batch.
+    """
 
-    def __init__(self, process: Any, server: asyncio.Server, orders: list[tuple[float, int]]) -> None:
+    def __init__(
+        self, process: Any, server: asyncio.Server, orders: list[tuple[float, int]]
+    ) -> None:
         self.process, self._server, self.orders = process, server, orders
 
     async def settled(self) -> None:
@@ -149,7 +163,9 @@ class Pair:
         process.start()
         return One(process, server, orders)
 
-    async def _answer(self, name: str, what: int, body: bytes, orders: list[tuple[float, int]]) -> bytes:
+    async def _answer(
+        self, name: str, what: int, body: bytes, orders: list[tuple[float, int]]
+    ) -> bytes:
         cluster = self.clusters[name]
         if what == HELLO:
             return encode(cluster.hello())
@@ -195,7 +211,9 @@ class Pair:
         while monotonic() < until:
             self._bound.clear()
             home = next(homes)
-            home.submit(f"r{home.number}", templates=1)  # for its own cluster: a remote pod waits for two answers
+            home.submit(
+                f"r{home.number}", templates=1
+            )  # for its own cluster: a remote pod waits for two answers
             try:
                 async with asyncio.timeout(_PROBE_S):
                     await self._bound.wait()
@@ -217,11 +235,15 @@ async def pair(load: Load) -> AsyncIterator[Pair]:
         yield Pair(load, folder, fleet.kubeconfig)
 
 
-async def measure(load: Load, blows: Blows, say: Callable[[str], None] = lambda text: None) -> list[Row]:
+async def measure(
+    load: Load, blows: Blows, say: Callable[[str], None] = lambda text: None
+) -> list[Row]:
     """So many fail-overs of each kind."""
     order: list[int] = [*[signal.SIGKILL] * blows.kills, *[signal.SIGTERM] * blows.stops]
     kinds = (True, False) if blows.cold else (True,)
-    taken: dict[tuple[int, bool], Taken] = {(number, warm): Taken() for number in set(order) for warm in kinds}
+    taken: dict[tuple[int, bool], Taken] = {
+        (number, warm): Taken() for number in set(order) for warm in kinds
+    }
     woken: list[int] = []
     async with pair(load) as two:
         leader = await two.start(warm=True)
@@ -261,7 +283,9 @@ async def _one(two: Pair, leader: One, standby: One, number: int, taken: Taken) 
 
 
 async def _paused(two: Pair, leader: One) -> int:
-    """Pause the leader until another one has decided, and let it go on: the orders that it gives then, as a leader."""
+    """Pause the leader until another one has decided, and let it go on: the orders that it gives
+    then, as a leader.
+    """
     await leader.end(signal.SIGSTOP)
     await two.until_decided()
     await asyncio.sleep(_STEP_S)  # what it had sent before has been read
@@ -272,7 +296,10 @@ async def _paused(two: Pair, leader: One) -> int:
 
 def _rows(load: Load, taken: dict[tuple[int, bool], Taken]) -> Iterator[Row]:
     lease = f"Lease of {dispatcher.QUICK.lease_s:g} s"
-    for number, name, what in ((signal.SIGKILL, "kill", "kill -9 of the leader"), (signal.SIGTERM, "stop", "SIGTERM")):
+    for number, name, what in (
+        (signal.SIGKILL, "kill", "kill -9 of the leader"),
+        (signal.SIGTERM, "stop", "SIGTERM"),
+    ):
         warm, cold = taken.get((number, True)), taken.get((number, False))
         if warm is None:
             continue
@@ -282,16 +309,41 @@ def _rows(load: Load, taken: dict[tuple[int, bool], Taken]) -> Iterator[Row]:
             key = f"fail_over_{name}_p{100 * share:.0f}"
             if cold is None:
                 yield Row(
-                    f"{key}_under_load", n, load.all_pods, warm.p(share), "s", target, None, f"{text}, under load"
+                    f"{key}_under_load",
+                    n,
+                    load.all_pods,
+                    warm.p(share),
+                    "s",
+                    target,
+                    None,
+                    f"{text}, under load",
                 )
             else:
-                yield Row(key, n, load.all_pods, warm.p(share), "s", target, cold.p(share), text, _beside_cold(load))
+                yield Row(
+                    key,
+                    n,
+                    load.all_pods,
+                    warm.p(share),
+                    "s",
+                    target,
+                    cold.p(share),
+                    text,
+                    _beside_cold(load),
+                )
     warm, cold = (taken.get((signal.SIGKILL, one)) for one in (True, False))
     if warm is not None and cold is not None:
         memory = [float(np.median(one.resident)) / 2**20 for one in (warm, cold)]
         text, beside = "resident memory of the standby", _beside_cold(load)
         yield Row(
-            "fail_over_standby_rss", load.all_nodes, load.all_pods, memory[0], "MiB", None, memory[1], text, beside
+            "fail_over_standby_rss",
+            load.all_nodes,
+            load.all_pods,
+            memory[0],
+            "MiB",
+            None,
+            memory[1],
+            text,
+            beside,
         )
 
 
@@ -301,10 +353,20 @@ def _beside_cold(load: Load) -> str:
 
 def _woken_rows(load: Load, woken: list[int]) -> Iterator[Row]:
     text = (
-        f"orders given by a leader that was paused until another led, in the {_AWAKE_S:g} s after, {len(woken)} times"
+        f"orders given by a leader that was paused until another led, in the {_AWAKE_S:g} s "
+        f"after, {len(woken)} times"
     )
     if woken:
-        yield Row("fail_over_woken_orders", load.all_nodes, load.all_pods, float(sum(woken)), "orders", 0.0, None, text)
+        yield Row(
+            "fail_over_woken_orders",
+            load.all_nodes,
+            load.all_pods,
+            float(sum(woken)),
+            "orders",
+            0.0,
+            None,
+            text,
+        )
 
 
 CASES = (fail_over, fail_over_of_100_clusters, fail_over_under_load)

@@ -13,12 +13,18 @@ from shared.messages import Changes, IntentBatch, OutcomeBatch
 
 
 class SharedCluster(FakeCluster):
-    """It remembers at which revision each pod changed last. `epoch`: the highest whose orders it has carried out."""
+    """It remembers at which revision each pod changed last. `epoch`: the highest whose orders it
+    has carried out.
+    """
 
     epoch = 0
 
     def __init__(
-        self, load: Load, number: int, others: Mapping[str, FakeCluster], seen: Callable[[str, str], None]
+        self,
+        load: Load,
+        number: int,
+        others: Mapping[str, FakeCluster],
+        seen: Callable[[str, str], None],
     ) -> None:
         self._changed: list[tuple[int, str]] = []  # (revision, pod), by revision
         super().__init__(load, number, others, seen)

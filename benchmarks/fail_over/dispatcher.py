@@ -1,4 +1,6 @@
-"""One of several dispatchers of a fleet of fake agents, as `run` puts it together, with a Lease on an API server."""
+"""One of several dispatchers of a fleet of fake agents, as `run` puts it together, with a Lease on
+an API server.
+"""
 
 import asyncio
 import signal

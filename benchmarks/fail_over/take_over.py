@@ -1,4 +1,6 @@
-"""CPU that a dispatcher takes to lead: of one that has followed the fleet, and of one that begins empty."""
+"""CPU that a dispatcher takes to lead: of one that has followed the fleet, and of one that begins
+empty.
+"""
 
 from time import process_time
 
@@ -20,7 +22,9 @@ _ROUNDS = 3
 
 
 def take_over(share: int) -> list[Row]:
-    """100 clusters x 1,000 nodes with 500 pods each, half of them ours; `share` 10: a tenth of the clusters."""
+    """100 clusters x 1,000 nodes with 500 pods each, half of them ours; `share` 10: a tenth of the
+    clusters.
+    """
     load = Load(clusters=100 // share, nodes=1_000, pods=500)
     clusters: dict[str, SharedCluster] = {}
     for number, name in enumerate(load.names):
@@ -30,9 +34,24 @@ def take_over(share: int) -> list[Row]:
     collect_less_often()
     rounds = [_round(load, whole, news) for _ in range(_ROUNDS)]
     warm, cold = (float(np.median(taken)) for taken in zip(*rounds, strict=True))
-    text = f"CPU of the core until decisions are open, a report of each cluster decoded, median of {_ROUNDS}"
+    text = (
+        "CPU of the core until decisions are open, a report of each cluster decoded, median of "
+        f"{_ROUNDS}"
+    )
     beside = "a dispatcher that begins empty"
-    return [Row("fail_over_take_over_cpu", load.all_nodes, load.all_pods, warm, "s", 1.0, cold, text, beside)]
+    return [
+        Row(
+            "fail_over_take_over_cpu",
+            load.all_nodes,
+            load.all_pods,
+            warm,
+            "s",
+            1.0,
+            cold,
+            text,
+            beside,
+        )
+    ]
 
 
 def _round(load: Load, whole: list[bytes], news: list[bytes]) -> tuple[float, float]:
@@ -44,7 +63,9 @@ def _round(load: Load, whole: list[bytes], news: list[bytes]) -> tuple[float, fl
 
 
 def _core(load: Load, term: Term) -> SchedulerCore:
-    core = assemble([SocketLink(name, "") for name in load.names], DispatcherConfig(), term=term).service.core
+    core = assemble(
+        [SocketLink(name, "") for name in load.names], DispatcherConfig(), term=term
+    ).service.core
     assert isinstance(core, SchedulerCore)
     return core
 

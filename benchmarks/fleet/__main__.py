@@ -1,4 +1,6 @@
-"""One fleet of any size: a dispatcher (service, pollers, core) beside fake agents, measured from outside."""
+"""One fleet of any size: a dispatcher (service, pollers, core) beside fake agents, measured from
+outside.
+"""
 
 import asyncio
 import json
@@ -36,24 +38,42 @@ def main(  # noqa: PLR0913 - the options of a command
     clusters: Annotated[int, typer.Option(min=1)] = _LOAD.clusters,
     nodes: Annotated[int, typer.Option(min=1, help="Of each cluster.")] = _LOAD.nodes,
     pods: Annotated[int, typer.Option(min=0, help="Of each cluster at the start.")] = _LOAD.pods,
-    ours: Annotated[float, typer.Option(min=0, max=1, help="Share of them submitted to us.")] = _LOAD.ours,
+    ours: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of them submitted to us.")
+    ] = _LOAD.ours,
     templates: Annotated[int, typer.Option(min=1, help="Templates of pods.")] = _LOAD.templates,
     namespaces: Annotated[int, typer.Option(min=1)] = _LOAD.namespaces,
-    tenants: Annotated[int, typer.Option(min=0, help="Clusters belong to them in turn; 0: no quota.")] = _LOAD.tenants,
-    sweep_s: Annotated[float, typer.Option(min=0.1, help="Every node has a new reading so often.")] = _LOAD.sweep_s,
-    churn: Annotated[float, typer.Option(min=0, max=10**5, help="Pod changes a second in the fleet.")] = _LOAD.churn,
-    burst: Annotated[int, typer.Option(min=1, help="Pods that are submitted at once.")] = _LOAD.burst,
-    burst_templates: Annotated[int, typer.Option(min=1, help="Of so many templates.")] = _LOAD.burst_templates,
-    remote: Annotated[int, typer.Option(min=0, help="The same, for another cluster than their own.")] = _LOAD.remote,
+    tenants: Annotated[
+        int, typer.Option(min=0, help="Clusters belong to them in turn; 0: no quota.")
+    ] = _LOAD.tenants,
+    sweep_s: Annotated[
+        float, typer.Option(min=0.1, help="Every node has a new reading so often.")
+    ] = _LOAD.sweep_s,
+    churn: Annotated[
+        float, typer.Option(min=0, max=10**5, help="Pod changes a second in the fleet.")
+    ] = _LOAD.churn,
+    burst: Annotated[
+        int, typer.Option(min=1, help="Pods that are submitted at once.")
+    ] = _LOAD.burst,
+    burst_templates: Annotated[
+        int, typer.Option(min=1, help="Of so many templates.")
+    ] = _LOAD.burst_templates,
+    remote: Annotated[
+        int, typer.Option(min=0, help="The same, for another cluster than their own.")
+    ] = _LOAD.remote,
     last_s: Annotated[
         float, typer.Option(min=0.5, max=3600, help="How long readings and changes last.")
     ] = _LOAD.last_s,
     coalesce_s: Annotated[
         float, typer.Option(min=0, max=60, help="Agents gather changes for so long.")
     ] = _LOAD.coalesce_s,
-    start_s: Annotated[float, typer.Option(min=0, max=60, help="A bound pod runs after so long.")] = _LOAD.start_s,
+    start_s: Annotated[
+        float, typer.Option(min=0, max=60, help="A bound pod runs after so long.")
+    ] = _LOAD.start_s,
     seed: Annotated[int, typer.Option()] = _LOAD.seed,
-    profile: Annotated[bool, typer.Option("--profile", help="Where time goes, by phase, to standard error.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Where time goes, by phase, to standard error.")
+    ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
 ) -> None:
     """One command."""
@@ -80,7 +100,10 @@ def main(  # noqa: PLR0913 - the options of a command
     try:
         rows = asyncio.run(measure(load, profile=profile, say=_say))
     except TooSlow as error:
-        _say(f"{error}: is there room? A node has 32 CPU and takes 250 pods; --remote is all of one cluster")
+        _say(
+            f"{error}: is there room? A node has 32 CPU and takes 250 pods; --remote is all of "
+            "one cluster"
+        )
         raise typer.Exit(1) from None
     _print(rows, machine, output)
 

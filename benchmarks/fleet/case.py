@@ -1,4 +1,6 @@
-"""A dispatcher and fake clusters: until it decides, readings, pod changes, a burst, other clusters, stalls."""
+"""A dispatcher and fake clusters: until it decides, readings, pod changes, a burst, other clusters,
+stalls.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +36,9 @@ def fleet_of_agents(share: int) -> list[Row]:
 
 
 def fleet_of_a_million(share: int) -> list[Row]:
-    """200 clusters x 5,000 nodes with 1,500 pods each: until it decides, memory, and pods unlike any other."""
+    """200 clusters x 5,000 nodes with 1,500 pods each: until it decides, memory, and pods unlike
+    any other.
+    """
     load = Load(clusters=200, tenants=200)
     return asyncio.run(_million(load if share == 1 else small(load, share)))
 
@@ -49,17 +53,32 @@ async def _million(load: Load) -> list[Row]:
         known, taken = await _one_by_one(one, odd, 1), await _one_by_one(one, odd, _UNLIKE)
         grown = peak(one)
     n, pods, sent = load.all_nodes, load.all_pods, one.first_bytes / _MIB
-    most, what = "most resident memory, pods decided among it", f"{ALONE}: the round that decides a pod of an app"
+    most, what = (
+        "most resident memory, pods decided among it",
+        f"{ALONE}: the round that decides a pod of an app",
+    )
     never, app = f"{what} never seen before", "an app that is known, in the same run"
     return [
-        Row("fleet_million_until_it_decides", n, pods, started.cpu, "s", 30, started.plain, ALONE, DECODED),
+        Row(
+            "fleet_million_until_it_decides",
+            n,
+            pods,
+            started.cpu,
+            "s",
+            30,
+            started.plain,
+            ALONE,
+            DECODED,
+        ),
         Row("fleet_million_rss_peak", n, pods, grown, "MiB", 3072, sent, most, _SENT),
         Row("fleet_million_odd_p99", n, odd, taken, "ms", 10, known, never, app),
     ]
 
 
 async def _one_by_one(one: Fleet, count: int, templates: int) -> float:
-    """The 99th percentile, in ms of CPU, of the rounds that decide so many pods, one after the other."""
+    """The 99th percentile, in ms of CPU, of the rounds that decide so many pods, one after the
+    other.
+    """
     async with one.phase("one by one") as taken:
         for _ in range(count):
             await one.until("bound", one.submit(1, templates=templates))
@@ -79,7 +98,9 @@ def small(load: Load, share: int) -> Load:
 
 
 class Rows(list[Row]):
-    """The figures of one fleet. `rest`: what the longest stall, p50 and p99 of pods are while nothing else happens."""
+    """The figures of one fleet. `rest`: what the longest stall, p50 and p99 of pods are while
+    nothing else happens.
+    """
 
     def __init__(self, one: Fleet, say: Callable[[str], None]) -> None:
         super().__init__()
@@ -93,8 +114,13 @@ class Rows(list[Row]):
         """One figure; of another load than the usual one it has no target."""
         nodes, (baseline, whose) = self.fleet.load.all_nodes, beside
         target = target if self.fleet.load.usual else None
-        self.append(Row(f"fleet_{name}", nodes, count, value, unit, target, baseline, counts, whose))
-        self._say(f"{name}: {value:.3f} {unit}" + (f"; {whose}: {baseline:.3f}" if baseline is not None else ""))
+        self.append(
+            Row(f"fleet_{name}", nodes, count, value, unit, target, baseline, counts, whose)
+        )
+        self._say(
+            f"{name}: {value:.3f} {unit}"
+            + (f"; {whose}: {baseline:.3f}" if baseline is not None else "")
+        )
 
     def stall(self, name: str, count: int, taken: Taken, counts: str = BETWEEN) -> None:
         """The longest stall of a phase."""
@@ -105,11 +131,21 @@ class Rows(list[Row]):
         """The pods that were submitted beside a phase, and its longest stall."""
         for figure, share in (("p50", 0.5), ("p99", 0.99)):
             beside = (1e3 * self.rest.probe(share), REST) if self.rest else _NOTHING
-            self.add(f"{name}_{figure}", len(taken.probes), 1e3 * taken.probe(share), "ms", None, _BOUND, beside)
+            self.add(
+                f"{name}_{figure}",
+                len(taken.probes),
+                1e3 * taken.probe(share),
+                "ms",
+                None,
+                _BOUND,
+                beside,
+            )
         self.stall(name, len(taken.probes), taken)
 
 
-async def measure(load: Load, *, profile: bool = False, say: Callable[[str], None] = lambda text: None) -> list[Row]:
+async def measure(
+    load: Load, *, profile: bool = False, say: Callable[[str], None] = lambda text: None
+) -> list[Row]:
     """All figures of one fleet."""
     one = Fleet(load)
     rows, pods = Rows(one, say), load.all_pods
@@ -123,7 +159,10 @@ async def measure(load: Load, *, profile: bool = False, say: Callable[[str], Non
         rows.add("until_it_decides", pods, taken.cpu, "s", 15, text, (taken.plain, DECODED))
         await one.until_quiet()
         grown, sent = (resident(one.pid) - idle) / _MIB, (one.first_bytes / _MIB, _SENT)
-        text = "resident memory that the process takes more when it knows all nodes and pods, from outside"
+        text = (
+            "resident memory that the process takes more when it knows all nodes and pods, from "
+            "outside"
+        )
         rows.add("rss", pods, grown, "MiB", None, text, sent)
         rows.add("rss_peak", pods, peak(one), "MiB", None, f"{MOST} until then", sent)
         for phase in (_idle, _readings, _changes, _pods, _stalls, _lists):
@@ -152,8 +191,13 @@ async def _readings(one: Fleet, rows: Rows) -> None:
         told = await sweep_all(one)
     each, plain = 1e6 * taken.cpu / told, 1e6 * taken.plain / told
     rows.add("reading_cpu", told, each, "us", 3.0, f"{ALONE}, a reading", (plain, DECODED))
-    text, a_second = f"{ALONE}: readings of all nodes every {load.sweep_s:g} s", load.all_nodes / load.sweep_s / 1e3
-    rows.add("readings_core", told, each * a_second, "ms a s", 100.0, text, (plain * a_second, DECODED))
+    text, a_second = (
+        f"{ALONE}: readings of all nodes every {load.sweep_s:g} s",
+        load.all_nodes / load.sweep_s / 1e3,
+    )
+    rows.add(
+        "readings_core", told, each * a_second, "ms a s", 100.0, text, (plain * a_second, DECODED)
+    )
     async with one.phase("readings beside decisions", probes=True) as taken:
         await sweep_all(one)
     rows.probes("readings", taken)
@@ -204,11 +248,23 @@ async def _pods(one: Fleet, rows: Rows) -> None:
     async with one.phase("local") as local:
         await one.until("bound", one.submit(count, at_home, load.burst_templates))
     each, beside = 1e3 / count, (1e3 * local.cpu / count, _LOCAL)
-    rows.add("burst_bound", count, burst.wall, "s", 1.5, "a burst of pods, until all are bound", (local.wall, _LOCAL))
-    rows.add("burst_pod_cpu", count, each * burst.cpu, "ms", None, f"{ALONE}, a pod of the burst", beside)
+    rows.add(
+        "burst_bound",
+        count,
+        burst.wall,
+        "s",
+        1.5,
+        "a burst of pods, until all are bound",
+        (local.wall, _LOCAL),
+    )
+    rows.add(
+        "burst_pod_cpu", count, each * burst.cpu, "ms", None, f"{ALONE}, a pod of the burst", beside
+    )
     rows.stall("burst", count, burst)
     text = f"{ALONE}, a pod that runs in its own cluster"
-    rows.add("local_pod_cpu", count, each * local.cpu, "ms", 0.12, text, (each * local.plain, DECODED))
+    rows.add(
+        "local_pod_cpu", count, each * local.cpu, "ms", 0.12, text, (each * local.plain, DECODED)
+    )
     await one.until_quiet()
     if sum(cluster.listed for cluster in one.clusters.values()) > 1 and load.remote:
         await _remote(one, rows, beside)
@@ -220,12 +276,16 @@ async def _remote(one: Fleet, rows: Rows, beside: Beside) -> None:
         await one.until("running", uids)
     text = f"{ALONE}, a pod that runs in another cluster"
     rows.add("remote_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.4, text, beside)
-    text = f"how much later than a local pod a remote one is shown Running, median of {_PAIRS} pairs"
+    text = (
+        f"how much later than a local pod a remote one is shown Running, median of {_PAIRS} pairs"
+    )
     rows.add("remote_later", _PAIRS, 1e3 * await _later(one), "ms", 300, text)
 
 
 async def _later(one: Fleet) -> float:
-    """Seconds by which a remote pod is shown Running later than a local one that is submitted with it."""
+    """Seconds by which a remote pod is shown Running later than a local one that is submitted with
+    it.
+    """
     more = []
     for _ in range(_PAIRS):
         uids = one.submit(1, _elsewhere) + one.submit(1, at_home)
@@ -247,7 +307,11 @@ def _elsewhere(home: FakeCluster) -> str:
 
 async def _stalls(one: Fleet, rows: Rows) -> None:
     clusters = list(one.clusters.values())
-    again, other, last = clusters[0], clusters[1 % len(clusters)], clusters[-1 if len(clusters) > 2 else 0]
+    again, other, last = (
+        clusters[0],
+        clusters[1 % len(clusters)],
+        clusters[-1 if len(clusters) > 2 else 0],
+    )
     for name, cluster, disk, what in (
         ("first_report", last, "", "a cluster is heard of for the first time"),
         ("return", again, "", "an agent that has restarted tells the same anew"),
@@ -258,14 +322,24 @@ async def _stalls(one: Fleet, rows: Rows) -> None:
             cluster.disk, cluster.listed = disk, True
             cluster.restart()
             await asyncio.sleep(min(3.0, one.load.last_s))
-        rows.stall(name, one.load.nodes, taken, f"longest time between rounds of decisions, CPU: {what}")
+        rows.stall(
+            name, one.load.nodes, taken, f"longest time between rounds of decisions, CPU: {what}"
+        )
 
 
 async def _lists(one: Fleet, rows: Rows) -> None:
     """What people and Prometheus ask for while pods are decided, whole."""
-    pod = next(home.pods[uid] for home in one.clusters.values() for uid in home.pods if uid in one.submitted)
+    pod = next(
+        home.pods[uid]
+        for home in one.clusters.values()
+        for uid in home.pods
+        if uid in one.submitted
+    )
     lists = ("/v1/nodes", "/v1/pods", "/v1/clusters", "/v1/usage", "/v1/links", "/")
-    for name, paths in (("lists", (*lists, f"/v1/explain/{pod.namespace}/{pod.name}")), ("scrape", ("/metrics",))):
+    for name, paths in (
+        ("lists", (*lists, f"/v1/explain/{pod.namespace}/{pod.name}")),
+        ("scrape", ("/metrics",)),
+    ):
         async with one.phase(name, probes=True) as taken:
             size = sum([await one.read(path) for path in paths])
         rows.stall(name, size, taken)

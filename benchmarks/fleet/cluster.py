@@ -1,4 +1,6 @@
-"""A fake cluster with its agent: it answers polls, carries out intents at once, and shows what came of them."""
+"""A fake cluster with its agent: it answers polls, carries out intents at once, and shows what came
+of them.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,9 +37,17 @@ _change = msgspec.structs.replace
 
 
 class FakeCluster:
-    """A cluster of `load`'s size. `seen(what, uid)` is told when a pod is bound, and when it is shown to run."""
+    """A cluster of `load`'s size. `seen(what, uid)` is told when a pod is bound, and when it is
+    shown to run.
+    """
 
-    def __init__(self, load: Load, number: int, others: Mapping[str, "FakeCluster"], seen: Callable[[str, str], None]):
+    def __init__(
+        self,
+        load: Load,
+        number: int,
+        others: Mapping[str, "FakeCluster"],
+        seen: Callable[[str, str], None],
+    ):
         self.load, self.number, self.name = load, number, load.names[number]
         self.listed = True  # else its API server could not be listed yet
         self.disk = ""  # label of all nodes; another one makes them all different
@@ -59,10 +69,13 @@ class FakeCluster:
         """Of its kube-system."""
         return f"{self.name}-uid"
 
-    # --- what happens in it ------------------------------------------------------------------------------------------
+    # --- what happens in it
+    # ------------------------------------------------------------------------------------------
 
     def submit(self, region: str = "", templates: int = 0) -> str:
-        """A new pod of ours, for `region` alone, of one of the first `templates` templates (0: of any); its UID."""
+        """A new pod of ours, for `region` alone, of one of the first `templates` templates (0: of
+        any); its UID.
+        """
         pod = self._pod(ours=True, templates=templates)
         if region:
             pod = _change(pod, node_selector={"topology.kubernetes.io/region": region})
@@ -71,7 +84,9 @@ class FakeCluster:
         return pod.uid
 
     def churn(self) -> None:
-        """One pod changes: half of the time a bound one's readiness, else one of another scheduler comes or goes."""
+        """One pod changes: half of the time a bound one's readiness, else one of another scheduler
+        comes or goes.
+        """
         chance, pod = self._chance.random(), self._any_pod()
         if pod is not None and pod.node and chance < 0.5:
             self._put(_change(pod, ready=not pod.ready))
@@ -85,7 +100,9 @@ class FakeCluster:
 
     def sweep(self) -> None:
         """Every node has a new reading."""
-        self.tell_readings(tuple(reading_of(number, self._chance) for number in range(self.load.nodes)))
+        self.tell_readings(
+            tuple(reading_of(number, self._chance) for number in range(self.load.nodes))
+        )
 
     def tell_readings(self, readings: tuple[Reading, ...]) -> None:
         """New readings, of any nodes."""
@@ -107,7 +124,11 @@ class FakeCluster:
 
     def _any_pod(self) -> Pod | None:
         """A pod by chance; None where that one is gone."""
-        return self.pods.get(f"{self.name}-{self._chance.randrange(self._made) + 1}") if self._made else None
+        return (
+            self.pods.get(f"{self.name}-{self._chance.randrange(self._made) + 1}")
+            if self._made
+            else None
+        )
 
     def _put(self, pod: Pod) -> None:
         self.pods[pod.uid] = self._fresh[pod.uid] = pod
@@ -118,7 +139,8 @@ class FakeCluster:
         self._revision += 1
         self._news.set()
 
-    # --- its agent ---------------------------------------------------------------------------------------------------
+    # --- its agent
+    # ----------------------------------------------------------------------------------------------
 
     def hello(self) -> Hello:
         """Who it is."""
@@ -154,19 +176,25 @@ class FakeCluster:
         nodes = tuple(node_of(self.number, at, self.disk) for at in range(self.load.nodes))
         readings = tuple(reading_of(at, self._chance) for at in range(self.load.nodes))
         who = (self.name, self.uid, self._incarnation, 0, self._revision)
-        return Changes(*who, full=True, nodes=nodes, pods=tuple(self.pods.values()), readings=readings)
+        return Changes(
+            *who, full=True, nodes=nodes, pods=tuple(self.pods.values()), readings=readings
+        )
 
     def _latest(self, since: int) -> Changes:
         who = (self.name, self.uid, self._incarnation, since, self._revision)
         if not self.listed:
             return Changes(*who, synced=False, problem="not listed yet")
         gone = tuple(sorted(self._gone))
-        return Changes(*who, pods=tuple(self._fresh.values()), pods_gone=gone, readings=self._readings)
+        return Changes(
+            *who, pods=tuple(self._fresh.values()), pods_gone=gone, readings=self._readings
+        )
 
     def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out all of it."""
         answers = tuple(self._carry_out(intent) for intent in batch.intents)
-        return OutcomeBatch(self.name, answers, obeys=batch.dispatcher_epoch, leader=batch.dispatcher)
+        return OutcomeBatch(
+            self.name, answers, obeys=batch.dispatcher_epoch, leader=batch.dispatcher
+        )
 
     def set_peers(self, peers: Peers) -> PeersAck:
         """Heard."""
@@ -178,7 +206,11 @@ class FakeCluster:
             return self._bind(intent)
         if isinstance(intent, Claim):
             self._put(
-                _change(self.pods[uid], claim=Claimed(intent.cluster, intent.node, intent.epoch), has_finalizer=True)
+                _change(
+                    self.pods[uid],
+                    claim=Claimed(intent.cluster, intent.node, intent.epoch),
+                    has_finalizer=True,
+                )
             )
             return Outcome(intent.id, uid, intent.epoch, CLAIMED, manifest=b"{}", record="signed")
         if isinstance(intent, CreateDelegate):
@@ -203,7 +235,11 @@ class FakeCluster:
     def _start(self, uid: str) -> None:
         pod = self.pods.get(uid)
         if pod is not None:
-            self._put(_change(pod, phase=RUNNING, ready=True, status=STATUS if pod.source is not None else b""))
+            self._put(
+                _change(
+                    pod, phase=RUNNING, ready=True, status=STATUS if pod.source is not None else b""
+                )
+            )
             if pod.source is None:
                 self._seen("running", uid)
 

@@ -1,4 +1,6 @@
-"""Fake agents that dial to the dispatcher's gateway, as real ones do: a TLS connection and a certificate each."""
+"""Fake agents that dial to the dispatcher's gateway, as real ones do: a TLS connection and a
+certificate each.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +36,9 @@ class DialledFleet(Fleet):
             asyncio.create_task(self._dialler(name, folder, port).run(), name=f"agent {name}")
             for name in self.load.names
         ]
-        cert, key, authority = (str(folder / name) for name in ("gateway.crt", "gateway.key", "ca.crt"))
+        cert, key, authority = (
+            str(folder / name) for name in ("gateway.crt", "gateway.key", "ca.crt")
+        )
         files = {"cert_file": cert, "key_file": key, "client_ca_file": authority}
         return GatewaySection(host=_HOST, port=port, **files)
 
@@ -58,7 +62,9 @@ class DialledFleet(Fleet):
 
     def _answers(self, name: str) -> Mapping[str, Callable[[Call], Awaitable[bytes]]]:
         async def changes(call: Call) -> bytes:
-            return await self.answer(name, wire.CHANGES, wire.poll(call.incarnation, call.since, call.wait_s))
+            return await self.answer(
+                name, wire.CHANGES, wire.poll(call.incarnation, call.since, call.wait_s)
+            )
 
         async def telemetry(_: Call) -> bytes:
             return wire.encode(Telemetry(name))
@@ -66,4 +72,8 @@ class DialledFleet(Fleet):
         def plain(what: int) -> Callable[[Call], Awaitable[bytes]]:
             return lambda call: self.answer(name, what, call.body)
 
-        return {CHANGES: changes, TELEMETRY: telemetry, **{call: plain(what) for call, what in _PLAIN.items()}}
+        return {
+            CHANGES: changes,
+            TELEMETRY: telemetry,
+            **{call: plain(what) for call, what in _PLAIN.items()},
+        }

@@ -1,4 +1,6 @@
-"""The process that is measured: a dispatcher as the command assembles it, with links to fake agents."""
+"""The process that is measured: a dispatcher as the command assembles it, with links to fake
+agents.
+"""
 
 import asyncio
 import cProfile
@@ -34,8 +36,8 @@ _TOP = 35
 
 
 class Watched:
-    """A core whose rounds of decisions are timed: the longest CPU and wall time from the end of one to the end of the
-    next, and the CPU of each that decided a pod.
+    """A core whose rounds of decisions are timed: the longest CPU and wall time from the end of one
+    to the end of the next, and the CPU of each that decided a pod.
     """
 
     def __init__(self, core: Any) -> None:
@@ -62,8 +64,8 @@ class Watched:
 
 
 def run(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool) -> None:
-    """Say the port of its HTTP API, wait for leave to begin, run until told to stop. Told what has ended, it answers
-    with figures.
+    """Say the port of its HTTP API, wait for leave to begin, run until told to stop. Told what has
+    ended, it answers with figures.
     """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
@@ -81,14 +83,18 @@ async def _links(way: Way, clusters: list[str]) -> AsyncIterator[Sequence[AgentL
         yield [gateway.link(name) for name in clusters]
 
 
-async def _main(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool) -> None:
+async def _main(
+    parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool
+) -> None:
     with TemporaryDirectory() as folder:
         async with _links(way, load.names) as links:
             await _measured(parent, assemble(links, _config(load, first_sync_s, folder)), profile)
 
 
 def _config(load: Load, first_sync_s: float, folder: str) -> DispatcherConfig:
-    """With a journal of all decisions, and tenants that do not wait for the cluster that is heard of late."""
+    """With a journal of all decisions, and tenants that do not wait for the cluster that is heard
+    of late.
+    """
     return DispatcherConfig(
         timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0),
         journal=JournalSection(path=f"{folder}/journal"),
@@ -109,7 +115,9 @@ async def _measured(parent: Connection, dispatcher: Dispatcher, profile: bool) -
         await runner.cleanup()
 
 
-async def _until_stopped(parent: Connection, service: Service, watched: Watched, profile: bool) -> None:
+async def _until_stopped(
+    parent: Connection, service: Service, watched: Watched, profile: bool
+) -> None:
     profiler = cProfile.Profile() if profile else None
     if profiler:
         profiler.enable()

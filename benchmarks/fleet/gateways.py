@@ -1,4 +1,6 @@
-"""What it costs a dispatcher to reach its agents through the gateway: one fleet over TLS and over plain sockets."""
+"""What it costs a dispatcher to reach its agents through the gateway: one fleet over TLS and over
+plain sockets.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,15 +20,19 @@ _BESIDE = "the same agents over plain sockets of the machine"
 
 
 def fleet_through_gateways(share: int) -> list[Row]:
-    """100 clusters x 200 nodes with 200 pods each, by TLS and without; `share` 10: a tenth of the clusters."""
-    small = replace(_LIGHT, clusters=max(2, _LIGHT.clusters // share), churn=_LIGHT.churn / share, last_s=3.0)
+    """100 clusters x 200 nodes with 200 pods each, by TLS and without; `share` 10: a tenth of the
+    clusters.
+    """
+    small = replace(
+        _LIGHT, clusters=max(2, _LIGHT.clusters // share), churn=_LIGHT.churn / share, last_s=3.0
+    )
     return asyncio.run(compare(_LIGHT if share == 1 else small))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the dispatcher's process: bytes that a fleet takes, seconds of CPU until it decides; of a second: at rest,
-    while readings come, while pods change.
+    """Of the dispatcher's process: bytes that a fleet takes, seconds of CPU until it decides; of a
+    second: at rest, while readings come, while pods change.
     """
 
     resident: int
@@ -38,9 +44,15 @@ class Cost:
 
 async def compare(load: Load) -> list[Row]:
     """The rows, figures of the gateway beside those of sockets."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))  # what a hundred agents say
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("error")
+    )  # what a hundred agents say
     return list(
-        _rows(load, await _cost(DialledFleet(load, all_listed=True)), await _cost(Fleet(load, all_listed=True)))
+        _rows(
+            load,
+            await _cost(DialledFleet(load, all_listed=True)),
+            await _cost(Fleet(load, all_listed=True)),
+        )
     )
 
 
@@ -58,7 +70,9 @@ async def _cost(one: Fleet) -> Cost:
             await sweep_all(one)
         async with one.phase("changes") as changes:
             await churn_all(one)
-    return Cost(grown, started.cpu, *(taken.cpu / taken.wall for taken in (idle, readings, changes)))
+    return Cost(
+        grown, started.cpu, *(taken.cpu / taken.wall for taken in (idle, readings, changes))
+    )
 
 
 def _rows(load: Load, over_tls: Cost, plain: Cost) -> Iterator[Row]:
@@ -70,13 +84,35 @@ def _rows(load: Load, over_tls: Cost, plain: Cost) -> Iterator[Row]:
     }
     for name, text in texts.items():
         ours, other = (1e3 * getattr(cost, name) / each for cost in (over_tls, plain))
-        yield Row(f"gateways_{name}_cpu", load.all_nodes, load.all_pods, ours, "ms a s", None, other, text, _BESIDE)
+        yield Row(
+            f"gateways_{name}_cpu",
+            load.all_nodes,
+            load.all_pods,
+            ours,
+            "ms a s",
+            None,
+            other,
+            text,
+            _BESIDE,
+        )
     ours, other = (cost.resident / each / 2**10 for cost in (over_tls, plain))
     text = "resident memory of the dispatcher's process, a cluster, its nodes and pods among it"
-    yield Row("gateways_rss", load.all_nodes, load.all_pods, ours, "KiB", None, other, text, _BESIDE)
+    yield Row(
+        "gateways_rss", load.all_nodes, load.all_pods, ours, "KiB", None, other, text, _BESIDE
+    )
     text = f"{who}, until the first pod is bound, all agents connecting at once"
     pair = over_tls.start, plain.start
-    yield Row("gateways_until_it_decides", load.all_nodes, load.all_pods, pair[0], "s", None, pair[1], text, _BESIDE)
+    yield Row(
+        "gateways_until_it_decides",
+        load.all_nodes,
+        load.all_pods,
+        pair[0],
+        "s",
+        None,
+        pair[1],
+        text,
+        _BESIDE,
+    )
 
 
 CASES = (fleet_through_gateways,)

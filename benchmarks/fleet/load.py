@@ -1,4 +1,6 @@
-"""How large the fleet is and what happens in it; and its nodes and pods, made from these numbers alone."""
+"""How large the fleet is and what happens in it; and its nodes and pods, made from these numbers
+alone.
+"""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -16,12 +18,13 @@ NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods"
 class Load:
     """The arguments of a run. Counts, seconds, shares of 1.
 
-    `nodes`, `pods`: of one cluster. `ours`: the share of pods that were submitted to us. `templates`, `namespaces`:
-    of pods, in each cluster. `tenants`: clusters belong to so many in turn, 0: to nobody. `sweep_s`: every node has a
-    new reading that often. `churn`: pod changes a second in the whole fleet. `burst`, `remote`: pods that are submitted
-    at once, to be bound at home or elsewhere, of `burst_templates` templates mixed. `last_s`: how long readings and
-    changes last. `coalesce_s`: an agent gathers changes for that long, as real ones do; a bound pod runs after
-    `start_s`.
+    `nodes`, `pods`: of one cluster. `ours`: the share of pods that were submitted to us.
+    `templates`, `namespaces`: of pods, in each cluster. `tenants`: clusters belong to so many in
+    turn, 0: to nobody. `sweep_s`: every node has a new reading that often. `churn`: pod changes a
+    second in the whole fleet. `burst`, `remote`: pods that are submitted at once, to be bound at
+    home or elsewhere, of `burst_templates` templates mixed. `last_s`: how long readings and changes
+    last. `coalesce_s`: an agent gathers changes for that long, as real ones do; a bound pod runs
+    after `start_s`.
     """
 
     clusters: int = 100
@@ -50,9 +53,13 @@ class Load:
     def owners(self) -> tuple[Tenant, ...]:
         """Each with limits that its clusters' pods do not reach."""
         nominal = {"cpu": Share(ratio=0.9), "memory": Share(ratio=0.9), PODS: Share(absolute=10**6)}
-        owned = {number: self.names[number :: self.tenants] for number in range(min(self.tenants, self.clusters))}
+        owned = {
+            number: self.names[number :: self.tenants]
+            for number in range(min(self.tenants, self.clusters))
+        }
         return tuple(
-            Tenant(f"tenant-{number}", tuple(f"{name}/*" for name in names), nominal) for number, names in owned.items()
+            Tenant(f"tenant-{number}", tuple(f"{name}/*" for name in names), nominal)
+            for number, names in owned.items()
         )
 
     @property
@@ -80,7 +87,9 @@ def node_of(cluster: int, number: int, disk: str = "") -> Node:
         ZONE: f"r{cluster}{zone}",
         "disk": disk or ("ssd", "hdd")[number % 2],
     }
-    return Node(name, f"c{cluster}-{number}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000)
+    return Node(
+        name, f"c{cluster}-{number}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000
+    )
 
 
 def node_name(number: int) -> str:

@@ -1,4 +1,6 @@
-"""Bursts of many templates beside bursts of one, in 100 clusters: CPU of a pod, stalls, and memory afterwards."""
+"""Bursts of many templates beside bursts of one, in 100 clusters: CPU of a pod, stalls, and memory
+afterwards.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +15,9 @@ _BESIDE = "as many pods of one template, in the same run"
 
 
 def fleet_of_many_templates(share: int) -> list[Row]:
-    """100 clusters x 5,000 nodes, 5,000 pods of 200 templates at once; `share` 10: a tenth of clusters and pods."""
+    """100 clusters x 5,000 nodes, 5,000 pods of 200 templates at once; `share` 10: a tenth of
+    clusters and pods.
+    """
     load = Load(burst_templates=200)
     return asyncio.run(_measure(load if share == 1 else small(load, share)))
 
@@ -24,10 +28,16 @@ async def _measure(load: Load) -> list[Row]:
         await one.ask("go")
         await one.until("bound", one.submit(1))
         few, few_at_home = await _burst(one, _anywhere, 1), await _burst(one, at_home, 1)
-        many, many_at_home = await _burst(one, _anywhere, templates), await _burst(one, at_home, templates)
+        many, many_at_home = (
+            await _burst(one, _anywhere, templates),
+            await _burst(one, at_home, templates),
+        )
         most = peak(one)
     each, burst = 1e3 / load.burst, f"a burst of pods of {templates} templates"
-    pod, at_their_home = f"{ALONE}, a pod of {burst}", f"{ALONE}, a pod of such a burst that runs in its own cluster"
+    pod, at_their_home = (
+        f"{ALONE}, a pod of {burst}",
+        f"{ALONE}, a pod of such a burst that runs in its own cluster",
+    )
     figures = (
         ("burst_bound", many.wall, few.wall, "s", f"{burst}, until all are bound"),
         ("burst_pod_cpu", each * many.cpu, each * few.cpu, "ms", pod),
@@ -40,7 +50,16 @@ async def _measure(load: Load) -> list[Row]:
             Row(f"fleet_mixed_{name}", nodes, pods, value, unit, None, beside, counts, _BESIDE)
             for name, value, beside, unit, counts in figures
         ),
-        Row("fleet_mixed_rss_peak", nodes, load.all_pods, most, "MiB", None, None, f"{MOST} such bursts among it"),
+        Row(
+            "fleet_mixed_rss_peak",
+            nodes,
+            load.all_pods,
+            most,
+            "MiB",
+            None,
+            None,
+            f"{MOST} such bursts among it",
+        ),
     ]
 
 

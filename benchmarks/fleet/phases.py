@@ -37,8 +37,9 @@ class TooSlow(RuntimeError):  # noqa: N818 - reads as what happened
 
 @dataclass
 class Taken:
-    """What a phase took: seconds of CPU and of wall, the longest stalls, and latencies of pods (seconds). `plain`: CPU
-    seconds to decode the reports that came and keep what they tell as dicts by name: what can hardly be saved.
+    """What a phase took: seconds of CPU and of wall, the longest stalls, and latencies of pods
+    (seconds). `plain`: CPU seconds to decode the reports that came and keep what they tell as dicts
+    by name: what can hardly be saved.
     """
 
     cpu: float = 0.0
@@ -46,7 +47,9 @@ class Taken:
     wall: float = 0.0
     stall_cpu: float = 0.0
     probes: list[float] = field(default_factory=list)
-    deciding: list[float] = field(default_factory=list)  # CPU seconds of each round that decided a pod
+    deciding: list[float] = field(
+        default_factory=list
+    )  # CPU seconds of each round that decided a pod
 
     def probe(self, share: float) -> float:
         """A quantile of the latencies, in seconds; NaN without any."""
@@ -54,7 +57,9 @@ class Taken:
 
 
 class Fleet:
-    """The fake clusters, the dispatcher's process beside them, and when pods were submitted, bound and running."""
+    """The fake clusters, the dispatcher's process beside them, and when pods were submitted, bound
+    and running.
+    """
 
     def __init__(self, load: Load, *, all_listed: bool = False) -> None:
         """`all_listed`: also the last cluster, which is else heard of while others are decided."""
@@ -139,7 +144,10 @@ class Fleet:
             return len((await client.get(self._http + path)).raise_for_status().content)
 
     def submit(
-        self, count: int, regions: Callable[[FakeCluster], str] = lambda home: "", templates: int = 0
+        self,
+        count: int,
+        regions: Callable[[FakeCluster], str] = lambda home: "",
+        templates: int = 0,
     ) -> list[str]:
         """Pods of ours in clusters by chance, of so many templates (0: of any); their UIDs."""
         here = [one for one in self.clusters.values() if one.listed]
@@ -170,7 +178,11 @@ class Fleet:
 
     def latencies(self, what: str, uids: list[str]) -> list[float]:
         """Seconds from submission."""
-        return [self.reached[what, uid] - self.submitted[uid] for uid in uids if (what, uid) in self.reached]
+        return [
+            self.reached[what, uid] - self.submitted[uid]
+            for uid in uids
+            if (what, uid) in self.reached
+        ]
 
     @asynccontextmanager
     async def phase(self, name: str, *, probes: bool = False) -> AsyncIterator[Taken]:

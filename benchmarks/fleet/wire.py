@@ -1,4 +1,6 @@
-"""Calls over one socket a cluster: a frame is a length, a call's number, what is called, and the message's bytes."""
+"""Calls over one socket a cluster: a frame is a length, a call's number, what is called, and the
+message's bytes.
+"""
 
 import asyncio
 import struct
@@ -74,7 +76,13 @@ class SocketLink:
         return await self._call(Hello, HELLO, b"", timeout_s)
 
     async def changes(
-        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+        self,
+        incarnation: str,
+        since: int,
+        wait_s: float,
+        *,
+        timeout_s: float,
+        arrived: Arrived = at_once,
     ) -> Changes:
         """What changed after `since`."""
         asked = self._ask(CHANGES, poll(incarnation, since, wait_s))
@@ -137,4 +145,15 @@ def poll_asked(body: bytes) -> tuple[str, int, float]:
     return _ASKED(body)
 
 
-__all__ = ["CHANGES", "EXECUTE", "HELLO", "PEERS", "SocketLink", "decode", "encode", "poll", "poll_asked", "serve"]
+__all__ = [
+    "CHANGES",
+    "EXECUTE",
+    "HELLO",
+    "PEERS",
+    "SocketLink",
+    "decode",
+    "encode",
+    "poll",
+    "poll_asked",
+    "serve",
+]

@@ -1,4 +1,6 @@
-"""The rows `mixed_*`. Each case is given the share of the work to do, 1 for all of it, 10 for a tenth."""
+"""The rows `mixed_*`. Each case is given the share of the work to do, 1 for all of it, 10 for a
+tenth.
+"""
 
 from dataclasses import replace
 
@@ -11,7 +13,9 @@ _ENDED = "CPU time for each pod that ends while others wait for room"
 _BESIDE = "one template in the same run"
 
 
-def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, burst: int | None = None) -> Row:
+def _bound_row(
+    name: str, mix: Mix, target: float | None, one: float, *, burst: int | None = None
+) -> Row:
     rate = bound_rate(mix, burst=burst)
     return Row(name, mix.nodes, mix.pods, rate, "bound/s", target, one, _THROUGH, _BESIDE)
 
@@ -43,9 +47,15 @@ def mixed_tenants(share: int) -> list[Row]:
 
 
 def mixed_claims(share: int) -> list[Row]:
-    """Pods with a claim each that waits for its pod: a node is written on it, its volume made, the pod bound."""
+    """Pods with a claim each that waits for its pod: a node is written on it, its volume made, the
+    pod bound.
+    """
     mix, one = _one(share)
-    return [_bound_row("mixed_claims_that_wait", replace(mix, pods=mix.pods // 4, claims=True), 5000, one)]
+    return [
+        _bound_row(
+            "mixed_claims_that_wait", replace(mix, pods=mix.pods // 4, claims=True), 5000, one
+        )
+    ]
 
 
 def mixed_small_pods(share: int) -> list[Row]:
@@ -56,16 +66,23 @@ def mixed_small_pods(share: int) -> list[Row]:
 
 
 def mixed_rules(share: int) -> list[Row]:
-    """Templates with anti-affinity by hostname, or that prefer to spread over zones and hosts: all pods at once, then
-    in bursts of about one pod a template, so that each is decided by itself.
+    """Templates with anti-affinity by hostname, or that prefer to spread over zones and hosts: all
+    pods at once, then in bursts of about one pod a template, so that each is decided by itself.
     """
     mix, one = _one(share)
     soft, few = replace(mix, soft_spread=100, classes=1000), mix.pods // 4
     return [
-        _bound_row("mixed_500_classes_20_anti_affinity", replace(mix, classes=500, anti_affinity=20), 5000, one),
+        _bound_row(
+            "mixed_500_classes_20_anti_affinity",
+            replace(mix, classes=500, anti_affinity=20),
+            5000,
+            one,
+        ),
         _bound_row("mixed_200_soft_spread", replace(soft, classes=200), 8000, one),
         _bound_row("mixed_1000_soft_spread", soft, 4000, one),
-        _bound_row("mixed_1000_soft_spread_bursts", replace(soft, pods=few), None, one, burst=few // 5),
+        _bound_row(
+            "mixed_1000_soft_spread_bursts", replace(soft, pods=few), None, one, burst=few // 5
+        ),
     ]
 
 
@@ -84,7 +101,9 @@ def mixed_refusals(share: int) -> list[Row]:
 
 
 def mixed_full_queue(share: int) -> list[Row]:
-    """30,000 pods of 200 templates wait for room, of which pods that end leave some: one at a time, or 20."""
+    """30,000 pods of 200 templates wait for room, of which pods that end leave some: one at a time,
+    or 20.
+    """
     mix = Mix(pods=30_000 // share, nodes=max(1000 // share, 20), classes=200)
     rows = []
     for name, at_a_time, ended in (
@@ -103,11 +122,24 @@ def mixed_preemption(share: int) -> list[Row]:
     """One preemptor at a time, beside budgets."""
     nodes = 1000 // share
     none, *others = (preemption_ms(nodes, 4, budgets) for budgets in (0, 20, 200))
-    counts, beside = "the tick that nominates, by CPU time, median of 5", "without budgets in the same run"
+    counts, beside = (
+        "the tick that nominates, by CPU time, median of 5",
+        "without budgets in the same run",
+    )
     return [
         Row("mixed_preemption_0_budgets", nodes, 4 * nodes, none, "ms", 10, None, counts),
         *(
-            Row(f"mixed_preemption_{budgets}_budgets", nodes, 4 * nodes, one, "ms", 10, none, counts, beside)
+            Row(
+                f"mixed_preemption_{budgets}_budgets",
+                nodes,
+                4 * nodes,
+                one,
+                "ms",
+                10,
+                none,
+                counts,
+                beside,
+            )
             for budgets, one in zip((20, 200), others, strict=True)
         ),
     ]
@@ -118,7 +150,10 @@ def mixed_records(share: int) -> list[Row]:
     mix, one = _one(share)
     recorded = bound_rate(mix, recorded=True)
     cost = (1 / recorded - 1 / one) * 1e6
-    name, counts = "mixed_record_cost", "more CPU time a decision, made words and written to the journal"
+    name, counts = (
+        "mixed_record_cost",
+        "more CPU time a decision, made words and written to the journal",
+    )
     return [Row(name, mix.nodes, mix.pods, cost, "us", 15, None, counts)]
 
 

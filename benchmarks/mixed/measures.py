@@ -1,4 +1,6 @@
-"""What is measured of a mix of pods: what is bound, refused, preempted or let in a second, by CPU time."""
+"""What is measured of a mix of pods: what is bound, refused, preempted or let in a second, by CPU
+time.
+"""
 
 import itertools
 from dataclasses import replace
@@ -22,7 +24,9 @@ class TooSmallError(RuntimeError):
 
 
 def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) -> float:
-    """Pods bound a second. `burst`: so many are submitted at once, else all. TooSmallError: not all can be bound."""
+    """Pods bound a second. `burst`: so many are submitted at once, else all. TooSmallError: not all
+    can be bound.
+    """
     with TemporaryDirectory() as folder:
         stage = Stage(mix, Journal(Path(folder) / "decisions") if recorded else None)
         _warm(stage, mix)
@@ -44,8 +48,13 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
 
 def _warm(stage: Stage, mix: Mix) -> None:
     """A few pods of another class, gone again: compiled kernels are loaded, columns of nodes known."""
-    few = replace(mix, pods=8, classes=1, tenants=0, cpu=mix.cpu - 1 if mix.cpu else 1, interleaved=False)
-    pods = [msgspec.structs.replace(pod, uid=f"warm-{pod.uid}", namespace="warm") for pod in few.arrivals()]
+    few = replace(
+        mix, pods=8, classes=1, tenants=0, cpu=mix.cpu - 1 if mix.cpu else 1, interleaved=False
+    )
+    pods = [
+        msgspec.structs.replace(pod, uid=f"warm-{pod.uid}", namespace="warm")
+        for pod in few.arrivals()
+    ]
     stage.arrive(pods)
     while stage.moving():
         stage.step()
@@ -58,7 +67,9 @@ def hopeless(mix: Mix) -> Mix:
 
 
 class Refusals(NamedTuple):
-    """Refusals a second: of pods that are pending; with the taking in of their report; of all after five minutes."""
+    """Refusals a second: of pods that are pending; with the taking in of their report; of all after
+    five minutes.
+    """
 
     pending: float
     with_report: float
@@ -77,18 +88,23 @@ def refusal_rate(mix: Mix) -> Refusals:
     first, before = process_time() - start, stage.refused()
     stage.now += 301.0
     start, more = process_time(), -1
-    while more < (more := stage.refused() - before) or not more:  # a step has a thousand of them tried again
+    while (
+        more < (more := stage.refused() - before) or not more
+    ):  # a step has a thousand of them tried again
         stage.step()
         stage.decide_all()
     again = process_time() - start
     if min(before, more) < mix.pods:
-        raise RuntimeError(f"of {mix.pods} pods {before} were refused at first, and {more} after five minutes")
+        raise RuntimeError(
+            f"of {mix.pods} pods {before} were refused at first, and {more} after five minutes"
+        )
     return Refusals(before / (first - reported), before / first, more / again)
 
 
 def ended_pod_ms(mix: Mix, *, pods_each: int, at_a_time: int, ended: int) -> float:
-    """Milliseconds for each of `ended` pods, `at_a_time` of which end every fifth of a second, until its room is taken
-    by one of the `mix.pods` that wait. RuntimeError: some of it is free 20 seconds later.
+    """Milliseconds for each of `ended` pods, `at_a_time` of which end every fifth of a second,
+    until its room is taken by one of the `mix.pods` that wait. RuntimeError: some of it is free 20
+    seconds later.
     """
     full = mix.nodes * pods_each
     stage = Stage(replace(mix, pods=full + mix.pods, node_cpu=mix.cpu * pods_each))
@@ -112,7 +128,9 @@ def ended_pod_ms(mix: Mix, *, pods_each: int, at_a_time: int, ended: int) -> flo
 
 
 def preemption_ms(nodes: int, pods_each: int, budgets: int, rounds: int = 5) -> float:
-    """Milliseconds to decide one pod that fits nowhere while each node has `pods_each` pods of lower priority."""
+    """Milliseconds to decide one pod that fits nowhere while each node has `pods_each` pods of
+    lower priority.
+    """
     mix = Mix(nodes=nodes, node_cpu=1000 * pods_each)
     low = tuple(
         Pod(f"low-{n}-{k}", "default", f"low-{n}-{k}", {"app": f"app-{(n * pods_each + k) % max(budgets, 1)}"},
@@ -121,7 +139,9 @@ def preemption_ms(nodes: int, pods_each: int, budgets: int, rounds: int = 5) -> 
         for n in range(nodes) for k in range(pods_each)
     )  # fmt: skip
     kept = tuple(
-        PodDisruptionBudget("default", f"pdb-{one}", LabelSelector({"app": f"app-{one}"}), allowed=one % 3)
+        PodDisruptionBudget(
+            "default", f"pdb-{one}", LabelSelector({"app": f"app-{one}"}), allowed=one % 3
+        )
         for one in range(budgets)
     )
     stage = Stage(mix, objects=kept, before=low)

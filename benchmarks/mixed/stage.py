@@ -1,4 +1,6 @@
-"""A core and the agent that is played for it: it answers every bind with success and reports the pod bound."""
+"""A core and the agent that is played for it: it answers every bind with success and reports the
+pod bound.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -37,7 +39,9 @@ def _as_in_a_dispatcher() -> None:
 
 @dataclass
 class Stage:
-    """A core and the agent that is played for it. Steps are a tenth of a second apart; `journal` takes all records."""
+    """A core and the agent that is played for it. Steps are a tenth of a second apart; `journal`
+    takes all records.
+    """
 
     mix: Mix
     journal: Journal | None = None
@@ -51,7 +55,9 @@ class Stage:
     shown: int = 0
 
     def __post_init__(self) -> None:
-        """A fleet that is known; nothing is queued yet. Kernels and garbage collection are as in a dispatcher."""
+        """A fleet that is known; nothing is queued yet. Kernels and garbage collection are as in a
+        dispatcher.
+        """
         _as_in_a_dispatcher()
         ledger, fleet = QuotaLedger(self.mix.owners()), FleetState()
         plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger))
@@ -66,7 +72,11 @@ class Stage:
         self._pending: dict[str, Pod] = {}
         self._unshown: list[Pod] = []
         self._report(
-            full=True, nodes=self.mix.fleet(), readings=self.mix.loads(), pods=self.before, objects=self.objects
+            full=True,
+            nodes=self.mix.fleet(),
+            readings=self.mix.loads(),
+            pods=self.before,
+            objects=self.objects,
         )
 
     def _report(self, *, full: bool = False, **what: object) -> None:
@@ -118,12 +128,16 @@ class Stage:
             self.step()
 
     def _share(self, more: int, percent: int) -> int:
-        """So many of the pods that are shown next, none of which is lost where few are shown at a time."""
+        """So many of the pods that are shown next, none of which is lost where few are shown at a
+        time.
+        """
         return (self.shown + more) * percent // 100 - self.shown * percent // 100
 
     def _take(self, effects: Sequence[events.Effect]) -> None:
         if self.journal is not None:
-            self.journal.write(tables_of(one.decision for one in effects if isinstance(one, events.Decided)))
+            self.journal.write(
+                tables_of(one.decision for one in effects if isinstance(one, events.Decided))
+            )
         for effect in effects:
             if isinstance(effect, events.SendIntents):
                 answers = tuple(self._answer(intent) for intent in effect.intents)
@@ -131,7 +145,9 @@ class Stage:
 
     def _answer(self, intent: AnyIntent) -> Outcome:
         if isinstance(intent, Bind):
-            pod = msgspec.structs.replace(self._pending.pop(intent.pod.uid), node=intent.node, phase=RUNNING)
+            pod = msgspec.structs.replace(
+                self._pending.pop(intent.pod.uid), node=intent.node, phase=RUNNING
+            )
             self.bound[pod.uid] = pod
             self._unshown.append(pod)
             return Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
@@ -158,7 +174,9 @@ class Stage:
 
     def refused(self) -> int:
         """How often a pod was refused."""
-        return sum(count for (what, _), count in self.core.counters.items() if what == "unschedulable")
+        return sum(
+            count for (what, _), count in self.core.counters.items() if what == "unschedulable"
+        )
 
     def why(self, uid: str) -> str:
         """What a pod was refused for."""

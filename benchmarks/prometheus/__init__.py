@@ -1,1 +1,3 @@
-"""One Prometheus of 5,000 nodes: what an agent asks it, what its readings cost, and what follows when it hangs."""
+"""One Prometheus of 5,000 nodes: what an agent asks it, what its readings cost, and what follows
+when it hangs.
+"""

@@ -1,4 +1,6 @@
-"""Readings of 5,000 nodes from one Prometheus: questions, CPU of agent and dispatcher, decisions while it hangs."""
+"""Readings of 5,000 nodes from one Prometheus: questions, CPU of agent and dispatcher, decisions
+while it hangs.
+"""
 
 import asyncio
 import time
@@ -49,7 +51,9 @@ async def measure(nodes: int, rounds: int, turn_s: float, turns: int = TURNS) ->
 
 
 def settings_of(server: Server, cluster: str = "c000") -> AgentSettings:
-    """An agent's, with that Prometheus as its one source and the sets and signals that are the default."""
+    """An agent's, with that Prometheus as its one source and the sets and signals that are the
+    default.
+    """
     source = {"url": server.url, "interval_s": INTERVAL_S, "timeout_s": 3600.0}
     telemetry = {"prometheus": [source], "order": {"default": ["prometheus"]}}
     return AgentSettings.model_validate({"cluster": cluster, "telemetry": telemetry})
@@ -59,14 +63,18 @@ def source_of(settings: AgentSettings) -> Prometheus:
     """The source as the agent makes it."""
     (one,) = settings.telemetry.prometheus
     queries = one.all_queries(settings.cluster, wanted_measures(settings))
-    return Prometheus(one.name, Web(one.url, one.limits(), Pool(), one.credentials()), queries, one.node_labels)
+    return Prometheus(
+        one.name, Web(one.url, one.limits(), Pool(), one.credentials()), queries, one.node_labels
+    )
 
 
 def targets_of(nodes: int) -> dict[str, NodeTarget]:
     """The nodes of `benchmarks.fleet`, as an agent knows them."""
     names = map(node_name, range(nodes))
     cpu, memory = NODE["cpu"], NODE["memory"]
-    return {name: NodeTarget(name, cpu=cpu, memory=memory, bandwidth=1_250_000_000) for name in names}
+    return {
+        name: NodeTarget(name, cpu=cpu, memory=memory, bandwidth=1_250_000_000) for name in names
+    }
 
 
 class Agent:
@@ -96,19 +104,24 @@ class Agent:
     def readings(self) -> tuple[Reading, ...]:
         """Of all nodes, as they are told."""
         now = time.monotonic()
-        return tuple(one for name in self._targets if (one := self._loads.reading(name, now)) is not None)
+        return tuple(
+            one for name in self._targets if (one := self._loads.reading(name, now)) is not None
+        )
 
     async def close(self) -> None:
         """Close its connections."""
         await self._source.close()
 
 
-# --- what a round costs ----------------------------------------------------------------------------------------------
+# --- what a round costs
+# ----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Rounds:
-    """CPU seconds of the agent and of the dispatcher, and how often each query was asked, for so many rounds."""
+    """CPU seconds of the agent and of the dispatcher, and how often each query was asked, for so
+    many rounds.
+    """
 
     agent: list[float] = field(default_factory=list)
     fold: list[float] = field(default_factory=list)
@@ -127,7 +140,9 @@ async def rounds_of(server: Server, nodes: int, rounds: int) -> Rounds:
         began = process_time()
         await agent.ask()
         readings = agent.readings()
-        news = replace(first, full=False, nodes=(), since=number, revision=number + 1, readings=readings)
+        news = replace(
+            first, full=False, nodes=(), since=number, revision=number + 1, readings=readings
+        )
         told = encode(news)
         found.agent.append(process_time() - began)
         began = process_time()
@@ -147,7 +162,10 @@ def _round_rows(nodes: int, found: Rounds) -> list[Row]:
     rounds = len(found.agent)
     often = max(found.asked.values()) / rounds
     measures = len(found.asked)
-    asked = f"how often a query is asked in a round, of {measures} (one a measure, one for the times of all)"
+    asked = (
+        f"how often a query is asked in a round, of {measures} (one a measure, one for the times "
+        "of all)"
+    )
     return [
         Row("prometheus_questions", nodes, 0, often, "times", 1, None, asked),
         Row(
@@ -173,11 +191,16 @@ def _round_rows(nodes: int, found: Rounds) -> list[Row]:
     ]
 
 
-# --- decisions while it hangs ----------------------------------------------------------------------------------------
+# --- decisions while it hangs
+# ----------------------------------------------------------------------------------------
 
 
-async def _latencies(server: Server, nodes: int, turn_s: float, turns: int) -> tuple[list[float], list[float]]:
-    """Seconds from submission to bound of a pod every 50 ms, while the server answers and while it hangs, in turn."""
+async def _latencies(
+    server: Server, nodes: int, turn_s: float, turns: int
+) -> tuple[list[float], list[float]]:
+    """Seconds from submission to bound of a pod every 50 ms, while the server answers and while it
+    hangs, in turn.
+    """
     fleet, agent = Fleet(Load(clusters=2, nodes=nodes)), Agent(server, nodes)
     cluster = fleet.clusters["c000"]
     found: dict[str, list[float]] = {ANSWER: [], HANG: []}
@@ -208,12 +231,27 @@ async def _latencies(server: Server, nodes: int, turn_s: float, turns: int) -> t
 
 
 def _latency_rows(nodes: int, answers: list[float], hangs: list[float]) -> list[Row]:
-    rows, said, count = list[Row](), "from submission to bound while a query hangs, one pod every 50 ms", len(hangs)
+    rows, said, count = (
+        list[Row](),
+        "from submission to bound while a query hangs, one pod every 50 ms",
+        len(hangs),
+    )
     for quantile, share in (("p50", 0.5), ("p99", 0.99)):
         well, ill = (1e3 * float(np.quantile(one, share)) for one in (answers, hangs))
         name = f"prometheus_hangs_{quantile}"
         rows.append(Row(name, 2 * nodes, count, ill, "ms", None, well, said, ANSWERS))
-        rows.append(Row(f"{name}_ratio", 2 * nodes, count, ill / well, "x", 1.1, None, f"{said}; {ANSWERS} is 1"))
+        rows.append(
+            Row(
+                f"{name}_ratio",
+                2 * nodes,
+                count,
+                ill / well,
+                "x",
+                1.1,
+                None,
+                f"{said}; {ANSWERS} is 1",
+            )
+        )
     return rows
 
 

@@ -1,4 +1,5 @@
-"""A process that answers as Prometheus does for many nodes, with other numbers each time; it may be told to hang.
+"""A process that answers as Prometheus does for many nodes, with other numbers each time; it may be
+told to hang.
 
 No real one: filling it with 5,000 nodes takes a minute, and what it takes to answer is not ours.
 """
@@ -55,10 +56,14 @@ def serving(nodes: list[str], seed: int = 1) -> Iterator[Server]:
 
 
 class _Answers:
-    """An instant vector for every query: shares of 1, or when their samples were taken, two seconds ago."""
+    """An instant vector for every query: shares of 1, or when their samples were taken, two seconds
+    ago.
+    """
 
     def __init__(self, nodes: list[str], seed: int) -> None:
-        metrics = ({"instance": f"{node}:9100", "job": "node-exporter", "node": node} for node in nodes)
+        metrics = (
+            {"instance": f"{node}:9100", "job": "node-exporter", "node": node} for node in nodes
+        )
         self._metrics = [json.dumps(metric).encode() for metric in metrics]
         self._chance, self.asked, self.answers = Random(seed), Counter[str](), asyncio.Event()
         self.answers.set()
@@ -67,16 +72,23 @@ class _Answers:
         query = request.query["query"]
         self.asked[query] += 1
         await self.answers.wait()
-        return web.Response(body=self._vector(sampled="timestamp(" in query), content_type="application/json")
+        return web.Response(
+            body=self._vector(sampled="timestamp(" in query), content_type="application/json"
+        )
 
     def _vector(self, *, sampled: bool) -> bytes:
         now = time.time()
-        told = (f"{now - 2:.3f}" if sampled else f"{self._chance.random() / 2:.6f}" for _ in self._metrics)
+        told = (
+            f"{now - 2:.3f}" if sampled else f"{self._chance.random() / 2:.6f}"
+            for _ in self._metrics
+        )
         rows = (
             b'{"metric":%b,"value":[%.3f,"%b"]}' % (metric, now, text.encode())
             for metric, text in zip(self._metrics, told, strict=True)
         )
-        return b'{"status":"success","data":{"resultType":"vector","result":[%b]}}' % b",".join(rows)
+        return b'{"status":"success","data":{"resultType":"vector","result":[%b]}}' % b",".join(
+            rows
+        )
 
 
 def _run(parent: Connection, nodes: list[str], seed: int) -> None:

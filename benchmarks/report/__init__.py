@@ -1,1 +1,3 @@
-"""What becomes of figures: rows with their machine, kept over time, shown beside what others publish."""
+"""What becomes of figures: rows with their machine, kept over time, shown beside what others
+publish.
+"""

@@ -1,4 +1,6 @@
-"""What others publish: the figures that ours are put beside, each with what it counts and where it is written."""
+"""What others publish: the figures that ours are put beside, each with what it counts and where it
+is written.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +34,8 @@ _NEW = "k8s CI, later"
 SOURCES: Mapping[str, Source] = {
     _OLD: Source(
         "Kubernetes CI, kube-scheduler",
-        "pods bound a second below which CI fails: a floor, through a real API server, 10 % of 5,000 nodes scored",
+        "pods bound a second below which CI fails: a floor, through a real API server, 10 % of "
+        "5,000 nodes scored",
         f"{_PERF} at v1.36.3",
     ),
     _NEW: Source(
@@ -42,8 +45,10 @@ SOURCES: Mapping[str, Source] = {
     ),
     "FGD": Source(
         "FGD (USENIX ATC '23)",
-        "GPU held, % of 6,212, when 100 % and 130 % are asked for; mean of 10 seeds; about 10 minutes a run on 2 vCPU",
-        "hkust-adsl/kubernetes-scheduler-simulator 8f3d641, experiments/analysis/expected_results, README.md",
+        "GPU held, % of 6,212, when 100 % and 130 % are asked for; mean of 10 seeds; about 10 "
+        "minutes a run on 2 vCPU",
+        "hkust-adsl/kubernetes-scheduler-simulator 8f3d641, "
+        "experiments/analysis/expected_results, README.md",
     ),
     "Karmada": Source(
         "Karmada, 100 clusters x 5,000 nodes",
@@ -67,7 +72,8 @@ SOURCES: Mapping[str, Source] = {
     ),
 }
 
-# Of every scheduler_perf case the higher floor of the two, so that ours is put beside the harder one.
+# Of every scheduler_perf case the higher floor of the two, so that ours is put beside the harder
+# one.
 _FLOORS: Mapping[str, Anchor] = {
     "SchedulingBasic": Anchor(810, _NEW),
     "SchedulingDaemonset": Anchor(1100, _NEW),

@@ -1,4 +1,6 @@
-"""The tables of docs/benchmarks.md, made of the results file: figures in the page and in the file cannot drift."""
+"""The tables of docs/benchmarks.md, made of the results file: figures in the page and in the file
+cannot drift.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,10 @@ from benchmarks.report.table import heading
 from benchmarks.workloads.cases import CASES, Case, case
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-_BEGIN, _END = "<!-- figures: .venv/bin/python -m benchmarks table --write -->", "<!-- end of figures -->"
+_BEGIN, _END = (
+    "<!-- figures: .venv/bin/python -m benchmarks table --write -->",
+    "<!-- end of figures -->",
+)
 _MIXED = ("decide_small", "mixed_", "fleet_", "fail_over_")
 _KINDS = "bound", "bound_cpu", "bound_tries"
 _ALL = f"{THEM}, all nodes scored"
@@ -57,10 +62,15 @@ GOALS = (
         "100 clusters x 5,000 nodes, one odd pod; memory a node, a pod",
         "p99 <= 10 ms; <= 1 KiB; <= 1 KiB",
         "Karmada: p99 32 ms, cluster only",
-        (("odd_pod_p99", 500_000, ""), ("memory_per_node", 500_000, ""), ("memory_per_pod", 5000, "")),
+        (
+            ("odd_pod_p99", 500_000, ""),
+            ("memory_per_node", 500_000, ""),
+            ("memory_per_pod", 5000, ""),
+        ),
     ),
     Goal(
-        "100 clusters x 5,000 nodes, 1,500 pods each, one dispatcher: CPU until it decides; a reading; a pod change",
+        "100 clusters x 5,000 nodes, 1,500 pods each, one dispatcher: CPU until it decides; a "
+        "reading; a pod change",
         "<= 15 s; <= 3 us; <= 100 us",
         "-",
         (
@@ -70,19 +80,25 @@ GOALS = (
         ),
     ),
     Goal(
-        "the same: longest time without decisions, CPU, while pods change / a cluster is new / an agent tells all anew",
+        "the same: longest time without decisions, CPU, while pods change / a cluster is new / an "
+        "agent tells all anew",
         "<= 50 ms each",
         "-",
-        tuple((f"fleet_{name}_stall", 500_000, _REST) for name in ("changes", "first_report", "return")),
+        tuple(
+            (f"fleet_{name}_stall", 500_000, _REST)
+            for name in ("changes", "first_report", "return")
+        ),
     ),
     Goal(
-        "readings of 5,000 nodes from one Prometheus: how often a query is asked a round; CPU of the dispatcher for it",
+        "readings of 5,000 nodes from one Prometheus: how often a query is asked a round; CPU of "
+        "the dispatcher for it",
         "once; <= 20 ms",
         "load-watcher: 34 queries a fetch; Crane: a query a node and metric",
         tuple((f"prometheus_{name}", 5000, "") for name in ("questions", "fold_cpu")),
     ),
     Goal(
-        "the same: from submission to bound while a query hangs, p50 / p99, beside answers in the same run",
+        "the same: from submission to bound while a query hangs, p50 / p99, beside answers in the "
+        "same run",
         "<= 1.1 x each",
         "-",
         tuple((f"prometheus_hangs_{name}", 10_000, "") for name in ("p50_ratio", "p99_ratio")),
@@ -129,7 +145,13 @@ GOALS = (
 def tables(results: Sequence[Result]) -> str:
     """All tables in Markdown, out of the latest figure of each kind that a quiet machine gave."""
     found = latest(results)
-    parts = [_machines(found.values()), _goals(found), _mixed(found), _cases(found), _end_to_end(found)]
+    parts = [
+        _machines(found.values()),
+        _goals(found),
+        _mixed(found),
+        _cases(found),
+        _end_to_end(found),
+    ]
     return "\n\n".join(parts)
 
 
@@ -153,7 +175,9 @@ def _machines(results: Iterable[Result]) -> str:
 
 def _goals(found: Mapping[Key, Result]) -> str:
     head = ("work", "target", "measured", "who holds it today")
-    return _markdown(head, ((goal.work, goal.target, _measured(goal, found), goal.holder) for goal in GOALS))
+    return _markdown(
+        head, ((goal.work, goal.target, _measured(goal, found), goal.holder) for goal in GOALS)
+    )
 
 
 def _measured(goal: Goal, found: Mapping[Key, Result]) -> str:
@@ -170,8 +194,18 @@ def _figure(one: Result | None) -> str:
 
 
 def _mixed(found: Mapping[Key, Result]) -> str:
-    """Figures of work as fleets have it that have a target and are no goal; the results file has those without."""
-    head = ("mixed work, and fleets", "what it is", "nodes", "pods", "measured", "target", "beside, in the same run")
+    """Figures of work as fleets have it that have a target and are no goal; the results file has
+    those without.
+    """
+    head = (
+        "mixed work, and fleets",
+        "what it is",
+        "nodes",
+        "pods",
+        "measured",
+        "target",
+        "beside, in the same run",
+    )
     goals = {key for goal in GOALS for key in goal.figures}
     rows = [
         one
@@ -189,7 +223,11 @@ def _place(one: Result) -> tuple[int, Key]:
 
 def _work(one: Result) -> tuple[str, ...]:
     row = one.row
-    target = "-" if row.target is None else f"{'>=' if row.more_is_better else '<='} {amount(row.target, row.unit)}"
+    target = (
+        "-"
+        if row.target is None
+        else f"{'>=' if row.more_is_better else '<='} {amount(row.target, row.unit)}"
+    )
     other = row.beside.removesuffix(" in the same run").removesuffix(",")
     beside = f"{amount(row.baseline, row.unit)} ({other})" if row.baseline and other else "-"
     meaning = MEANINGS.get(row.name, row.counts)
@@ -197,8 +235,17 @@ def _work(one: Result) -> tuple[str, ...]:
 
 
 def _cases(found: Mapping[Key, Result]) -> str:
-    head = ("the core alone", "nodes", "pods", "decisions/s", "plain loop: decisions/s", "CI floor: pods bound/s")
-    return _markdown(head, (_core(case.name, case.nodes.count, case.measured.total, found) for case in CASES))
+    head = (
+        "the core alone",
+        "nodes",
+        "pods",
+        "decisions/s",
+        "plain loop: decisions/s",
+        "CI floor: pods bound/s",
+    )
+    return _markdown(
+        head, (_core(case.name, case.nodes.count, case.measured.total, found) for case in CASES)
+    )
 
 
 def _core(name: str, nodes: int, pods: int, found: Mapping[Key, Result]) -> tuple[str, ...]:
@@ -209,7 +256,14 @@ def _core(name: str, nodes: int, pods: int, found: Mapping[Key, Result]) -> tupl
 
 def _end_to_end(found: Mapping[Key, Result]) -> str:
     """Ours / kube-scheduler's of each kind."""
-    head = ("end to end, ours / kube-scheduler", "nodes", "pods", "pods bound/s", "CPU ms a pod", "attempts a pod")
+    head = (
+        "end to end, ours / kube-scheduler",
+        "nodes",
+        "pods",
+        "pods bound/s",
+        "CPU ms a pod",
+        "attempts a pod",
+    )
     return _markdown(head, (_race(case(name), found) for name in NAMES))
 
 

@@ -33,7 +33,11 @@ def _title(key: Key) -> str:
 def _table(results: Iterable[Result]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in _HEADINGS:
-        table.add_column(heading, no_wrap=True, justify="left" if heading in {"DATE", "COMMIT", "CPU"} else "right")
+        table.add_column(
+            heading,
+            no_wrap=True,
+            justify="left" if heading in {"DATE", "COMMIT", "CPU"} else "right",
+        )
     for one in results:
         row, machine = one.row, one.machine
         load = f"{machine.load:.2f} loaded" if machine.loaded else f"{machine.load:.2f}"

@@ -1,5 +1,5 @@
-"""The figures of mixed work and of fleets by the benchmark that makes them, and what each is of, in the order in which
-the page shows them.
+"""The figures of mixed work and of fleets by the benchmark that makes them, and what each is of, in
+the order in which the page shows them.
 """
 
 _THROUGH = "200 templates mixed, 50 tenants with quotas"
@@ -28,10 +28,12 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "mixed_50_tenants_churn": f"{_THROUGH}, 20 pods end for each hundred bound",
     },
     "mixed_rules": {
-        "mixed_500_classes_20_anti_affinity": "500 templates mixed, 20 % with anti-affinity by hostname",
+        "mixed_500_classes_20_anti_affinity": "500 templates mixed, 20 % with anti-affinity by "
+        "hostname",
         "mixed_200_soft_spread": f"200 {_SPREAD}, all at once",
         "mixed_1000_soft_spread": f"1,000 {_SPREAD}, all at once",
-        "mixed_1000_soft_spread_bursts": "the same in bursts of about a pod a template: each is decided by itself",
+        "mixed_1000_soft_spread_bursts": "the same in bursts of about a pod a template: each is "
+        "decided by itself",
     },
     "mixed_claims": {
         "mixed_claims_that_wait": "pods with a claim each, which waits for its first consumer",
@@ -67,22 +69,30 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "fleet_changes_p50": f"{_ALONE}, while pods change: median",
         "fleet_changes_p99": "the same, 99th percentile",
         "fleet_changes_stall": f"{_STALL} while pods change",
-        "fleet_burst_bound": "pods of one template, submitted at once in all clusters, until all are bound",
-        "fleet_burst_pod_cpu": "CPU of one of them; all but a few run in other clusters than their own",
+        "fleet_burst_bound": "pods of one template, submitted at once in all clusters, until all "
+        "are bound",
+        "fleet_burst_pod_cpu": "CPU of one of them; all but a few run in other clusters than "
+        "their own",
         "fleet_burst_stall": f"{_STALL} during that burst",
         "fleet_local_pod_cpu": "CPU of a pod that runs in its own cluster",
         "fleet_remote_pod_cpu": "CPU of a pod that runs in another cluster",
-        "fleet_remote_later": "how much later than a local pod a remote one is shown Running, median of 20 pairs",
+        "fleet_remote_later": "how much later than a local pod a remote one is shown Running, "
+        "median of 20 pairs",
         "fleet_first_report_stall": f"{_STALL} while a cluster is heard of for the first time",
         "fleet_return_stall": f"{_STALL} while an agent that restarted tells all anew",
-        "fleet_return_changed_stall": f"{_STALL} while an agent tells all anew, with other labels on all nodes",
-        "fleet_lists_stall": f"{_STALL} while all nodes, pods, clusters and links are listed, and a pod explained",
+        "fleet_return_changed_stall": f"{_STALL} while an agent tells all anew, with other labels "
+        "on all nodes",
+        "fleet_lists_stall": f"{_STALL} while all nodes, pods, clusters and links are listed, and "
+        "a pod explained",
         "fleet_scrape_stall": f"{_STALL} while metrics are scraped",
-        "fleet_rss_peak_at_end": "most memory of the whole process by the end of all this, bursts among it",
+        "fleet_rss_peak_at_end": "most memory of the whole process by the end of all this, bursts "
+        "among it",
     },
     "fleet_of_many_templates": {
-        "fleet_mixed_burst_bound": "pods of 200 templates, submitted at once in all clusters, until all are bound",
-        "fleet_mixed_burst_pod_cpu": "CPU of one of them; all but a few run in other clusters than their own",
+        "fleet_mixed_burst_bound": "pods of 200 templates, submitted at once in all clusters, "
+        "until all are bound",
+        "fleet_mixed_burst_pod_cpu": "CPU of one of them; all but a few run in other clusters "
+        "than their own",
         "fleet_mixed_burst_stall": f"{_STALL} during that burst",
         "fleet_mixed_local_pod_cpu": "CPU of a pod of such a burst, each in its own cluster",
         "fleet_mixed_rss_peak": "most memory of the whole process, such bursts among it",
@@ -90,7 +100,8 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
     "fleet_of_a_million": {
         "fleet_million_until_it_decides": "200 clusters: CPU from the start to the first pod bound",
         "fleet_million_rss_peak": "200 clusters: most memory of the process",
-        "fleet_million_odd_p99": "200 clusters: CPU of the round for a pod of an app never seen before, p99",
+        "fleet_million_odd_p99": "200 clusters: CPU of the round for a pod of an app never seen "
+        "before, p99",
     },
     "fleet_memory": {
         "fleet_memory_node": "memory of a node with its reading",
@@ -101,10 +112,13 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
     "fail_over_under_load": {
         "fail_over_kill_p50_under_load": f"{_NEXT}, median",
         "fail_over_kill_p99_under_load": f"{_NEXT}, 99th percentile",
-        "fail_over_woken_orders": "what a leader that was paused orders after another has taken over",
+        "fail_over_woken_orders": "what a leader that was paused orders after another has taken "
+        "over",
     },
     "take_over": {
         "fail_over_take_over_cpu": "CPU from the Lease to the first decision",
     },
 }
-MEANINGS = {name: meaning for figures in OF_BENCHMARKS.values() for name, meaning in figures.items()}
+MEANINGS = {
+    name: meaning for figures in OF_BENCHMARKS.values() for name, meaning in figures.items()
+}

@@ -1,4 +1,6 @@
-"""The history of results: benchmarks/results.jsonl, one figure a line with its machine, only ever appended to."""
+"""The history of results: benchmarks/results.jsonl, one figure a line with its machine, only ever
+appended to.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,10 +66,12 @@ def check(path: Path = RESULTS) -> None:
 
 
 def latest(results: Sequence[Result]) -> dict[Key, Result]:
-    """Of each figure the last that was measured on a quiet machine; where there is none, the last of all.
+    """Of each figure the last that was measured on a quiet machine; where there is none, the last
+    of all.
 
-    A figure that is put beside something else today replaces those that the last run of its name has no more:
-    ("decide", 5000, "a loop") of Monday and ("decide", 5000, "one template") of Tuesday leave Tuesday's.
+    A figure that is put beside something else today replaces those that the last run of its name
+    has no more: ("decide", 5000, "a loop") of Monday and ("decide", 5000, "one template") of
+    Tuesday leave Tuesday's.
     """
     found: dict[Key, Result] = {}
     for one in results:
@@ -75,5 +79,7 @@ def latest(results: Sequence[Result]) -> dict[Key, Result]:
         if known is None or known.machine.loaded or not one.machine.loaded:
             found[one.row.key] = one
     last_run = {one.row.key[:2]: one.machine.date for one in results}
-    measured_still = {one.row.key for one in results if one.machine.date == last_run[one.row.key[:2]]}
+    measured_still = {
+        one.row.key for one in results if one.machine.date == last_run[one.row.key[:2]]
+    }
     return {key: one for key, one in found.items() if key in measured_still}

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """`value` in `unit`; `target` is DESIGN section 5's; `baseline` the same work done another way in the same run.
+    """`value` in `unit`; `target` is DESIGN section 5's; `baseline` the same work done another way
+    in the same run.
 
-    `beside` says whose figure the baseline is; empty: a plain loop's. `baseline` is None where there is nothing to
-    compare with. `counts` says in words what was counted. A figure over time is known by its `key`.
+    `beside` says whose figure the baseline is; empty: a plain loop's. `baseline` is None where
+    there is nothing to compare with. `counts` says in words what was counted. A figure over time is
+    known by its `key`.
     """
 
     name: str
@@ -44,7 +46,9 @@ class Row:
         return self.times_better_than(self.baseline)
 
     def times_better_than(self, other: float | None) -> float | None:
-        """How many times better than another figure of the same unit; None where one of the two is none."""
+        """How many times better than another figure of the same unit; None where one of the two is
+        none.
+        """
         if not other or not self.value:
             return None
         return self.value / other if self.more_is_better else other / self.value

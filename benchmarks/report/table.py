@@ -11,7 +11,8 @@ from benchmarks.report.machine import Machine
 from benchmarks.report.numbers import amount, short, times
 from benchmarks.report.rows import Row
 
-# Rows whose names begin so stand together, and their names lose it; in the order in which they are shown.
+# Rows whose names begin so stand together, and their names lose it; in the order in which they are
+# shown.
 SECTIONS = {
     "": "",
     "perf_": "scheduler_perf, the core alone: decisions",
@@ -23,13 +24,24 @@ SECTIONS = {
     "bound_tries_": "scheduler_perf, end to end: attempts a bound pod",
 }
 _WIDE = 190  # columns from which what is counted stands in the row
-_COLUMNS = {"NODES": 5, "PODS": 5, "OURS": 9, "TARGET": 10, "BASELINE": 8, "x": 4, "ANCHOR": 6, "x ": 4}  # least widths
+_COLUMNS = {
+    "NODES": 5,
+    "PODS": 5,
+    "OURS": 9,
+    "TARGET": 10,
+    "BASELINE": 8,
+    "x": 4,
+    "ANCHOR": 6,
+    "x ": 4,
+}  # least widths
 _LOOP = "a plain Python loop over all nodes"
 _MET = {None: "", True: " met", False: " NOT"}
 
 
 def show(rows: Sequence[Row], console: Console) -> None:
-    """All rows, readable from 120 columns on; what is counted stands in the row where there is room, else below."""
+    """All rows, readable from 120 columns on; what is counted stands in the row where there is
+    room, else below.
+    """
     wide, marks = console.width >= _WIDE, _marks(rows)
     for title, prefix, members in _sections(rows):
         if title:
@@ -83,9 +95,18 @@ def _marks(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def _cells(row: Row, prefix: str, marks: Mapping[str, str]) -> list[str]:
-    cells = [row.name.removeprefix(prefix), short(row.nodes), short(row.pods), amount(row.value, row.unit)]
+    cells = [
+        row.name.removeprefix(prefix),
+        short(row.nodes),
+        short(row.pods),
+        amount(row.value, row.unit),
+    ]
     baseline = "" if row.baseline is None else f"{amount(row.baseline)} {marks[row.beside]}"
-    cells += [f"{amount(row.target)}{_MET[row.met]}" if row.target else "", baseline, times(row.ratio)]
+    cells += [
+        f"{amount(row.target)}{_MET[row.met]}" if row.target else "",
+        baseline,
+        times(row.ratio),
+    ]
     return [*cells, *_beside_anchor(row)]
 
 

@@ -1,7 +1,9 @@
-"""The cases of scheduler_perf: nodes, pods that are there before, pods that are measured, pods that keep coming.
+"""The cases of scheduler_perf: nodes, pods that are there before, pods that are measured, pods that
+keep coming.
 
-Names and counts are those of the workload that Kubernetes' performance CI runs (label `performance`), the largest
-where there are several. Left out: cases of events, gates, DRA and finalizers, which measure no placing of pods.
+Names and counts are those of the workload that Kubernetes' performance CI runs (label
+`performance`), the largest where there are several. Left out: cases of events, gates, DRA and
+finalizers, which measure no placing of pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,9 @@ ONE_ZONE, MOON = ("zone1",), ("moon-1", "moon-2", "moon-3")
 
 @dataclass(frozen=True)
 class Nodes:
-    """So many equal nodes, zones in turn; `tainted` ones come last. `named`: one more, NAMED, takes 90,000 pods."""
+    """So many equal nodes, zones in turn; `tainted` ones come last. `named`: one more, NAMED, takes
+    90,000 pods.
+    """
 
     count: int = 5000
     zones: tuple[str, ...] = ()
@@ -31,11 +35,17 @@ class Nodes:
             yield _node(NAMED, {}, {**ROOM, "pods": "90000"})
         for number in range(self.count):
             zone = {ZONE: self.zones[number % len(self.zones)]} if self.zones else {}
-            taints = [{"key": "foo", "effect": "NoSchedule"}] if number >= self.count - self.tainted else []
+            taints = (
+                [{"key": "foo", "effect": "NoSchedule"}]
+                if number >= self.count - self.tainted
+                else []
+            )
             yield _node(f"scheduler-perf-{number:05d}", zone, ROOM, taints)
 
 
-def _node(name: str, labels: Mapping[str, str], room: Mapping[str, str], taints: list[Any] | None = None) -> Any:
+def _node(
+    name: str, labels: Mapping[str, str], room: Mapping[str, str], taints: list[Any] | None = None
+) -> Any:
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -51,9 +61,11 @@ def _node(name: str, labels: Mapping[str, str], room: Mapping[str, str], taints:
 
 @dataclass(frozen=True)
 class Pods:
-    """`count` pods of a template in a namespace, or in each of `namespaces` whose names are `namespace`-0, -1, ...
+    """`count` pods of a template in a namespace, or in each of `namespaces` whose names are
+    `namespace`-0, -1, ...
 
-    `volume` is the template of the volume that each pod has for itself, bound already: pv-aws or pv-csi.
+    `volume` is the template of the volume that each pod has for itself, bound already: pv-aws or
+    pv-csi.
     """
 
     template: str
@@ -74,7 +86,9 @@ class Pods:
 
     def names(self) -> list[str]:
         """The namespaces."""
-        return [f"{self.namespace}-{number}" for number in range(self.namespaces)] or [self.namespace]
+        return [f"{self.namespace}-{number}" for number in range(self.namespaces)] or [
+            self.namespace
+        ]
 
     def places(self, prefix: str) -> Iterator[tuple[str, str]]:
         """(namespace, name) of each pod."""
@@ -83,9 +97,13 @@ class Pods:
                 yield namespace, f"{prefix}-{number:05d}"
 
     def shared(self, share: int) -> "Pods":
-        """One pod in `share`, at least one; out of fewer namespaces where there are fewer pods than namespaces."""
+        """One pod in `share`, at least one; out of fewer namespaces where there are fewer pods than
+        namespaces.
+        """
         count = max(1, self.count // share)
-        return replace(self, count=count, namespaces=min(self.namespaces, max(1, self.total // share // count)))
+        return replace(
+            self, count=count, namespaces=min(self.namespaces, max(1, self.total // share // count))
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +120,9 @@ class Case:
 
     def shared(self, share: int) -> "Case":
         """The same with a `share`-th of nodes and pods."""
-        nodes = replace(self.nodes, count=self.nodes.count // share, tainted=self.nodes.tainted // share)
+        nodes = replace(
+            self.nodes, count=self.nodes.count // share, tainted=self.nodes.tainted // share
+        )
         before = tuple(pods.shared(share) for pods in self.before)
         return replace(self, nodes=nodes, before=before, measured=self.measured.shared(share))
 
@@ -112,9 +132,15 @@ class Case:
         return [name for name in dict.fromkeys(names) if name != "default"]
 
 
-def _team(template: str, before: int, measured: int, nodes: Nodes) -> tuple[Pods, tuple[Pods, ...], Nodes]:
+def _team(
+    template: str, before: int, measured: int, nodes: Nodes
+) -> tuple[Pods, tuple[Pods, ...], Nodes]:
     """Pods of 100 namespaces that a selector means, then one namespace more."""
-    return Pods(template, measured, "measure-ns-0"), (Pods(template, before, "init-ns", 100),), nodes
+    return (
+        Pods(template, measured, "measure-ns-0"),
+        (Pods(template, before, "init-ns", 100),),
+        nodes,
+    )
 
 
 def _both(template: str, before: int, measured: int) -> tuple[Pods, tuple[Pods, ...]]:
@@ -130,8 +156,21 @@ _ALL_AFFINITIES = (
 
 CASES: tuple[Case, ...] = (
     Case("SchedulingBasic", "5000Nodes_50000Pods", Pods(_DEFAULT, 50_000), (Pods(_DEFAULT, 5000),)),
-    Case("SchedulingDaemonset", "15000Nodes", Pods("daemonset-pod", 30_000), (), Nodes(15_000, named=True)),
-    Case("PreemptionBasic", "1000Nodes", Pods(_HIGH, 1000), (Pods(_LOW, 4000),), _THOUSAND, preempts=True),
+    Case(
+        "SchedulingDaemonset",
+        "15000Nodes",
+        Pods("daemonset-pod", 30_000),
+        (),
+        Nodes(15_000, named=True),
+    ),
+    Case(
+        "PreemptionBasic",
+        "1000Nodes",
+        Pods(_HIGH, 1000),
+        (Pods(_LOW, 4000),),
+        _THOUSAND,
+        preempts=True,
+    ),
     Case("PreemptionAsync", "5000Nodes", Pods(_DEFAULT, 5000), (Pods(_LOW, 20_000),), churn=_HIGH),
     Case(
         "Unschedulable",
@@ -147,8 +186,17 @@ CASES: tuple[Case, ...] = (
         Pods("pod-with-pod-anti-affinity-label", 5000, "sched-1"),
         (Pods(_ANTI, 1000, "sched-0"),),
     ),
-    Case("SchedulingPodAffinity", "5000Nodes_5000Pods", *_both("pod-with-pod-affinity", 5000, 5000), _ZONE),
-    Case("SchedulingPreferredPodAffinity", "5000Nodes_5000Pods", *_both("pod-with-preferred-pod-affinity", 5000, 5000)),
+    Case(
+        "SchedulingPodAffinity",
+        "5000Nodes_5000Pods",
+        *_both("pod-with-pod-affinity", 5000, 5000),
+        _ZONE,
+    ),
+    Case(
+        "SchedulingPreferredPodAffinity",
+        "5000Nodes_5000Pods",
+        *_both("pod-with-preferred-pod-affinity", 5000, 5000),
+    ),
     Case(
         "SchedulingPreferredPodAntiAffinity",
         "5000Nodes_5000Pods",

@@ -1,4 +1,5 @@
-"""Work as fleets have it: many templates arriving mixed, of many tenants, while pods end. Everything is an argument.
+"""Work as fleets have it: many templates arriving mixed, of many tenants, while pods end.
+Everything is an argument.
 
 Nothing here is random but by `seed`, so two runs with the same arguments are of the same work.
 """
@@ -38,28 +39,42 @@ def _flag(default: bool, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class Mix:
-    """What arrives: pods of many templates in turn, for one cluster. MixError: a value is not within its limits.
+    """What arrives: pods of many templates in turn, for one cluster. MixError: a value is not
+    within its limits.
 
-    Template k requests (1 + k % `sizes`) times `cpu` and `memory`, and k * 4096 bytes more, so that no two are of one
-    class. All its pods are of one tenant, k % `tenants`: tenants beyond the templates have none.
+    Template k requests (1 + k % `sizes`) times `cpu` and `memory`, and k * 4096 bytes more, so that
+    no two are of one class. All its pods are of one tenant, k % `tenants`: tenants beyond the
+    templates have none.
     """
 
     nodes: int = _number(5000, 1, 10**6, "nodes of the cluster")
     pods: int = _number(20_000, 1, 10**7, "pods that arrive")
     classes: int = _number(1, 1, 10**6, "templates, each of which is a class of its own")
-    tenants: int = _number(0, 0, 10**5, "tenants, each with a quota of --ratio of the fleet's CPU and memory")
+    tenants: int = _number(
+        0, 0, 10**5, "tenants, each with a quota of --ratio of the fleet's CPU and memory"
+    )
     ratio: float = _number(0.5, 0, 1, "share of the fleet that a tenant's quota is")
     cpu: int = _number(500, 0, _MANY, "milli-CPU that the smallest template requests")
     memory: int = _number(512 * _MI, 0, _MANY, "bytes that the smallest template requests")
-    sizes: int = _number(1, 1, 1000, "templates request 1, 2 ... so many times as much as the smallest, in turn")
-    interleaved: bool = _flag(True, "the pods of all templates arrive mixed, else one template after the other")
+    sizes: int = _number(
+        1, 1, 1000, "templates request 1, 2 ... so many times as much as the smallest, in turn"
+    )
+    interleaved: bool = _flag(
+        True, "the pods of all templates arrive mixed, else one template after the other"
+    )
     churn: int = _number(0, 0, 1000, "pods that end for each hundred that are bound")
-    anti_affinity: int = _number(0, 0, 100, "percent of the templates, rounded up, with anti-affinity by hostname")
+    anti_affinity: int = _number(
+        0, 0, 100, "percent of the templates, rounded up, with anti-affinity by hostname"
+    )
     soft_spread: int = _number(
         0, 0, 100, "percent of the templates, rounded up, that prefer to spread by zone and host"
     )
-    readings: int = _number(0, 0, 10**5, "readings of nodes that come in for each hundred pods that are bound")
-    claims: bool = _flag(False, "each pod has a claim of its own, which waits for its first consumer")
+    readings: int = _number(
+        0, 0, 10**5, "readings of nodes that come in for each hundred pods that are bound"
+    )
+    claims: bool = _flag(
+        False, "each pod has a claim of its own, which waits for its first consumer"
+    )
     node_cpu: int = _number(32_000, 1, _MANY // 2, "milli-CPU of each node")
     seed: int = _number(1, -math.inf, math.inf, "of the order of pods, and of readings")
 
@@ -96,7 +111,9 @@ class Mix:
             requests={"cpu": self.cpu * times, "memory": self.memory * times + kind * 4096},
             scheduler_name=SCHEDULER_NAME,
             pod_anti_affinity=PodAffinity((own,)) if apart else None,
-            spread=tuple(SpreadConstraint(key, 1, False, selector) for key in ("zone", "host")) if spreads else (),
+            spread=tuple(SpreadConstraint(key, 1, False, selector) for key in ("zone", "host"))
+            if spreads
+            else (),
         )
 
     def namespace(self, kind: int) -> str:
@@ -119,9 +136,20 @@ class Mix:
 
     def fleet(self) -> tuple[Node, ...]:
         """Nodes of 128 GiB in three zones."""
-        room = {"cpu": self.node_cpu, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods": 1000}
+        room = {
+            "cpu": self.node_cpu,
+            "memory": 128 * 2**30,
+            "ephemeral-storage": 2**40,
+            "pods": 1000,
+        }
         return tuple(
-            Node(f"n{n:05}", f"u-{n}", {HOSTNAME: f"n{n:05}", ZONE: f"z{n % 3}"}, ready=True, allocatable=room)
+            Node(
+                f"n{n:05}",
+                f"u-{n}",
+                {HOSTNAME: f"n{n:05}", ZONE: f"z{n % 3}"},
+                ready=True,
+                allocatable=room,
+            )
             for n in range(self.nodes)
         )
 
@@ -142,4 +170,6 @@ class Mix:
     def owners(self) -> tuple[Tenant, ...]:
         """Tenants with a ratio of CPU and of memory each."""
         nominal = {"cpu": Share(ratio=self.ratio), "memory": Share(ratio=self.ratio)}
-        return tuple(Tenant(f"team-{one}", (f"team-{one}",), nominal) for one in range(self.tenants))
+        return tuple(
+            Tenant(f"team-{one}", (f"team-{one}",), nominal) for one in range(self.tenants)
+        )

@@ -33,11 +33,20 @@ class Template:
 
 
 def _pod(
-    cpu: str = "100m", *, labels: Mapping[str, str] | None = None, limited: bool = True, **spec: object
+    cpu: str = "100m",
+    *,
+    labels: Mapping[str, str] | None = None,
+    limited: bool = True,
+    **spec: object,
 ) -> Template:
     amounts = {"cpu": cpu, "memory": "500Mi"}
     resources = {"requests": amounts, "limits": amounts} if limited else {"requests": amounts}
-    container = {"name": "pause", "image": IMAGE, "ports": [{"containerPort": 80}], "resources": resources}
+    container = {
+        "name": "pause",
+        "image": IMAGE,
+        "ports": [{"containerPort": 80}],
+        "resources": resources,
+    }
     return Template({"containers": [container], **spec}, labels or {})
 
 
@@ -46,46 +55,75 @@ def _light(*, labels: Mapping[str, str] | None = None, **spec: object) -> Templa
 
 
 def _by_pods(kind: str, color: str, key: str, where: Object, weight: int = 0) -> Template:
-    """A pod that wants (podAffinity) or shuns (podAntiAffinity) pods of its own color; preferred with a weight."""
+    """A pod that wants (podAffinity) or shuns (podAntiAffinity) pods of its own color; preferred
+    with a weight.
+    """
     term = {"labelSelector": {"matchLabels": {"color": color}}, "topologyKey": key, **where}
     rules: Object = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     if weight:
-        rules = {"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": term, "weight": weight}]}
+        rules = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"podAffinityTerm": term, "weight": weight}
+            ]
+        }
     return _pod(labels={"color": color}, affinity={kind: rules})
 
 
 def _by_nodes(key: str, values: Sequence[str], of: str) -> Object:
     terms = [{of: [{"key": key, "operator": "In", "values": list(values)}]}]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
+    }
 
 
 def _spread(key: str, skew: int, when: str, labels: Mapping[str, str], **more: str) -> Template:
-    rule = {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": {"matchLabels": labels}}
+    rule = {
+        "maxSkew": skew,
+        "topologyKey": key,
+        "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": labels},
+    }
     return _pod(labels=labels, topologySpreadConstraints=[{**rule, **more}])
 
 
 TEMPLATES: Mapping[str, Template] = {
     "pod-default": _pod(),
     "light-pod": _light(terminationGracePeriodSeconds=0),
-    "daemonset-pod": _light(affinity=_by_nodes("metadata.name", ["scheduler-perf-node"], "matchFields")),
+    "daemonset-pod": _light(
+        affinity=_by_nodes("metadata.name", ["scheduler-perf-node"], "matchFields")
+    ),
     "pod-high-priority": _pod("3", priority=10),
     "pod-high-priority-large-cpu": _pod("9", limited=False, priority=10),
     "pod-low-priority": _pod("900m", terminationGracePeriodSeconds=0),
     "pod-with-secret-volume": _pod(volumes=[{"name": SECRET, "secret": {"secretName": SECRET}}]),
-    "pod-with-node-affinity": _pod(affinity=_by_nodes(ZONE, ["zone1", "zone2"], "matchExpressions")),
+    "pod-with-node-affinity": _pod(
+        affinity=_by_nodes(ZONE, ["zone1", "zone2"], "matchExpressions")
+    ),
     "pod-with-pod-affinity": _by_pods("podAffinity", "blue", ZONE, _BOTH),
     "pod-with-pod-anti-affinity": _by_pods("podAntiAffinity", "green", HOSTNAME, _BOTH),
     "pod-with-pod-anti-affinity-label": _pod(labels={"color": "green"}),
     "pod-with-preferred-pod-affinity": _by_pods("podAffinity", "red", HOSTNAME, _BOTH, 1),
-    "pod-with-preferred-pod-anti-affinity": _by_pods("podAntiAffinity", "yellow", HOSTNAME, _BOTH, 1),
+    "pod-with-preferred-pod-anti-affinity": _by_pods(
+        "podAntiAffinity", "yellow", HOSTNAME, _BOTH, 1
+    ),
     "pod-affinity-ns-selector": _by_pods("podAffinity", "blue", ZONE, _DEVOPS),
     "pod-anti-affinity-ns-selector": _by_pods("podAntiAffinity", "green", HOSTNAME, _DEVOPS),
     "pod-preferred-affinity-ns-selector": _by_pods("podAffinity", "red", HOSTNAME, _DEVOPS, 1),
-    "pod-preferred-anti-affinity-ns-selector": _by_pods("podAntiAffinity", "green", HOSTNAME, _DEVOPS, 1),
+    "pod-preferred-anti-affinity-ns-selector": _by_pods(
+        "podAntiAffinity", "green", HOSTNAME, _DEVOPS, 1
+    ),
     "pod-with-topology-spreading": _spread(ZONE, 5, "DoNotSchedule", {"color": "blue"}),
     "pod-with-preferred-topology-spreading": _spread(ZONE, 5, "ScheduleAnyway", {"color": "blue"}),
-    # The file writes NodeAffinityPolicy and NodeTaintsPolicy with capitals; they are read without regard to case.
+    # The file writes NodeAffinityPolicy and NodeTaintsPolicy with capitals; they are read without
+    # regard to case.
     "pod-with-node-inclusion-policy": _spread(
-        HOSTNAME, 1, "DoNotSchedule", {"foo": "bar"}, nodeAffinityPolicy="Honor", nodeTaintsPolicy="Honor"
+        HOSTNAME,
+        1,
+        "DoNotSchedule",
+        {"foo": "bar"},
+        nodeAffinityPolicy="Honor",
+        nodeTaintsPolicy="Honor",
     ),
 }

@@ -1,4 +1,6 @@
-"""The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no state of its own."""
+"""The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no
+state of its own.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -83,7 +85,9 @@ _OF_THE_LEADER = frozenset(
 
 
 def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True) -> web.Application:
-    """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
+    """The application. On loopback a foreign Host header is refused, so that no web page can rebind
+    a name to us.
+    """
     asked = [login.middleware()] if login and login.wanted else []
     app = web.Application(middlewares=[*asked, _errors, *([_local_host] if loopback else [])])
     app[SHOWN], app[ONE_AT_A_TIME] = shown, asyncio.Lock()
@@ -177,8 +181,8 @@ async def _alive(_request: web.Request) -> web.Response:
 
 
 async def _ready(request: web.Request) -> web.Response:
-    """Ready: it leads, and every configured cluster was heard of or given up for now, so that decisions are taken; or
-    it could lead now: it stands by, and follows all of them.
+    """Ready: it leads, and every configured cluster was heard of or given up for now, so that
+    decisions are taken; or it could lead now: it stands by, and follows all of them.
     """
     service = request.app[SHOWN].service
     standby = _standby(request)
@@ -200,7 +204,9 @@ async def _metrics(request: web.Request) -> web.Response:
 
 async def _scrape(service: Service) -> bytes:
     pieces = service.metrics.pieces()
-    return b"".join([text async for text in in_turns(pieces, nullcontext())])  # must not wait for people's lists
+    return b"".join(
+        [text async for text in in_turns(pieces, nullcontext())]
+    )  # must not wait for people's lists
 
 
 async def _version(_request: web.Request) -> web.Response:
@@ -212,7 +218,9 @@ async def _leader(request: web.Request) -> web.Response:
     return _json(leader_status.row() if leader_status is not None else {"leads": True})
 
 
-async def _rows(request: web.Request, name: str, pieces: Pieces, keys: Sequence[str] = ()) -> web.StreamResponse:
+async def _rows(
+    request: web.Request, name: str, pieces: Pieces, keys: Sequence[str] = ()
+) -> web.StreamResponse:
     """`{name: [rows]}`."""
     return await send_rows(request, name, pieces, keys) or _json({name: []})
 
@@ -229,7 +237,11 @@ async def _nodes(request: web.Request) -> web.StreamResponse:
     views = request.app[SHOWN].views
     cluster = request.query.get("cluster", "")
     unknown = _unknown_cluster(views, request, ("cluster",))
-    return _error(404, unknown) if unknown else await _rows(request, "nodes", views.nodes(cluster), ("cluster",))
+    return (
+        _error(404, unknown)
+        if unknown
+        else await _rows(request, "nodes", views.nodes(cluster), ("cluster",))
+    )
 
 
 async def _usage(request: web.Request) -> web.StreamResponse:
@@ -238,7 +250,9 @@ async def _usage(request: web.Request) -> web.StreamResponse:
 
 async def _telemetry(request: web.Request) -> web.Response:
     service = request.app[SHOWN].service
-    return _json({"telemetry": await request.app[TELEMETRY].get(service, partial(ask_all, service.links))})
+    return _json(
+        {"telemetry": await request.app[TELEMETRY].get(service, partial(ask_all, service.links))}
+    )
 
 
 async def _pods(request: web.Request) -> web.StreamResponse:
@@ -260,7 +274,10 @@ async def _tenants(request: web.Request) -> web.Response:
 async def _rebalancing(request: web.Request) -> web.Response:
     rows = request.app[SHOWN].views.rebalancing()
     if rows is None:
-        text = "rebalancing is off: `rebalancing: {mode: dry_run}` in dispatcher.yaml says what it would move"
+        text = (
+            "rebalancing is off: `rebalancing: {mode: dry_run}` in dispatcher.yaml says what it "
+            "would move"
+        )
         return _error(404, text)
     return _json({"rebalancing": rows})
 
@@ -272,7 +289,11 @@ async def _drain(request: web.Request) -> web.StreamResponse:
         return _error(400, "name the cluster: /v1/drain?cluster=NAME")
     unknown = _unknown_cluster(views, request, ("cluster",))
     leave = request.query.get("leave") == "true"
-    return _error(404, unknown) if unknown else await _rows(request, "drain", views.drain(cluster, leave=leave))
+    return (
+        _error(404, unknown)
+        if unknown
+        else await _rows(request, "drain", views.drain(cluster, leave=leave))
+    )
 
 
 async def _explain(request: web.Request) -> web.Response:
@@ -292,13 +313,15 @@ def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str
         of = f"{source['namespace']}/{source['name']}"
         home = source["home"]
         return (
-            f"pod {namespace}/{name} of cluster {source['cluster']} is the copy of {of}, submitted in {home}: "
+            f"pod {namespace}/{name} of cluster {source['cluster']} is the copy of {of}, "
+            f"submitted in {home}: "
             f"`global-dispatcher explain {of} --cluster {home}`"
         )
     where = f" submitted in {cluster}" if (cluster := request.query.get("cluster", "")) else ""
     return (
         f"nothing is known of pod {namespace}/{name}{where}: ours are pods with spec.schedulerName "
-        f'{names.SCHEDULER_NAME}, which the annotation {names.SCHEDULE}: "true" gives them when they are made '
+        f'{names.SCHEDULER_NAME}, which the annotation {names.SCHEDULE}: "true" gives them when '
+        "they are made "
         "(see `global-dispatcher pods`)"
     )
 
@@ -307,4 +330,11 @@ def _unknown_cluster(views: FleetViews, request: web.Request, keys: Sequence[str
     """Why nothing can be found, if it is the name of a cluster that does not exist; else ''."""
     wanted = [asked for key in keys if (asked := request.query.get(key, ""))]
     known = views.cluster_names() if wanted else []
-    return next((f"no cluster {asked}; known: {', '.join(known)}" for asked in wanted if asked not in known), "")
+    return next(
+        (
+            f"no cluster {asked}; known: {', '.join(known)}"
+            for asked in wanted
+            if asked not in known
+        ),
+        "",
+    )

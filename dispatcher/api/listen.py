@@ -1,4 +1,6 @@
-"""Listens for the HTTP API; CommandError in one line, with the fix, where the address cannot be had."""
+"""Listens for the HTTP API; CommandError in one line, with the fix, where the address cannot be
+had.
+"""
 
 import errno
 import socket
@@ -11,7 +13,9 @@ from dispatcher.config.sections import LoginSection
 from dispatcher.service.errors import CommandError
 
 
-async def listen(shown: Shown, host: str, port: int, section: LoginSection | None = None) -> web.AppRunner:
+async def listen(
+    shown: Shown, host: str, port: int, section: LoginSection | None = None
+) -> web.AppRunner:
     """Serve the HTTP API; CommandError in one line when the address or the tokens cannot be had."""
     try:
         login = Login(section or LoginSection())
@@ -24,7 +28,9 @@ async def listen(shown: Shown, host: str, port: int, section: LoginSection | Non
 
 
 def check_port(host: str, port: int) -> None:
-    """CommandError when something listens there already: better told before minutes of work than after."""
+    """CommandError when something listens there already: better told before minutes of work than
+    after.
+    """
     try:
         with socket.create_server((host, port)):
             pass

@@ -1,6 +1,8 @@
-"""Who may read the HTTP API: whoever shows a token, or whom an authenticating proxy names. Without either, everybody.
+"""Who may read the HTTP API: whoever shows a token, or whom an authenticating proxy names. Without
+either, everybody.
 
-Health and readiness are open to all: kubelets ask for them, and they name nothing but clusters that are silent.
+Health and readiness are open to all: kubelets ask for them, and they name nothing but clusters that
+are silent.
 """
 
 import hashlib
@@ -33,11 +35,15 @@ class Tokens:
         self._refresh()
 
     def know(self, token: str) -> bool:
-        """Whether this is one of them. A file that was changed is read again; if it cannot be, the old ones hold."""
+        """Whether this is one of them. A file that was changed is read again; if it cannot be, the
+        old ones hold.
+        """
         try:
             self._refresh()
         except (OSError, ValueError) as error:
-            log.warning("the file of tokens cannot be read: those from before count", error=str(error))
+            log.warning(
+                "the file of tokens cannot be read: those from before count", error=str(error)
+            )
         asked = _hash(token)
         # All of them, so that the time says nothing of which fits.
         return sum([hmac.compare_digest(asked, one) for one in self._hashes]) > 0
@@ -77,7 +83,10 @@ class Login:
             if request.path in OPEN or self._may(request):
                 return await handler(request)
             return web.json_response(
-                {"error": "not logged in: set GLOBAL_DISPATCHER_TOKEN, or come through the proxy that logs you in"},
+                {
+                    "error": "not logged in: set GLOBAL_DISPATCHER_TOKEN, or come through the "
+                    "proxy that logs you in"
+                },
                 status=HTTPStatus.UNAUTHORIZED,
                 headers={"WWW-Authenticate": 'Bearer realm="global-dispatcher"'},
             )
@@ -86,12 +95,22 @@ class Login:
 
     def _may(self, request: web.Request) -> bool:
         told = request.headers.get("Authorization", "")
-        if self._tokens and told[: len(_BEARER)].lower() == _BEARER and self._tokens.know(told[len(_BEARER) :].strip()):
+        if (
+            self._tokens
+            and told[: len(_BEARER)].lower() == _BEARER
+            and self._tokens.know(told[len(_BEARER) :].strip())
+        ):
             return True
-        return bool(self._header and request.headers.get(self._header, "").strip() and self._by_proxy(request))
+        return bool(
+            self._header
+            and request.headers.get(self._header, "").strip()
+            and self._by_proxy(request)
+        )
 
     def _by_proxy(self, request: web.Request) -> bool:
-        """Whether the connection itself comes from the proxy: what a header says of it, anybody can write."""
+        """Whether the connection itself comes from the proxy: what a header says of it, anybody can
+        write.
+        """
         peer = request.transport.get_extra_info("peername") if request.transport else None
         if not peer:
             return False

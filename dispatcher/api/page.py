@@ -1,4 +1,6 @@
-"""The status page: clusters and pods as plain server-rendered HTML, no script, no asset from elsewhere."""
+"""The status page: clusters and pods as plain server-rendered HTML, no script, no asset from
+elsewhere.
+"""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -27,8 +29,10 @@ def render_page(clusters: Sequence[Row], pods: Sequence[Row], count: int) -> str
     more = f"<p>{left} more pods: <code>global-dispatcher pods</code>.</p>" if left > 0 else ""
     table = [{name: value for name, value in row.items() if name != "apart"} for row in clusters]
     return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta http-equiv='refresh' content='5'>"
-        f"<meta name='viewport' content='width=device-width'><title>Global Dispatcher</title><style>{_STYLE}</style>"
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta http-equiv='refresh' "
+        "content='5'>"
+        "<meta name='viewport' content='width=device-width'><title>Global "
+        f"Dispatcher</title><style>{_STYLE}</style>"
         f"</head><body><h1>Global Dispatcher</h1><h2>Clusters</h2>{_table(table)}{_kept(clusters)}"
         f"<h2>Pods</h2>{_table(pods)}{more}"
         "</body></html>"
@@ -41,10 +45,18 @@ def _kept(clusters: Sequence[Row]) -> str:
     for row in clusters:
         for one in row.get("apart") or ():
             lacks = [f"{cluster} has no such namespace" for cluster in one["absent_in"]]
-            lacks += [f"{cluster} lacks Services {_some(names)}" for cluster, names in one["services"].items()]
-            lines.append(f"<li>{escape(row['name'])} / {escape(one['namespace'])}: {escape('; '.join(lacks))}</li>")
+            lacks += [
+                f"{cluster} lacks Services {_some(names)}"
+                for cluster, names in one["services"].items()
+            ]
+            lines.append(
+                f"<li>{escape(row['name'])} / {escape(one['namespace'])}: "
+                f"{escape('; '.join(lacks))}</li>"
+            )
     more = (
-        f"<p>{len(lines) - _MOST_KEPT} more: <code>global-dispatcher doctor</code>.</p>" if lines[_MOST_KEPT:] else ""
+        f"<p>{len(lines) - _MOST_KEPT} more: <code>global-dispatcher doctor</code>.</p>"
+        if lines[_MOST_KEPT:]
+        else ""
     )
     heading = "<h2>Namespaces whose pods do not go to every cluster</h2>"
     return f"{heading}<ul>{''.join(lines[:_MOST_KEPT])}</ul>{more}" if lines else ""
@@ -61,7 +73,9 @@ def _table(rows: Sequence[Row]) -> str:
         return "<p>None yet.</p>"
     columns = [column for column in rows[0] if any(_text(row.get(column)) for row in rows)]
     head = "".join(f"<th scope='col'>{escape(column.replace('_', ' '))}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(_cell(row.get(column)) for column in columns)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(_cell(row.get(column)) for column in columns)}</tr>" for row in rows
+    )
     return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 

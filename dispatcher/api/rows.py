@@ -1,4 +1,6 @@
-"""Lists of rows as JSON, made and sent piece by piece: with decisions in between, and no list is held whole."""
+"""Lists of rows as JSON, made and sent piece by piece: with decisions in between, and no list is
+held whole.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -20,8 +22,11 @@ ONE_AT_A_TIME: web.AppKey[asyncio.Lock] = web.AppKey("one_at_a_time")
 _T = TypeVar("_T")
 
 
-async def in_turns(pieces: Iterator[_T], turn: AbstractAsyncContextManager[None]) -> AsyncIterator[_T]:
-    """The pieces. In a turn as many are made as fit into `TURN_S`; after that decisions have theirs.
+async def in_turns(
+    pieces: Iterator[_T], turn: AbstractAsyncContextManager[None]
+) -> AsyncIterator[_T]:
+    """The pieces. In a turn as many are made as fit into `TURN_S`; after that decisions have
+    theirs.
 
     `turn`: one at a time of all who wait for it, as `ONE_AT_A_TIME` for lists.
     """
@@ -46,8 +51,11 @@ def _some(pieces: Iterator[_T]) -> list[_T]:
     return made
 
 
-async def send_rows(request: web.Request, name: str, pieces: Pieces, keys: Sequence[str]) -> web.StreamResponse | None:
-    """Answer with `{name: [rows]}`; None, and nothing is sent, if there is no row. The query may name values of `keys`.
+async def send_rows(
+    request: web.Request, name: str, pieces: Pieces, keys: Sequence[str]
+) -> web.StreamResponse | None:
+    """Answer with `{name: [rows]}`; None, and nothing is sent, if there is no row. The query may
+    name values of `keys`.
 
     What fails in the middle of it ends the connection, as a status cannot be told any more.
     """
@@ -85,7 +93,9 @@ async def _write(response: web.StreamResponse, text: bytes) -> None:
 
 
 async def _texts(request: web.Request, pieces: Pieces, wanted: Row) -> AsyncIterator[bytes]:
-    """The wanted rows of each piece as JSON, with commas between them; nothing of a piece that has none."""
+    """The wanted rows of each piece as JSON, with commas between them; nothing of a piece that has
+    none.
+    """
     turn = request.app[ONE_AT_A_TIME]
     async for piece in in_turns(pieces, turn):
         rows = [row for row in piece if all(row.get(key) == value for key, value in wanted.items())]

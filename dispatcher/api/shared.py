@@ -1,4 +1,6 @@
-"""One answer for all who ask at about the same time: however many ask, it is made once a second at most."""
+"""One answer for all who ask at about the same time: however many ask, it is made once a second at
+most.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,7 +11,9 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Who asks while an answer is made waits for that one, and within `FRESH_S` of its beginning gets it, too."""
+    """Who asks while an answer is made waits for that one, and within `FRESH_S` of its beginning
+    gets it, too.
+    """
 
     def __init__(self) -> None:
         self._made: asyncio.Task[T] | None = None
@@ -17,7 +21,9 @@ class Shared(Generic[T]):
         self._began = float("-inf")
 
     async def get(self, by: object, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer; one that was made for another `by` is no answer. What `make` raises is raised for all."""
+        """The answer; one that was made for another `by` is no answer. What `make` raises is raised
+        for all.
+        """
         now = asyncio.get_running_loop().time()
         made = self._made
         if made is None or self._by is not by or (made.done() and now - self._began >= FRESH_S):

@@ -15,7 +15,9 @@ TOKEN_VARIABLE = "GLOBAL_DISPATCHER_TOKEN"  # noqa: S105 - the name of a variabl
 
 
 class ApiClient:
-    """Asks one running dispatcher. Every failure is a CommandError that names the server and the fix."""
+    """Asks one running dispatcher. Every failure is a CommandError that names the server and the
+    fix.
+    """
 
     def __init__(self, server: str, timeout_s: float = 10.0) -> None:
         if not server.startswith(("http://", "https://", SCHEME)):
@@ -25,9 +27,12 @@ class ApiClient:
         self._told = without_password(self._server)
         self._timeout_s = timeout_s
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
-        if token and not re.fullmatch(r"[!-~]+", token):  # what HTTP cannot carry would be told with the error
+        if token and not re.fullmatch(
+            r"[!-~]+", token
+        ):  # what HTTP cannot carry would be told with the error
             raise CommandError(
-                f"{TOKEN_VARIABLE} holds no token: give one alone, without spaces, line breaks and other letters than "
+                f"{TOKEN_VARIABLE} holds no token: give one alone, without spaces, line breaks "
+                "and other letters than "
                 "those of ASCII",
                 ExitCode.USAGE,
             )
@@ -50,7 +55,11 @@ class ApiClient:
         return str(self._get("/v1/version", {})["version"])
 
     def _base(self) -> AbstractContextManager[str]:
-        return forwarded(self._server) if self._server.startswith(SCHEME) else nullcontext(self._server)
+        return (
+            forwarded(self._server)
+            if self._server.startswith(SCHEME)
+            else nullcontext(self._server)
+        )
 
     def content(self, path: str) -> bytes:
         """What is answered there, as it stands."""
@@ -68,24 +77,37 @@ class ApiClient:
         try:
             with self._base() as base:
                 answer = httpx.get(
-                    f"{base}{path}", params=query, headers=self._headers, timeout=self._timeout_s, trust_env=False
+                    f"{base}{path}",
+                    params=query,
+                    headers=self._headers,
+                    timeout=self._timeout_s,
+                    trust_env=False,
                 )
             if answer.status_code == 200:
                 return answer
             body = answer.json()
         except httpx.RemoteProtocolError as error:
-            text = f"the dispatcher at {self._told} ended the connection before its answer was whole ({error})"
-            raise CommandError(f"{text}: its log says why, if it runs", ExitCode.UNREACHABLE) from None
+            text = (
+                f"the dispatcher at {self._told} ended the connection before its answer was whole "
+                f"({error})"
+            )
+            raise CommandError(
+                f"{text}: its log says why, if it runs", ExitCode.UNREACHABLE
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise self._unreached(error) from None
         code = ExitCode.NOT_FOUND if answer.status_code == 404 else ExitCode.FAILED
         message = body.get("error") if isinstance(body, dict) else None
-        raise CommandError(str(message or f"{self._told}{path} answered {answer.status_code}"), code)
+        raise CommandError(
+            str(message or f"{self._told}{path} answered {answer.status_code}"), code
+        )
 
     def _unreached(self, error: Exception) -> CommandError:
         return CommandError(
-            f"no dispatcher answers at {self._told} ({error or type(error).__name__}): start one with "
-            "`global-dispatcher demo --keep` or `run`, or name it with --server (kubectl:CONTEXT for one in a cluster)",
+            f"no dispatcher answers at {self._told} ({error or type(error).__name__}): start one "
+            "with "
+            "`global-dispatcher demo --keep` or `run`, or name it with --server (kubectl:CONTEXT "
+            "for one in a cluster)",
             ExitCode.UNREACHABLE,
         )
 

@@ -1,4 +1,6 @@
-"""`global-dispatcher config check`: every problem of dispatcher.yaml or agent.yaml with its file, line and key."""
+"""`global-dispatcher config check`: every problem of dispatcher.yaml or agent.yaml with its file,
+line and key.
+"""
 
 import sys
 from collections.abc import Iterable
@@ -13,7 +15,9 @@ from dispatcher.service.errors import ExitCode
 
 
 def check(file: Path, output: Output) -> int:
-    """Print what is wrong (a table is one line a problem) or has no meaning; the exit code says whether anything is."""
+    """Print what is wrong (a table is one line a problem) or has no meaning; the exit code says
+    whether anything is.
+    """
     problems: list[Problem] = []
     notes: tuple[Problem, ...] = ()
     try:
@@ -25,7 +29,12 @@ def check(file: Path, output: Output) -> int:
     except ConfigError as error:
         problems = list(error.problems)
     if output is not Output.TABLE:
-        value = {"file": str(file), "ok": not problems, "problems": _rows(problems), "notes": _rows(notes)}
+        value = {
+            "file": str(file),
+            "ok": not problems,
+            "problems": _rows(problems),
+            "notes": _rows(notes),
+        }
         print_value(value, output)
     elif problems:
         sys.stderr.write("".join(f"{one}\n" for one in problems))
@@ -35,4 +44,6 @@ def check(file: Path, output: Output) -> int:
 
 
 def _rows(found: Iterable[Problem]) -> list[dict[str, Any]]:
-    return [{"file": one.file, "line": one.line, "key": one.key, "problem": one.text} for one in found]
+    return [
+        {"file": one.file, "line": one.line, "key": one.key, "problem": one.text} for one in found
+    ]

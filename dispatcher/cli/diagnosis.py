@@ -1,4 +1,6 @@
-"""What is wrong with clusters and their sources of live load, and what to do: rows of the API in, findings out."""
+"""What is wrong with clusters and their sources of live load, and what to do: rows of the API in,
+findings out.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +26,9 @@ _SLOW_S = 3.0  # an answer that takes longer is worth a word: the default timeou
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing. `about`: the source, or empty for the cluster itself. `level`: PROBLEM or NOTE (nothing is lost)."""
+    """One thing. `about`: the source, or empty for the cluster itself. `level`: PROBLEM or NOTE
+    (nothing is lost).
+    """
 
     cluster: str
     about: str
@@ -41,15 +45,17 @@ _SEE_ITS_LOG = "see the agent's log, and whether its API server answers (docs/tr
 _NOT_READY = (  # words of the problem, and what to do
     (
         "is not connected",
-        "see whether the agent runs; its log says why it does not reach the gateway (docs/connectivity.md); of one "
-        "that the dispatcher starts on Ray: the dispatcher's log says where no node has a place for it",
+        "see whether the agent runs; its log says why it does not reach the gateway "
+        "(docs/connectivity.md); of one "
+        "that the dispatcher starts on Ray: the dispatcher's log says where no node has a place "
+        "for it",
     ),
 )
 
 
 def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "") -> list[Finding]:
-    """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them, and the dispatcher's
-    version.
+    """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them, and
+    the dispatcher's version.
     """
     found: dict[str, list[Finding]] = {}
     for row in clusters:
@@ -64,7 +70,11 @@ def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "
         found.setdefault(row["name"], []).extend(findings)
     for row in telemetry:
         found.setdefault(row["cluster"], []).extend(_of_telemetry(row))
-    return [one for name in sorted(found) for one in sorted(found[name], key=lambda one: one.level != PROBLEM)]
+    return [
+        one
+        for name in sorted(found)
+        for one in sorted(found[name], key=lambda one: one.level != PROBLEM)
+    ]
 
 
 def _of_cluster(row: Row) -> Iterator[Finding]:
@@ -73,16 +83,26 @@ def _of_cluster(row: Row) -> Iterator[Finding]:
         fix = next((fix for words, fix in _NOT_READY if words in text), _SEE_ITS_LOG)
         yield Finding(row["name"], "", PROBLEM, text, fix)
     elif row["problem"]:
-        yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")
+        yield Finding(
+            row["name"],
+            "",
+            PROBLEM,
+            row["problem"],
+            "see the agent's log (docs/troubleshooting.md)",
+        )
 
 
 def _of_proxies(row: Row) -> Iterator[Finding]:
     """Clusters in which it can have no proxy node."""
     for home in row.get("name_taken_in", ()):
         node = proxy_node_name(row["name"])
-        text = f"no pod of cluster {home} goes there: {home} has a node of its own that is named {node}"
+        text = (
+            f"no pod of cluster {home} goes there: {home} has a node of its own that is named "
+            f"{node}"
+        )
         fix = (
-            f"rename that node, or cluster {row['name']} (docs/operations.md): its proxy node in {home} has that name; "
+            f"rename that node, or cluster {row['name']} (docs/operations.md): its proxy node in "
+            f"{home} has that name; "
             f"{marks_lost(node)}"
         )
         yield Finding(row["name"], f"proxy node in {home}", PROBLEM, text, fix)
@@ -91,7 +111,13 @@ def _of_proxies(row: Row) -> Iterator[Finding]:
 def _of_starts(row: Row) -> Iterator[Finding]:
     if count := row.get("unstarted", 0):
         text = f"{count} pod(s) of other clusters have not started there for timing.start_s"
-        yield Finding(row["name"], "remote pods", PROBLEM, text, "`explain` of one says what its kubelet waits for")
+        yield Finding(
+            row["name"],
+            "remote pods",
+            PROBLEM,
+            text,
+            "`explain` of one says what its kubelet waits for",
+        )
 
 
 def _of_namespaces(row: Row) -> Iterator[Finding]:
@@ -99,13 +125,23 @@ def _of_namespaces(row: Row) -> Iterator[Finding]:
     for one in row.get("apart", ()):
         about = f"namespace {one['namespace']}"
         if one["absent_in"]:
-            text = f"its pods go to no cluster without the namespace: {_some(one['absent_in'], len(one['absent_in']))}"
-            fix = f"kubectl create namespace {one['namespace']} in those clusters, if its pods may run there"
+            text = (
+                "its pods go to no cluster without the namespace: "
+                f"{_some(one['absent_in'], len(one['absent_in']))}"
+            )
+            fix = (
+                f"kubectl create namespace {one['namespace']} in those clusters, if its pods may "
+                "run there"
+            )
             yield Finding(row["name"], about, NOTE, text, fix)
         for cluster, services in one["services"].items():
-            text = f"its pods do not go to cluster {cluster}, which lacks Services: {_some(services, len(services))}"
+            text = (
+                f"its pods do not go to cluster {cluster}, which lacks Services: "
+                f"{_some(services, len(services))}"
+            )
             fix = (
-                f"create them there, or, where pods call none by name, kubectl label namespace {one['namespace']} "
+                "create them there, or, where pods call none by name, kubectl label namespace "
+                f"{one['namespace']} "
                 f"{SERVICES}={NONE} in cluster {row['name']}"
             )
             yield Finding(row["name"], about, NOTE, text, fix)
@@ -119,7 +155,8 @@ def _of_clock(row: Row) -> Iterator[Finding]:
     where = "ahead of" if ahead > 0 else "behind"
     known, is_ = ("when it last answered, ", "was") if row.get("silent") else ("", "is")
     text = (
-        f"{known}its agent's clock {is_} at least {abs(ahead):.0f} s {where} the dispatcher's: ages of samples are as "
+        f"{known}its agent's clock {is_} at least {abs(ahead):.0f} s {where} the dispatcher's: "
+        "ages of samples are as "
         "wrong; beyond the agent's orders.clock_skew_s orders are refused"
     )
     yield Finding(row["name"], "clock", level, text, "set the clocks of both machines (NTP)")
@@ -130,7 +167,10 @@ def _of_versions(row: Row, dispatcher: str) -> Iterator[Finding]:
     server = row.get("server_version", "")
     if agent and dispatcher and agent != dispatcher:
         text = f"its agent is of version {agent}, the dispatcher of {dispatcher}"
-        fix = "upgrade the older one; between neighbouring versions any order will do (docs/operations.md)"
+        fix = (
+            "upgrade the older one; between neighbouring versions any order will do "
+            "(docs/operations.md)"
+        )
         yield Finding(row["name"], "version", NOTE, text, fix)
     found = _MINOR.match(server)
     if found and (int(found[1]), int(found[2])) < _OLDEST:
@@ -164,11 +204,17 @@ def _unread(row: Row) -> Iterator[Finding]:
     for (nodes, names), signals in alike.items():
         told = _counted(nodes, row["nodes"], "nodes", names)
         text = (
-            f"no source tells {', '.join(signals)} of {told}, or not any more: placement uses the last readings, if "
+            f"no source tells {', '.join(signals)} of {told}, or not any more: placement uses the "
+            "last readings, if "
             "there are any, until the profile's stale_s, then requests"
         )
-        fix = "mend the sources; `global-dispatcher signals check` shows what each of them would tell of a node"
-        yield Finding(row["cluster"], "", PROBLEM if _NEEDED.intersection(signals) else NOTE, text, fix)
+        fix = (
+            "mend the sources; `global-dispatcher signals check` shows what each of them would "
+            "tell of a node"
+        )
+        yield Finding(
+            row["cluster"], "", PROBLEM if _NEEDED.intersection(signals) else NOTE, text, fix
+        )
 
 
 def _of_source(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
@@ -181,10 +227,20 @@ def _of_source(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
     yield from _stale(source, row)
     yield from _matching(source, key)
     if source["rejected"]:
-        told = ", ".join(f"{count} {reason}" for reason, count in sorted(source["rejected"].items()))
-        yield NOTE, f"numbers that were not believed so far: {told}", _rejected_fix(source["rejected"])
+        told = ", ".join(
+            f"{count} {reason}" for reason, count in sorted(source["rejected"].items())
+        )
+        yield (
+            NOTE,
+            f"numbers that were not believed so far: {told}",
+            _rejected_fix(source["rejected"]),
+        )
     if source["lag_s"] > _SLOW_S:
-        yield NOTE, f"took {source['lag_s']:.1f} s for its latest answer", "ask it for less, or give it more CPU"
+        yield (
+            NOTE,
+            f"took {source['lag_s']:.1f} s for its latest answer",
+            "ask it for less, or give it more CPU",
+        )
 
 
 def _failing(source: Row, row: Row, key: str) -> Iterator[tuple[str, str, str]]:
@@ -211,17 +267,25 @@ def _stale(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
         return
     ages = [median for _, median, _ in source["ages"].values()]
     if ages and min(ages) > row["stale_s"]:
-        text = f"answers, but its samples are stale: {min(ages):.0f} s old, and {row['stale_s']:g} s is the limit"
+        text = (
+            f"answers, but its samples are stale: {min(ages):.0f} s old, and {row['stale_s']:g} s "
+            "is the limit"
+        )
         yield PROBLEM, text, _STALE_FIX
     elif source["silent"] and source["nodes"]:
         told = _counted(source["silent"], row["nodes"], "nodes", source["silent_names"])
         yield PROBLEM, f"tells nothing fresh of {told}", about_silent(source["key"])
     elif source["silent"] and source["asked"] > 1:
-        yield PROBLEM, f"answers, but tells nothing of any of the {row['nodes']} nodes", _NOTHING_FIX
+        yield (
+            PROBLEM,
+            f"answers, but tells nothing of any of the {row['nodes']} nodes",
+            _NOTHING_FIX,
+        )
 
 
 _STALE_FIX = (
-    "see whether what it measures with still runs (targets of Prometheus, who writes the file), or raise "
+    "see whether what it measures with still runs (targets of Prometheus, who writes the file), "
+    "or raise "
     "telemetry.stale_s"
 )
 _NOTHING_FIX = (
@@ -240,14 +304,18 @@ def _matching(source: Row, key: str) -> Iterator[tuple[str, str, str]]:
     if source["ambiguous"]:
         yield (
             PROBLEM,
-            f"{_series(source['ambiguous'], source['ambiguous_names'])} of several nodes, or several of one node",
+            f"{_series(source['ambiguous'], source['ambiguous_names'])} of several nodes, or "
+            "several of one node",
             about_ambiguous(key),
         )
 
 
 def _rejected_fix(reasons: Iterable[str]) -> str:
     if "from the future" in reasons or "without a time" in reasons:
-        return "set the clocks of the nodes (NTP); samples without a time are those of exporters that are gone"
+        return (
+            "set the clocks of the nodes (NTP); samples without a time are those of exporters "
+            "that are gone"
+        )
     return "see what the source measures: such a number is no load of a node"
 
 

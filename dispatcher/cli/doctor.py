@@ -1,4 +1,6 @@
-"""`global-dispatcher doctor`: each cluster's sources of live load as a table, then what is wrong and what to do."""
+"""`global-dispatcher doctor`: each cluster's sources of live load as a table, then what is wrong
+and what to do.
+"""
 
 import asyncio
 import sys
@@ -18,13 +20,17 @@ Row = Mapping[str, Any]
 
 
 def examine(client: ApiClient, cluster: str, config: Path | None, output: Output) -> int:
-    """Ask, judge and print; the exit code says whether anything is wrong. `config`: ask the clusters, too."""
+    """Ask, judge and print; the exit code says whether anything is wrong. `config`: ask the
+    clusters, too.
+    """
     clusters, fleet = _clusters(client)
     telemetry = client.rows("telemetry")
     if cluster:
         known = [row["cluster"] for row in telemetry]
         if cluster not in known:
-            raise CommandError(f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND)
+            raise CommandError(
+                f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND
+            )
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = asyncio.run(_asked(config, cluster)) if config is not None else ([], [])
@@ -34,26 +40,37 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]
-        print_value({"ok": not wrong, "findings": rows, "telemetry": telemetry, "opt_in": opted}, output)
+        print_value(
+            {"ok": not wrong, "findings": rows, "telemetry": telemetry, "opt_in": opted}, output
+        )
     else:
         _print(telemetry, opted, findings)
     return int(ExitCode.FAILED if wrong else ExitCode.OK)
 
 
 def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """The rows of all clusters; of a dispatcher that does not lead there are none, which is a finding."""
+    """The rows of all clusters; of a dispatcher that does not lead there are none, which is a
+    finding.
+    """
     try:
         return client.rows("clusters"), []
     except CommandError as error:
         if error.code is not ExitCode.FAILED:
             raise
-        fix = "ask the dispatcher that leads; if none does, see whether the API server that holds the lease answers"
+        fix = (
+            "ask the dispatcher that leads; if none does, see whether the API server that holds "
+            "the lease answers"
+        )
         return [], [Finding("", "dispatcher", PROBLEM, str(error), fix)]
 
 
 async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """What API servers say: what gives annotated pods our schedulerName there, and what agents wait for or may not."""
-    from dispatcher.cli.joining.daemon_sets import all_on_proxy_nodes  # the plugin of kubectl does without
+    """What API servers say: what gives annotated pods our schedulerName there, and what agents wait
+    for or may not.
+    """
+    from dispatcher.cli.joining.daemon_sets import (
+        all_on_proxy_nodes,
+    )  # the plugin of kubectl does without
     from dispatcher.cli.joining.opt_in import all_in_force
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
@@ -71,7 +88,9 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
         stuck = await all_on_proxy_nodes(config, members, only)
         lacking = await all_lacking(config, members, only)
     opted = [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
-    waiting = [Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks]
+    waiting = [
+        Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks
+    ]
     misled = {one.cluster for one in wrong}
     opt_ins = _about_opt_ins([row for row in opted if row["cluster"] not in misled])
     return opted, [*wrong, *opt_ins, *waiting, *overlaps, *stuck, *lacking]
@@ -84,21 +103,32 @@ def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:
 
 def _opt_in_fix(row: Row) -> str:
     if row["acts"] is None:
-        return "give the context of the cluster, and the right to create pods there; nothing is stored"
+        return (
+            "give the context of the cluster, and the right to create pods there; nothing is stored"
+        )
     if row["by"].startswith("webhook"):
-        return "see whether the pods of the agent's webhook run, and whether the API server reaches them"
+        return (
+            "see whether the pods of the agent's webhook run, and whether the API server reaches "
+            "them"
+        )
     if row["by"]:
         return (
-            "see that its binding is there (kubectl get mutatingadmissionpolicybindings), which the chart or `install` "
-            "makes anew; else turn on the API server's feature gate MutatingAdmissionPolicy, or upgrade the agent's "
+            "see that its binding is there (kubectl get mutatingadmissionpolicybindings), which "
+            "the chart or `install` "
+            "makes anew; else turn on the API server's feature gate MutatingAdmissionPolicy, or "
+            "upgrade the agent's "
             "chart with admissionPolicy.by: webhook"
         )
     return "install the agent's chart, or run `global-dispatcher install --context CONTEXT`"
 
 
-def _print(telemetry: list[dict[str, Any]], opted: list[dict[str, Any]], findings: list[Finding]) -> None:
+def _print(
+    telemetry: list[dict[str, Any]], opted: list[dict[str, Any]], findings: list[Finding]
+) -> None:
     rows = [
-        {"cluster": row["cluster"], "all": row["nodes"], **source} for row in telemetry for source in row["sources"]
+        {"cluster": row["cluster"], "all": row["nodes"], **source}
+        for row in telemetry
+        for source in row["sources"]
     ]
     if rows:
         print_table(SOURCES, rows)

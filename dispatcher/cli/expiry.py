@@ -1,5 +1,5 @@
-"""What of the gateway's files and of agents' certificates ends soon, or has ended: read from the metrics of a running
-dispatcher.
+"""What of the gateway's files and of agents' certificates ends soon, or has ended: read from the
+metrics of a running dispatcher.
 """
 
 import datetime as dt
@@ -8,7 +8,9 @@ import time
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 
-SOON_S = 14 * 86_400.0  # as SOON of dispatcher.config.certificates, which the plugin of kubectl cannot import
+SOON_S = (
+    14 * 86_400.0
+)  # as SOON of dispatcher.config.certificates, which the plugin of kubectl cannot import
 _SAMPLE = re.compile(r"^(\w+) ([0-9.eE+]+)$", re.MULTILINE)
 # metric -> (what it is about, what follows when it has ended)
 _ENDS = {
@@ -25,19 +27,25 @@ _ENDS = {
         "all clusters of its authority are refused",
     ),
 }
-_FIX = "run `global-dispatcher certificates` where the authority is, and bring the files here (docs/connectivity.md)"
+_FIX = (
+    "run `global-dispatcher certificates` where the authority is, and bring the files here "
+    "(docs/connectivity.md)"
+)
 _OF_AGENT = re.compile(
     r'^global_dispatcher_agent_certificate_expiry_timestamp_seconds\{cluster="([^"]+)",role="([^"]+)"\} ([0-9.eE+]+)$',
     re.MULTILINE,
 )
 _FIX_OF_AGENT = (
-    "run `global-dispatcher join --context CONTEXT` of this cluster again, or see what else renews its Secrets "
+    "run `global-dispatcher join --context CONTEXT` of this cluster again, or see what else "
+    "renews its Secrets "
     "(docs/connectivity.md); it shows a new certificate within a day"
 )
 
 
 def about_expiry(metrics: str, now: float | None = None, only: str = "") -> list[Finding]:
-    """Findings of a page of metrics in Prometheus' text format; `now` in Unix time, `only`: this cluster's agents."""
+    """Findings of a page of metrics in Prometheus' text format; `now` in Unix time, `only`: this
+    cluster's agents.
+    """
     at = time.time() if now is None else now
     return [*_of_gateway(metrics, at), *_of_agents(metrics, at, only)]
 
@@ -52,7 +60,10 @@ def _of_agents(metrics: str, at: float, only: str) -> list[Finding]:
         if (left := until - at) <= SOON_S:
             when = dt.datetime.fromtimestamp(until, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
             did, level = ("expired", PROBLEM) if left <= 0 else ("expires", NOTE)
-            text = f"the certificate of its agent ({', '.join(roles)}) {did} at {when}; then it cannot connect"
+            text = (
+                f"the certificate of its agent ({', '.join(roles)}) {did} at {when}; then it "
+                "cannot connect"
+            )
             found.append(Finding(cluster, "certificate", level, text, _FIX_OF_AGENT))
     return found
 
@@ -65,7 +76,11 @@ def _of_gateway(metrics: str, at: float) -> list[Finding]:
         (what, then), left = _ENDS[name], float(value) - at
         until = dt.datetime.fromtimestamp(float(value), dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
         if left <= 0:
-            found.append(Finding("", "gateway", PROBLEM, f"{what} expired at {until}: {then}", _FIX))
+            found.append(
+                Finding("", "gateway", PROBLEM, f"{what} expired at {until}: {then}", _FIX)
+            )
         elif left <= SOON_S:
-            found.append(Finding("", "gateway", NOTE, f"{what} expires at {until}; then {then}", _FIX))
+            found.append(
+                Finding("", "gateway", NOTE, f"{what} expires at {until}; then {then}", _FIX)
+            )
     return found

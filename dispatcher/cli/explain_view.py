@@ -1,4 +1,6 @@
-"""The answer to `explain`: where a pod went and why there, or why nowhere. Words and columns only, no colour needed."""
+"""The answer to `explain`: where a pod went and why there, or why nowhere. Words and columns only,
+no colour needed.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -35,7 +37,10 @@ def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
     if refusals := _refusals(found, decision):
         yield "Why not", _by_cluster(refusals)
     if found.get("refusals"):
-        yield "Refused by clusters, which are passed over for a while", _passed_over(found["refusals"])
+        yield (
+            "Refused by clusters, which are passed over for a while",
+            _passed_over(found["refusals"]),
+        )
     elif decision.get("refusals"):
         yield "Refused by clusters before it was placed", _turned_away(decision["refusals"])
     if decision.get("rejected"):
@@ -53,11 +58,23 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
     table = Table.grid(padding=(0, 3, 0, 0))
     phase = harmless(str(found.get("phase", "")))
     title = harmless(f"{found.get('namespace', '')}/{found.get('name', '')}")
-    table.add_row(Text("Pod", style="dim"), Text.assemble((title, "bold"), "  ", (phase, PHASE_STYLES.get(phase, ""))))
-    lines = [("From", found.get("source") or decision.get("home") or "-"), ("Why", _why(found, decision))]
+    table.add_row(
+        Text("Pod", style="dim"),
+        Text.assemble((title, "bold"), "  ", (phase, PHASE_STYLES.get(phase, ""))),
+    )
+    lines = [
+        ("From", found.get("source") or decision.get("home") or "-"),
+        ("Why", _why(found, decision)),
+    ]
     if found.get("also_in"):
         others = ", ".join(map(str, found["also_in"]))
-        lines.append(("Also", f"a pod of this name was submitted in {others}, too: `--cluster {found['also_in'][0]}`"))
+        lines.append(
+            (
+                "Also",
+                f"a pod of this name was submitted in {others}, too: `--cluster "
+                f"{found['also_in'][0]}`",
+            )
+        )
     if found.get("in_flight"):
         lines.append(("Now", f"waiting for the agent's answer ({found['in_flight']})"))
     if found.get("waiting"):
@@ -99,11 +116,17 @@ def _why(found: Record, decision: Record) -> str:
     chosen = decision.get("decision")
     rival = decision.get("runner_up")
     if not chosen:
-        return str(found.get("message") or decision.get("message") or found.get("reason") or "no decision is known")
+        return str(
+            found.get("message")
+            or decision.get("message")
+            or found.get("reason")
+            or "no decision is known"
+        )
     if not rival:
         return f"score {chosen['score']:.1f}, the only node of {decision['evaluated']} that fits"
     return (
-        f"score {chosen['score']:.1f}, {_beside(decision['margin'])} {rival['cluster']} / {rival['node']}; "
+        f"score {chosen['score']:.1f}, {_beside(decision['margin'])} {rival['cluster']} / "
+        f"{rival['node']}; "
         f"{decision['feasible']} of {decision['evaluated']} nodes fit"
     )
 
@@ -118,12 +141,19 @@ def _scores(decision: Record) -> "RenderableType":
         "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
     }
     columns = (
-        Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
+        Column(
+            "PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""
+        ),
         Column("RAW", lambda row: _number(row.get("raw")), right=True),
         Column("SCORE", lambda row: _number(row.get("normalized")), right=True),
         Column("WEIGHT", lambda row: f"{row['weight']:g}" if "weight" in row else "", right=True),
         Column("WEIGHTED", lambda row: _number(row["weighted"]), lambda row: "bold", right=True),
-        Column("RUNNER-UP", lambda row: _number(row.get("runner_up_weighted")), lambda row: "dim", right=True),
+        Column(
+            "RUNNER-UP",
+            lambda row: _number(row.get("runner_up_weighted")),
+            lambda row: "dim",
+            right=True,
+        ),
         Column("LEAD", _lead, _lead_style, right=True),
         Column("", lambda row: _bar(row, widest), _lead_style),
     )
@@ -156,7 +186,9 @@ def _bar(row: Record, widest: float) -> str:
 
 
 def _rejected_heading(decision: Record) -> str:
-    return f"Refused nodes ({decision['evaluated'] - decision['feasible']} of {decision['evaluated']})"
+    return (
+        f"Refused nodes ({decision['evaluated'] - decision['feasible']} of {decision['evaluated']})"
+    )
 
 
 def _rejected(rows: list[Record]) -> "RenderableType":
@@ -165,11 +197,15 @@ def _rejected(rows: list[Record]) -> "RenderableType":
     for row in rows:
         by_reason.setdefault(row["reason"], {})[row["cluster"]] = row["count"]
     columns = (
-        Column("NODES", lambda row: str(sum(row["counts"].values())), lambda row: "bold", right=True),
+        Column(
+            "NODES", lambda row: str(sum(row["counts"].values())), lambda row: "bold", right=True
+        ),
         *(_count_in(name) for name in clusters),
         Column("REASON", lambda row: row["reason"], wraps=True),
     )
-    return table_of(columns, [{"reason": reason, "counts": counts} for reason, counts in by_reason.items()])
+    return table_of(
+        columns, [{"reason": reason, "counts": counts} for reason, counts in by_reason.items()]
+    )
 
 
 def _count_in(cluster: str) -> Column:
@@ -179,7 +215,11 @@ def _count_in(cluster: str) -> Column:
 def _refusals(found: Record, decision: Record) -> list[Record]:
     """By cluster; of the whole fleet only where the headline says something else."""
     message = decision.get("message")
-    rows = [{"cluster": "fleet", "message": message}] if message and message != _why(found, decision) else []
+    rows = (
+        [{"cluster": "fleet", "message": message}]
+        if message and message != _why(found, decision)
+        else []
+    )
     by_cluster = sorted((decision.get("clusters") or {}).items()) if message else []
     return rows + [{"cluster": name, "message": text} for name, text in by_cluster]
 
@@ -211,20 +251,31 @@ def _turned_away(refusals: list[Record]) -> "RenderableType":
 
 
 def _readings(decision: Record) -> "RenderableType":
-    """A line for each signal: the mean and the last reading, who told it and when, which plugins went by it."""
+    """A line for each signal: the mean and the last reading, who told it and when, which plugins
+    went by it.
+    """
     scores = decision.get("scores") or {}
     extras = decision.get("extras") or {}
     rows = []
     for signal, seen in decision["readings"].items():
-        by = [plugin for plugin, numbers in scores.items() if signal in (numbers.get("signals") or ())]
+        by = [
+            plugin for plugin, numbers in scores.items() if signal in (numbers.get("signals") or ())
+        ]
         notes = [_reading_note(plugin, extras.get(plugin), signal) for plugin in by]
         told = seen if isinstance(seen, Mapping) else None
         note = "; ".join(filter(None, notes)) if told else _UNKNOWN
         rows.append({"signal": signal, "seen": told, "by": ", ".join(by) or "-", "note": note})
     columns = (
         Column("SIGNAL", lambda row: row["signal"]),
-        Column("MEAN", lambda row: share((row["seen"] or {}).get("mean")), _reading_style, right=True),
-        Column("LAST", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", lambda row: "dim", right=True),
+        Column(
+            "MEAN", lambda row: share((row["seen"] or {}).get("mean")), _reading_style, right=True
+        ),
+        Column(
+            "LAST",
+            lambda row: share(row["seen"]["used"]) if row["seen"] else "-",
+            lambda row: "dim",
+            right=True,
+        ),
         Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
         Column("SOURCE", lambda row: (row["seen"] or {}).get("source") or "-"),
         Column("JUDGED BY", lambda row: row["by"]),
@@ -234,7 +285,9 @@ def _readings(decision: Record) -> "RenderableType":
 
 
 def _reading_note(plugin: str, explained: object, signal: str) -> str:
-    """A plugin's forecast, and that a reading did not count in full: 'LiveCPU: stale, by requests'; else nothing."""
+    """A plugin's forecast, and that a reading did not count in full: 'LiveCPU: stale, by requests';
+    else nothing.
+    """
     if isinstance(explained, Mapping) and isinstance(explained.get(signal), Mapping):
         explained = explained[signal]
     if not isinstance(explained, Mapping):
@@ -256,7 +309,10 @@ def _details(extras: Record) -> "RenderableType":
         for plugin, numbers in extras.items()
         for number, text in enumerate(_lines(numbers))
     ]
-    columns = (Column("PLUGIN", lambda row: row["plugin"]), Column("NUMBERS", lambda row: row["text"], wraps=True))
+    columns = (
+        Column("PLUGIN", lambda row: row["plugin"]),
+        Column("NUMBERS", lambda row: row["text"], wraps=True),
+    )
     return table_of(columns, rows)
 
 
@@ -275,7 +331,9 @@ def _lines(value: object, path: str = "") -> Iterator[str]:
 
 def _plain(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{str(key).replace('_', ' ')} {_plain(item)}" for key, item in value.items())
+        return ", ".join(
+            f"{str(key).replace('_', ' ')} {_plain(item)}" for key, item in value.items()
+        )
     if isinstance(value, list | tuple):
         return ", ".join(_plain(item) for item in value)
     if isinstance(value, bool):
@@ -286,16 +344,22 @@ def _plain(value: object) -> str:
 
 
 def in_short(decision: Record | None) -> str:
-    """One line of why: score, margin, and the two plugins that tell it from the runner-up most; empty if not placed."""
+    """One line of why: score, margin, and the two plugins that tell it from the runner-up most;
+    empty if not placed.
+    """
     if not decision or not decision.get("decision"):
         return ""
-    rows = [{"plugin": plugin, **numbers} for plugin, numbers in (decision.get("scores") or {}).items()]
+    rows = [
+        {"plugin": plugin, **numbers} for plugin, numbers in (decision.get("scores") or {}).items()
+    ]
     text = f"score {decision['decision']['score']:.1f}"
     rival = decision.get("runner_up")
     if not rival:
         return f"{text}, the only node that fits"
     leads = sorted(rows, key=lambda row: -abs(_difference(row) or 0.0))[:2]
-    terms = [f"{row['plugin']} {_lead(row)}" for row in leads if abs(_difference(row) or 0.0) >= 0.05]
+    terms = [
+        f"{row['plugin']} {_lead(row)}" for row in leads if abs(_difference(row) or 0.0) >= 0.05
+    ]
     because = f": {', '.join(terms)}" if terms and decision["margin"] else ""
     return f"{text}, {_beside(decision['margin'])} {rival['cluster']}/{rival['node']}{because}"
 

@@ -17,7 +17,9 @@ def print_journal(file: Path) -> None:
             printed = True
         empty = not file.stat().st_size
     except FileNotFoundError:
-        raise CommandError(f"{file}: there is no such file; journal.path names it", ExitCode.NOT_FOUND) from None
+        raise CommandError(
+            f"{file}: there is no such file; journal.path names it", ExitCode.NOT_FOUND
+        ) from None
     except BrokenPipeError:  # the reader has enough
         raise
     except OSError as error:
@@ -27,7 +29,8 @@ def print_journal(file: Path) -> None:
         sys.stderr.write("".join(f"{one}\n" for one in unread))
     if any(one.form is not None for one in unread):
         raise CommandError(
-            f"{file}: not all of it is shown: if a later version wrote what is of another format, use the command of "
+            f"{file}: not all of it is shown: if a later version wrote what is of another format, "
+            "use the command of "
             "that version; else it is damaged"
         )
     if not (printed or empty):

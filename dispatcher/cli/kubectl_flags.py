@@ -1,4 +1,6 @@
-"""Flags as kubectl takes them, for `kubectl dispatch`: those that say which cluster is asked become `--server`."""
+"""Flags as kubectl takes them, for `kubectl dispatch`: those that say which cluster is asked become
+`--server`.
+"""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -9,15 +11,23 @@ from dispatcher.service.errors import CommandError, ExitCode
 SERVER_VARIABLE = "GLOBAL_DISPATCHER_SERVER"
 _CLUSTER = ("--context", "--kubeconfig")
 _SHORT = ("-n", "-o")
-_FIRST = (*_CLUSTER, "--server", *_SHORT, "--namespace", "--output")  # may stand before the command, too
+_FIRST = (
+    *_CLUSTER,
+    "--server",
+    *_SHORT,
+    "--namespace",
+    "--output",
+)  # may stand before the command, too
 
 
 def taken_over(
     words: Sequence[str], asking: Collection[str], environment: Mapping[str, str] = os.environ
 ) -> tuple[list[str], dict[str, str]]:
-    """A command line in the options of the commands that ask a dispatcher, and what changes in the environment.
+    """A command line in the options of the commands that ask a dispatcher, and what changes in the
+    environment.
 
-    Other commands read `--context` and `--kubeconfig` themselves, or have no such option and say so. CommandError.
+    Other commands read `--context` and `--kubeconfig` themselves, or have no such option and say
+    so. CommandError.
     """
     words = _command_first(_split_namespace_flags(words))
     if not words or words[0] not in asking:
@@ -33,7 +43,9 @@ def taken_over(
     kubeconfig = flags.get("--kubeconfig", "")
     server = _server(place, name, flags.get("--context", ""), strict="--server" in flags)
     end = left.index("--") if "--" in left else len(left)
-    return [*left[:end], "--server", server, *left[end:]], {"KUBECONFIG": kubeconfig} if kubeconfig else {}
+    return [*left[:end], "--server", server, *left[end:]], {
+        "KUBECONFIG": kubeconfig
+    } if kubeconfig else {}
 
 
 def _split_namespace_flags(words: Sequence[str]) -> list[str]:
@@ -77,12 +89,17 @@ def _without(words: Sequence[str], names: Collection[str]) -> tuple[list[str], d
 
 
 def _server(place: str, name: str, context: str, *, strict: bool) -> str:
-    """What `--server` is with this context. `strict`: it was given beside, so it must not name another one."""
+    """What `--server` is with this context. `strict`: it was given beside, so it must not name
+    another one.
+    """
     if not place.startswith(SCHEME):
         raise CommandError(
-            f"{name} is asked without kubectl: leave it out, or --context and --kubeconfig", ExitCode.USAGE
+            f"{name} is asked without kubectl: leave it out, or --context and --kubeconfig",
+            ExitCode.USAGE,
         )
     known, namespace, service = parts(place)
     if strict and context and known not in ("", context):
-        raise CommandError(f"{name} names another context than --context {context}: leave one out", ExitCode.USAGE)
+        raise CommandError(
+            f"{name} names another context than --context {context}: leave one out", ExitCode.USAGE
+        )
     return f"{SCHEME}{context or known}{f'#{namespace}/{service}' if service else ''}"

@@ -1,8 +1,9 @@
-"""A dispatcher inside a cluster, reached with the user's own kubectl and rights: one port of loopback, forwarded.
+"""A dispatcher inside a cluster, reached with the user's own kubectl and rights: one port of
+loopback, forwarded.
 
 `--server kubectl:` is the dispatcher of the current context, `kubectl:CONTEXT` of another, and
-`kubectl:CONTEXT#NAMESPACE/SERVICE` names the Service itself (CONTEXT may be empty), for those who may not list
-Services. The command is called `kubectl dispatch` where this is the default.
+`kubectl:CONTEXT#NAMESPACE/SERVICE` names the Service itself (CONTEXT may be empty), for those who
+may not list Services. The command is called `kubectl dispatch` where this is the default.
 """
 
 import json
@@ -37,11 +38,24 @@ class _Service(NamedTuple):
 
 @contextmanager
 def forwarded(server: str) -> Iterator[str]:
-    """The URL at which `server` (`kubectl:...`) answers while this is entered. CommandError where kubectl fails."""
+    """The URL at which `server` (`kubectl:...`) answers while this is entered. CommandError where
+    kubectl fails.
+    """
     context, namespace, name = parts(server)
-    kubectl = ["kubectl", f"--request-timeout={_TIMEOUT_S}s", *([f"--context={context}"] if context else [])]
+    kubectl = [
+        "kubectl",
+        f"--request-timeout={_TIMEOUT_S}s",
+        *([f"--context={context}"] if context else []),
+    ]
     service = _service(kubectl, namespace, name)
-    command = [*kubectl, "-n", service.namespace, "port-forward", "--address=127.0.0.1", f"service/{service.name}"]
+    command = [
+        *kubectl,
+        "-n",
+        service.namespace,
+        "port-forward",
+        "--address=127.0.0.1",
+        f"service/{service.name}",
+    ]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*command, f":{service.port}"], **pipes) as process:  # noqa: S603 - the user's own kubectl
         try:
@@ -75,7 +89,9 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 
 def parts(server: str) -> tuple[str, str, str]:
-    """Context, namespace and Service, each empty where not told. A context may hold slashes (those of OpenShift do)."""
+    """Context, namespace and Service, each empty where not told. A context may hold slashes (those
+    of OpenShift do).
+    """
     context = server.removeprefix(SCHEME)
     mark = ""
     service = ""
@@ -83,24 +99,33 @@ def parts(server: str) -> tuple[str, str, str]:
         context, mark, service = context.rpartition("#")
     namespace, _, name = service.partition("/")
     if mark and not (namespace and name and "/" not in name):
-        raise CommandError(f"--server {server}: write kubectl:CONTEXT#NAMESPACE/SERVICE", ExitCode.USAGE)
+        raise CommandError(
+            f"--server {server}: write kubectl:CONTEXT#NAMESPACE/SERVICE", ExitCode.USAGE
+        )
     return context, namespace, name
 
 
 def _service(kubectl: list[str], namespace: str, name: str) -> _Service:
     if name:
-        found = _services([_asked([*kubectl, "-n", namespace, "get", "service", name, "-o", "json"])])
+        found = _services(
+            [_asked([*kubectl, "-n", namespace, "get", "service", name, "-o", "json"])]
+        )
     else:
-        found = _services(_asked([*kubectl, "get", "services", "-A", "-l", _LABELS, "-o", "json"])["items"])
+        found = _services(
+            _asked([*kubectl, "get", "services", "-A", "-l", _LABELS, "-o", "json"])["items"]
+        )
     if not found:
         raise CommandError(
-            f"no Service of a dispatcher with a port named {_PORT} in this cluster (labels {_LABELS}): install its "
-            "chart, or name a context with --server kubectl:CONTEXT or an address with --server http://HOST:PORT",
+            f"no Service of a dispatcher with a port named {_PORT} in this cluster (labels "
+            f"{_LABELS}): install its "
+            "chart, or name a context with --server kubectl:CONTEXT or an address with --server "
+            "http://HOST:PORT",
             ExitCode.UNREACHABLE,
         )
     if len(found) > 1:
         raise CommandError(
-            f"several Services claim to be a dispatcher's ({', '.join(map(str, found))}): choose with "
+            f"several Services claim to be a dispatcher's ({', '.join(map(str, found))}): choose "
+            "with "
             "--server kubectl:CONTEXT#NAMESPACE/SERVICE",
             ExitCode.USAGE,
         )
@@ -123,7 +148,8 @@ def _asked(command: list[str]) -> dict[str, Any]:
         )
     except FileNotFoundError:
         raise CommandError(
-            "kubectl is not on the PATH: install it, or name an address with --server http://HOST:PORT",
+            "kubectl is not on the PATH: install it, or name an address with --server "
+            "http://HOST:PORT",
             ExitCode.UNREACHABLE,
         ) from None
     except subprocess.TimeoutExpired:

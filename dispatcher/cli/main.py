@@ -1,4 +1,6 @@
-"""The command `global-dispatcher`; what is heavy is imported by the command that needs it (start under 150 ms)."""
+"""The command `global-dispatcher`; what is heavy is imported by the command that needs it (start
+under 150 ms).
+"""
 
 import enum
 import os
@@ -37,23 +39,40 @@ class PluginExample(enum.StrEnum):
     PERMIT = "permit"
 
 
-_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the dispatcher cannot be reached, 4 not found."
+_CODES = (
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the dispatcher cannot be reached, 4 not found."
+)
 # The commands that only ask a dispatcher: all that the plugin's archive has.
-_ASKING = ("explain", "clusters", "nodes", "pods", "rebalance", "doctor", "top", "support-bundle", "version")
+_ASKING = (
+    "explain",
+    "clusters",
+    "nodes",
+    "pods",
+    "rebalance",
+    "doctor",
+    "top",
+    "support-bundle",
+    "version",
+)
 
 app = typer.Typer(
     cls=Commands,
     name="global-dispatcher",
     help="One scheduler for the pods of many Kubernetes clusters.\n\n"
-    "Start with `global-dispatcher demo`: three clusters on this machine, and pods spreading over them.\n\n" + _CODES,
+    "Start with `global-dispatcher demo`: three clusters on this machine, and pods spreading over "
+    "them.\n\n" + _CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-config_app = typer.Typer(cls=Commands, help="Look at configuration files.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(
+    cls=Commands, help="Look at configuration files.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(config_app, name="config")
-plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_is_help=True, rich_markup_mode=None)
+plugin_app = typer.Typer(
+    cls=Commands, help="Write and check plugins.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
@@ -70,50 +89,75 @@ def demo(  # noqa: PLR0913 - an option is an argument
         bool,
         typer.Option(
             "--real",
-            help="On real control planes (kube-apiserver, etcd, kube-controller-manager, KWOK nodes; 400 MiB each), "
+            help="On real control planes (kube-apiserver, etcd, kube-controller-manager, KWOK "
+            "nodes; 400 MiB each), "
             "from KUBEBUILDER_ASSETS or built once with Go.",
         ),
     ] = False,
     clusters: Annotated[int, typer.Option(min=1, max=32, help="How many clusters.")] = 3,
     nodes: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Nodes in each cluster (default 10; with --trace all).")
+        int | None,
+        typer.Option(min=1, max=1000, help="Nodes in each cluster (default 10; with --trace all)."),
     ] = None,
     pods: Annotated[
         int | None, typer.Option(min=1, help="About how many pods (default 40; with --trace 1000).")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End with a table; exit code 0 if all pods run.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay up until Ctrl-C and say how to use kubectl.")] = False,
-    keep_state: Annotated[bool, typer.Option("--keep-state", help="Leave the clusters' state on disk.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End with a table; exit code 0 if all pods run.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Stay up until Ctrl-C and say how to use kubectl.")
+    ] = False,
+    keep_state: Annotated[
+        bool, typer.Option("--keep-state", help="Leave the clusters' state on disk.")
+    ] = False,
     trace: Annotated[
-        Path | None, typer.Option(help="Replay nodes.csv and pods.csv (openb format) of this folder instead.")
+        Path | None,
+        typer.Option(help="Replay nodes.csv and pods.csv (openb format) of this folder instead."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Plugins, profiles, tenants and times of this configuration; its clusters are left aside."),
+        typer.Option(
+            help="Plugins, profiles, tenants and times of this configuration; its clusters are "
+            "left aside."
+        ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0 takes a free one.")] = 7480,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that --once waits for the pods.")] = 120.0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0 takes a free one.")
+    ] = 7480,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that --once waits for the pods.")
+    ] = 120.0,
     output: Out = Output.TABLE,
     level: Level = LogLevel.ERROR,
 ) -> None:
     """Start a fleet here and watch pods spread over it.
 
-    Everything is submitted in the first cluster; each placement says why it was made. On a terminal it goes on until
-    Ctrl-C; with --once it ends when all pods run, with --keep it says how to use kubectl and stays. The clusters are
-    embedded ones that need nothing installed; with --real they are real control planes.
+    Everything is submitted in the first cluster; each placement says why it was made. On a terminal
+    it goes on until Ctrl-C; with --once it ends when all pods run, with --keep it says how to use
+    kubectl and stays. The clusters are embedded ones that need nothing installed; with --real they
+    are real control planes.
     """
-    if find_spec("localfleet") is None and find_spec("agents") is not None:  # the image, not the plugin
-        raise CommandError("demo: clusters of its own are not in the image: run it from a checkout (`make demo`)")
+    if (
+        find_spec("localfleet") is None and find_spec("agents") is not None
+    ):  # the image, not the plugin
+        raise CommandError(
+            "demo: clusters of its own are not in the image: run it from a checkout (`make demo`)"
+        )
     from localfleet.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(real, clusters, nodes, pods, once, keep, keep_state, trace, config, port, timeout, output)
+    options = DemoOptions(
+        real, clusters, nodes, pods, once, keep, keep_state, trace, config, port, timeout, output
+    )
     raise typer.Exit(run_demo(options, level.value))
 
 
 @app.command()
 def run(
     config: Config,
-    level: Annotated[LogLevel | None, typer.Option("--log-level", help="Instead of log.level.")] = None,
+    level: Annotated[
+        LogLevel | None, typer.Option("--log-level", help="Instead of log.level.")
+    ] = None,
 ) -> None:
     """Schedule for the clusters of a configuration.
 
@@ -129,12 +173,22 @@ def run(
 
 @app.command()
 def agent(
-    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")
+    ],
     node_ip: Annotated[
-        str, typer.Option("--node-ip", metavar="IP", help="Where the API server reaches it, for relay.address.")
+        str,
+        typer.Option(
+            "--node-ip", metavar="IP", help="Where the API server reaches it, for relay.address."
+        ),
     ] = "",
     role: Annotated[
-        str, typer.Option("--role", metavar="observer|executor|both", help="Instead of role: one half of the agent.")
+        str,
+        typer.Option(
+            "--role",
+            metavar="observer|executor|both",
+            help="Instead of role: one half of the agent.",
+        ),
     ] = "",
 ) -> None:
     """Run the agent of a cluster, beside its API server, and stay.
@@ -155,7 +209,8 @@ def admit(
 ) -> None:
     """Serve the admission webhook that gives annotated pods our schedulerName.
 
-    For API servers without MutatingAdmissionPolicy; the agent's chart sets both up. POST /admit, GET /livez.
+    For API servers without MutatingAdmissionPolicy; the agent's chart sets both up. POST /admit,
+    GET /livez.
     """
     from agents.runtime.admission.server import serve
     from shared.process.logs import configure_logging
@@ -164,7 +219,9 @@ def admit(
     try:
         serve(host, port, cert_file, key_file)
     except OSError as error:  # ssl.SSLError is one
-        raise CommandError(f"cannot serve at {host}:{port} with {cert_file} and {key_file}: {error}") from None
+        raise CommandError(
+            f"cannot serve at {host}:{port} with {cert_file} and {key_file}: {error}"
+        ) from None
 
 
 app.command()(explain)
@@ -172,7 +229,9 @@ app.command()(explain)
 
 @app.command()
 def journal(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `journal.path` names.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file that `journal.path` names.")
+    ],
 ) -> None:
     """Print a journal of decisions, oldest first, as a line of JSON each: for jq and the like.
 
@@ -189,7 +248,9 @@ for _query in (clusters, nodes, pods, rebalance, doctor):
 
 @config_app.command("check")
 def config_check(
-    file: Annotated[Path, typer.Argument(help="dispatcher.yaml, or agent.yaml where the agent is to run.")],
+    file: Annotated[
+        Path, typer.Argument(help="dispatcher.yaml, or agent.yaml where the agent is to run.")
+    ],
     output: Out = Output.TABLE,
 ) -> None:
     """Check a configuration file and all that it names, certificates too.
@@ -205,9 +266,14 @@ def config_check(
 def plugin_new(
     name: Annotated[str, typer.Argument(help="Its name in profiles, like NodeAffinity.")],
     example: Annotated[
-        PluginExample, typer.Option(help="What it starts as: a filter and a score by labels, or a gang at Permit.")
+        PluginExample,
+        typer.Option(
+            help="What it starts as: a filter and a score by labels, or a gang at Permit."
+        ),
     ] = PluginExample.FILTER_SCORE,
-    directory: Annotated[Path | None, typer.Option(help="Where to; default: a new folder of that name here.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Where to; default: a new folder of that name here.")
+    ] = None,
 ) -> None:
     """Write a plugin with its tests, and a profile to try it in, from a template."""
     from dispatcher.cli.plugin_files import write_new
@@ -217,7 +283,8 @@ def plugin_new(
 
 @plugin_app.command("check")
 def plugin_check(
-    file: Annotated[Path, typer.Argument(help="A Python file that holds PLUGIN.")], output: Out = Output.TABLE
+    file: Annotated[Path, typer.Argument(help="A Python file that holds PLUGIN.")],
+    output: Out = Output.TABLE,
 ) -> None:
     """Hold a plugin file to the laws of plugins."""
     from dispatcher.cli.plugin_files import check
@@ -254,7 +321,9 @@ def main() -> None:
 
 
 def kubectl_plugin() -> None:
-    """The same as a plugin of kubectl: it asks the dispatcher of the current context unless told another."""
+    """The same as a plugin of kubectl: it asks the dispatcher of the current context unless told
+    another.
+    """
     from dispatcher.cli.kubectl_flags import SERVER_VARIABLE, taken_over
 
     try:
@@ -266,12 +335,18 @@ def kubectl_plugin() -> None:
     os.environ.setdefault(SERVER_VARIABLE, "kubectl:")
     if find_spec("agents") is None:
         list_only(app, _ASKING)
-        app.info.help = f"Ask a Global Dispatcher in a cluster: why a pod is where it is, how clusters are.\n\n{_CODES}"
+        app.info.help = (
+            "Ask a Global Dispatcher in a cluster: why a pod is where it is, how clusters "
+            f"are.\n\n{_CODES}"
+        )
     app.info.epilog = "--context and --kubeconfig say which cluster is asked, as of kubectl."
     try:
         app(words, prog_name="kubectl dispatch")
     except ModuleNotFoundError as error:
-        sys.exit(f"error: this command is not in the plugin (no {error.name}): install global-dispatcher itself")
+        sys.exit(
+            f"error: this command is not in the plugin (no {error.name}): install "
+            "global-dispatcher itself"
+        )
 
 
 if __name__ == "__main__":

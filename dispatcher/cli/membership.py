@@ -1,4 +1,6 @@
-"""Commands by which a cluster becomes a member of a fleet, or is no more, and what is known of those that may."""
+"""Commands by which a cluster becomes a member of a fleet, or is no more, and what is known of
+those that may.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,13 +16,23 @@ if TYPE_CHECKING:
 _FLEET = Path("fleet")
 _NAMESPACE = "global-dispatcher"
 
-Context = Annotated[str, typer.Option("--context", metavar="CONTEXT", help="Kubeconfig context of the cluster.")]
-Kubeconfig = Annotated[
-    str, typer.Option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, or ~/.kube/config.")
+Context = Annotated[
+    str, typer.Option("--context", metavar="CONTEXT", help="Kubeconfig context of the cluster.")
 ]
-Folder = Annotated[Path, typer.Option("--folder", help="Where the fleet's authority is (ca.crt, ca.key), or will be.")]
-Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Namespace of Secrets and charts.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and show everything, and change nothing.")]
+Kubeconfig = Annotated[
+    str,
+    typer.Option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, or ~/.kube/config."),
+]
+Folder = Annotated[
+    Path,
+    typer.Option("--folder", help="Where the fleet's authority is (ca.crt, ca.key), or will be."),
+]
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", help="Namespace of Secrets and charts.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check and show everything, and change nothing.")
+]
 Dispatcher = Annotated[
     str,
     typer.Option(
@@ -34,32 +46,43 @@ Dispatcher = Annotated[
 def join(  # noqa: PLR0913 - an option is an argument
     context: Context,
     cluster: Annotated[
-        str, typer.Option(metavar="NAME", help="Its name in the fleet; default: that of the context.")
+        str,
+        typer.Option(metavar="NAME", help="Its name in the fleet; default: that of the context."),
     ] = "",
     gateway: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST[:PORT]",
-            help="Where agents reach the gateway, once for each dispatcher; remembered in the folder.",
+            help="Where agents reach the gateway, once for each dispatcher; remembered in the "
+            "folder.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", "-c", help="dispatcher.yaml, or values of the dispatcher's chart: the cluster is added there."
+            "--config",
+            "-c",
+            help="dispatcher.yaml, or values of the dispatcher's chart: the cluster is added "
+            "there.",
         ),
     ] = None,
     values_out: Annotated[
-        Path | None, typer.Option("--values-out", metavar="FILE", help="Write the values of the agent's chart.")
+        Path | None,
+        typer.Option("--values-out", metavar="FILE", help="Write the values of the agent's chart."),
     ] = None,
     secrets_out: Annotated[
         Path | None,
         typer.Option(
-            "--secrets-out", metavar="FILE", help="Write the Secrets as manifests; nothing is written to the cluster."
+            "--secrets-out",
+            metavar="FILE",
+            help="Write the Secrets as manifests; nothing is written to the cluster.",
         ),
     ] = None,
     chart: Annotated[
-        str, typer.Option("--helm", metavar="CHART", help="Run Helm with the agent's chart, such as helm/agent.")
+        str,
+        typer.Option(
+            "--helm", metavar="CHART", help="Run Helm with the agent's chart, such as helm/agent."
+        ),
     ] = "",
     dispatcher_context: Dispatcher = "",
     folder: Folder = _FLEET,
@@ -69,16 +92,19 @@ def join(  # noqa: PLR0913 - an option is an argument
         bool,
         typer.Option(
             "--new-authority",
-            help="Have Secrets that trust another authority than the folder's trust this one instead.",
+            help="Have Secrets that trust another authority than the folder's trust this one "
+            "instead.",
         ),
     ] = False,
     dry_run: DryRun = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Join a cluster to a fleet: identity, certificates, Secrets, and the values of its agent's chart.
+    """Join a cluster to a fleet: identity, certificates, Secrets, and the values of its agent's
+    chart.
 
-    Run it again to renew certificates that have less than a third of their 90 days left, or after `revoke`. What is
-    good stays. It needs the rights to get namespaces and Secrets, and to patch and create them.
+    Run it again to renew certificates that have less than a third of their 90 days left, or after
+    `revoke`. What is good stays. It needs the rights to get namespaces and Secrets, and to patch
+    and create them.
     """
     from dispatcher.cli.joining.join import Joining
     from dispatcher.cli.joining.join import join as carry_out
@@ -88,7 +114,17 @@ def join(  # noqa: PLR0913 - an option is an argument
     other = _dispatcher(dispatcher_context, kubeconfig)
     files = config, values_out, secrets_out
     wish = Joining(
-        cluster, place, folder, tuple(gateway or ()), namespace, *files, chart, other, new_authority, dry_run, output
+        cluster,
+        place,
+        folder,
+        tuple(gateway or ()),
+        namespace,
+        *files,
+        chart,
+        other,
+        new_authority,
+        dry_run,
+        output,
     )
     raise typer.Exit(carry_out(wish))
 
@@ -102,10 +138,12 @@ def revoke(  # noqa: PLR0913 - an option is an argument
     dry_run: DryRun = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Take back all certificates of a cluster, as of one that was captured: the gateway drops it within a minute.
+    """Take back all certificates of a cluster, as of one that was captured: the gateway drops it
+    within a minute.
 
-    They go on the authority's revocation list, in ca.crt of the folder, and never work again. What runs in the cluster
-    stays: see `cluster leave`. Another `join` makes a new certificate, which works.
+    They go on the authority's revocation list, in ca.crt of the folder, and never work again. What
+    runs in the cluster stays: see `cluster leave`. Another `join` makes a new certificate, which
+    works.
     """
     from dispatcher.cli.joining.revoke import Revoking
     from dispatcher.cli.joining.revoke import revoke as carry_out
@@ -115,19 +153,27 @@ def revoke(  # noqa: PLR0913 - an option is an argument
 
 
 def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are, or will be.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where the files are, or will be.")
+    ],
     gateway: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Name or address that agents dial; several if given again.")
+        list[str] | None,
+        typer.Option(
+            metavar="HOST", help="Name or address that agents dial; several if given again."
+        ),
     ] = None,
     cluster: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A cluster that dials in; several if given again.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A cluster that dials in; several if given again."),
     ] = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Make certificates for the gateway and for clusters that dial in, where `join` cannot reach their API servers.
+    """Make certificates for the gateway and for clusters that dial in, where `join` cannot reach
+    their API servers.
 
-    The authority is made where FOLDER has none: keep its key, ca.key, and give it to nobody. Certificates are good for
-    90 days; run it again to renew those that have less than a third of that left, and for more clusters.
+    The authority is made where FOLDER has none: keep its key, ca.key, and give it to nobody.
+    Certificates are good for 90 days; run it again to renew those that have less than a third of
+    that left, and for more clusters.
     """
     from dispatcher.cli.certificates import write_certificates
 
@@ -140,58 +186,77 @@ def install(
         str,
         typer.Option(
             metavar="NAME",
-            help="Who is given the roles; default: whom the context stands for. system:serviceaccount:NAMESPACE:NAME "
+            help="Who is given the roles; default: whom the context stands for. "
+            "system:serviceaccount:NAMESPACE:NAME "
             "for a service account.",
         ),
     ] = "",
-    uninstall: Annotated[bool, typer.Option("--uninstall", help="Remove what it has made.")] = False,
+    uninstall: Annotated[
+        bool, typer.Option("--uninstall", help="Remove what it has made.")
+    ] = False,
     kubeconfig: Kubeconfig = "",
     dry_run: DryRun = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Give a cluster without our charts what `run` needs there: the roles of an agent, and the opt-in by annotation.
+    """Give a cluster without our charts what `run` needs there: the roles of an agent, and the
+    opt-in by annotation.
 
-    The opt-in is the admission policy of the agent's chart, for the version of Kubernetes that answers. Repeating it is
-    safe. Exit code 1 where the cluster has no such policy, or one that does nothing as its feature gate is off: the
-    annotation alone is not enough there.
+    The opt-in is the admission policy of the agent's chart, for the version of Kubernetes that
+    answers. Repeating it is safe. Exit code 1 where the cluster has no such policy, or one that
+    does nothing as its feature gate is off: the annotation alone is not enough there.
     """
     from dispatcher.cli.joining.install import Installing
     from dispatcher.cli.joining.install import install as carry_out
     from dispatcher.cli.joining.target import Place
 
-    raise typer.Exit(carry_out(Installing(Place(context, kubeconfig), user, uninstall, dry_run, output)))
+    raise typer.Exit(
+        carry_out(Installing(Place(context, kubeconfig), user, uninstall, dry_run, output))
+    )
 
 
 def inventory(
-    profiles: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Where the ClusterProfiles are.")],
+    profiles: Annotated[
+        str, typer.Argument(metavar="NAMESPACE", help="Where the ClusterProfiles are.")
+    ],
     context: Annotated[
         str,
-        typer.Option("--context", metavar="CONTEXT", help="Of the cluster that has them; default: the current one."),
+        typer.Option(
+            "--context",
+            metavar="CONTEXT",
+            help="Of the cluster that has them; default: the current one.",
+        ),
     ] = "",
     providers: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Which program gives the credentials of which access provider (KEP-5339)."),
+        typer.Option(
+            metavar="FILE",
+            help="Which program gives the credentials of which access provider (KEP-5339).",
+        ),
     ] = None,
     kubeconfig_out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a kubeconfig with a context for each cluster, named like its profile."
+            metavar="FILE",
+            help="Write a kubeconfig with a context for each cluster, named like its profile.",
         ),
     ] = None,
     kubeconfig: Kubeconfig = "",
     output: Out = Output.TABLE,
 ) -> None:
-    """List the clusters that a cluster manager knows (ClusterProfiles), and write a kubeconfig that reaches them.
+    """List the clusters that a cluster manager knows (ClusterProfiles), and write a kubeconfig that
+    reaches them.
 
-    `join`, `install`, `run`, kubectl and Helm take that kubeconfig. It holds no credentials: the programs of the
-    providers file give them, each time they are needed. Exit code 1 where a profile cannot be entered: its row says
-    why.
+    `join`, `install`, `run`, kubectl and Helm take that kubeconfig. It holds no credentials: the
+    programs of the providers file give them, each time they are needed. Exit code 1 where a profile
+    cannot be entered: its row says why.
     """
     from dispatcher.cli.inventory.command import Asked
     from dispatcher.cli.inventory.command import inventory as carry_out
     from dispatcher.cli.joining.target import Place
 
-    raise typer.Exit(carry_out(Asked(profiles, Place(context, kubeconfig), providers, kubeconfig_out, output)))
+    raise typer.Exit(
+        carry_out(Asked(profiles, Place(context, kubeconfig), providers, kubeconfig_out, output))
+    )
 
 
 def _dispatcher(context: str, kubeconfig: str) -> "Place | None":

@@ -1,6 +1,7 @@
 """How commands print: tables as kubectl does (no borders, no colour when piped), JSON or YAML.
 
-Names and messages are their users': no markup is read in them, and what would steer a terminal is shown, not sent.
+Names and messages are their users': no markup is read in them, and what would steer a terminal is
+shown, not sent.
 """
 
 import enum
@@ -15,8 +16,16 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 # Control characters (C0, C1), and those that turn the direction of what follows.
-_STEERING = (*range(0x20), *range(0x7F, 0xA0), *range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_SHOWN = {code: repr(chr(code))[1:-1] for code in _STEERING} | {ord(blank): " " for blank in "\t\n\r"}
+_STEERING = (
+    *range(0x20),
+    *range(0x7F, 0xA0),
+    *range(0x200E, 0x2010),
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+)
+_SHOWN = {code: repr(chr(code))[1:-1] for code in _STEERING} | {
+    ord(blank): " " for blank in "\t\n\r"
+}
 
 
 class Output(enum.StrEnum):
@@ -28,7 +37,9 @@ class Output(enum.StrEnum):
 
 
 class Column(NamedTuple):
-    """A heading, what it shows of a row, and the style of a cell on a terminal. `wraps`: goes on below, is not cut."""
+    """A heading, what it shows of a row, and the style of a cell on a terminal. `wraps`: goes on
+    below, is not cut.
+    """
 
     heading: str
     cell: Callable[[Row], str]
@@ -38,7 +49,9 @@ class Column(NamedTuple):
 
 
 def harmless(text: str) -> str:
-    """Somebody else's text as one line for a terminal: characters that would steer it are shown as '\\x1b'."""
+    """Somebody else's text as one line for a terminal: characters that would steer it are shown as
+    '\\x1b'.
+    """
     return text.translate(_SHOWN)
 
 
@@ -55,7 +68,9 @@ def print_value(value: object, output: Output) -> None:
     sys.stdout.write(text + "\n")
 
 
-def print_rows(columns: Iterable[Column], rows: list[dict[str, Any]], output: Output, nothing: str) -> None:
+def print_rows(
+    columns: Iterable[Column], rows: list[dict[str, Any]], output: Output, nothing: str
+) -> None:
     """Rows as a table (or `nothing` on stderr when there are none), or all of them as they are."""
     if output is not Output.TABLE:
         print_value(rows, output)
@@ -65,8 +80,12 @@ def print_rows(columns: Iterable[Column], rows: list[dict[str, Any]], output: Ou
         sys.stderr.write(nothing + "\n")
 
 
-def print_table(columns: Iterable[Column], rows: Iterable[Row], stream: TextIO | None = None) -> None:
-    """A table without borders; on a terminal the last column gives way (or `wraps`), in a pipe nothing is cut."""
+def print_table(
+    columns: Iterable[Column], rows: Iterable[Row], stream: TextIO | None = None
+) -> None:
+    """A table without borders; on a terminal the last column gives way (or `wraps`), in a pipe
+    nothing is cut.
+    """
     print_trimmed(make_console(stream), table_of(columns, rows))
 
 
@@ -96,9 +115,12 @@ def table_of(columns: Iterable[Column], rows: Iterable[Row]) -> "Table":
     shown = list(columns)
     table = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in shown:
-        # Rich narrows the columns that may wrap first: the last one, whose text then ends in an ellipsis instead.
+        # Rich narrows the columns that may wrap first: the last one, whose text then ends in an
+        # ellipsis instead.
         justify: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(RichText(harmless(column.heading)), justify=justify, no_wrap=column is not shown[-1])
+        table.add_column(
+            RichText(harmless(column.heading)), justify=justify, no_wrap=column is not shown[-1]
+        )
     for row in rows:
         table.add_row(*(_cell(column, row) for column in shown))
     return table
@@ -108,7 +130,9 @@ def _cell(column: Column, row: Row) -> "Text":
     from rich.text import Text
 
     overflow: Literal["fold", "ellipsis"] = "fold" if column.wraps else "ellipsis"
-    return Text(harmless(column.cell(row)), column.style(row), no_wrap=not column.wraps, overflow=overflow)
+    return Text(
+        harmless(column.cell(row)), column.style(row), no_wrap=not column.wraps, overflow=overflow
+    )
 
 
 def make_console(stream: TextIO | None = None) -> "Console":
@@ -117,4 +141,6 @@ def make_console(stream: TextIO | None = None) -> "Console":
 
     target = stream or sys.stdout
     width = None if target.isatty() else 1000
-    return Console(file=target, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
+    return Console(
+        file=target, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False
+    )

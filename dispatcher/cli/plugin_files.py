@@ -1,4 +1,6 @@
-"""`global-dispatcher plugin new|check|list`: a plugin from the template, held to the laws, and what there is."""
+"""`global-dispatcher plugin new|check|list`: a plugin from the template, held to the laws, and what
+there is.
+"""
 
 import sys
 from pathlib import Path
@@ -32,7 +34,8 @@ def write_new(name: str, example: str, directory: Path | None) -> None:
         f"{folder}: {', '.join(files)}\n\n"
         f"  global-dispatcher plugin check {folder / module}    holds it to the laws of plugins\n"
         f"  python -m pytest {folder}    runs its tests\n"
-        f"  global-dispatcher demo --keep --config {folder / 'demo.yaml'}    shows it at work on this machine\n"
+        f"  global-dispatcher demo --keep --config {folder / 'demo.yaml'}    shows it at work on "
+        "this machine\n"
     )
 
 
@@ -48,7 +51,13 @@ def check(file: Path, output: Output) -> int:
     except ConfigError as error:
         problems = [one.text for one in error.problems]
     if output is not Output.TABLE:
-        value = {"file": str(file), "plugin": name, "points": list(points), "ok": not problems, "problems": problems}
+        value = {
+            "file": str(file),
+            "plugin": name,
+            "points": list(points),
+            "ok": not problems,
+            "problems": problems,
+        }
         print_value(value, output)
     elif problems:
         sys.stderr.write("".join(f"{file}: {text}\n" for text in problems))
@@ -67,7 +76,9 @@ def print_plugins(output: Output) -> None:
         {
             "name": name,
             "points": list(spec.points),
-            "arguments": {key: {"default": arg.default, "doc": arg.doc} for key, arg in spec.arguments.items()},
+            "arguments": {
+                key: {"default": arg.default, "doc": arg.doc} for key, arg in spec.arguments.items()
+            },
             "about": (sys.modules[spec.plugin.__module__].__doc__ or "").split("\n", 1)[0],
         }
         for name, spec in registry.items()

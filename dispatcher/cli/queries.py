@@ -1,4 +1,6 @@
-"""The commands that ask a running dispatcher: why a pod is where it is, and tables of what there is."""
+"""The commands that ask a running dispatcher: why a pod is where it is, and tables of what there
+is.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +15,17 @@ from dispatcher.service.errors import CommandError, ExitCode
 def explain(
     pod: Annotated[
         str,
-        typer.Argument(metavar="NAMESPACE/POD", help="A pod; without a namespace, of that of -n, else `default`."),
+        typer.Argument(
+            metavar="NAMESPACE/POD",
+            help="A pod; without a namespace, of that of -n, else `default`.",
+        ),
     ],
-    of_namespace: Annotated[str, typer.Option("-n", "--namespace", help="Namespace of the pod.")] = "",
-    cluster: Annotated[str, typer.Option(help="The cluster it was submitted in, if several have one.")] = "",
+    of_namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Namespace of the pod.")
+    ] = "",
+    cluster: Annotated[
+        str, typer.Option(help="The cluster it was submitted in, if several have one.")
+    ] = "",
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
@@ -34,14 +43,16 @@ def explain(
 
 
 def clusters(
-    links: Annotated[bool, typer.Option("--links", help="How far they are from each other instead.")] = False,
+    links: Annotated[
+        bool, typer.Option("--links", help="How far they are from each other instead.")
+    ] = False,
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """List the clusters: readiness, nodes, pods.
 
-    PODS: that run there. REMOTE: copies there of other clusters' pods, ended ones too. SUBMITTED: to us in that
-    cluster, wherever they run. REPORT: since its agent last answered.
+    PODS: that run there. REMOTE: copies there of other clusters' pods, ended ones too. SUBMITTED:
+    to us in that cluster, wherever they run. REPORT: since its agent last answered.
 
     With --links: the round-trip times that agents measured, and those that count.
     """
@@ -58,13 +69,16 @@ def nodes(
 ) -> None:
     """List the nodes of all clusters: requests and live load.
 
-    SAMPLE AGE is that of the reading of CPU. `top nodes` sorts by load and shows all signals, and who told them.
+    SAMPLE AGE is that of the reading of CPU. `top nodes` sorts by load and shows all signals, and
+    who told them.
     """
     _list("nodes", "no nodes are known yet", server, output, cluster=cluster)
 
 
 def pods(
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Only of this namespace.")] = "",
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Only of this namespace.")
+    ] = "",
     cluster: Annotated[str, typer.Option(help="Only those that run in this cluster.")] = "",
     source: Annotated[str, typer.Option(help="Only those submitted in this cluster.")] = "",
     output: Out = Output.TABLE,
@@ -72,14 +86,22 @@ def pods(
 ) -> None:
     """List our pods: from where, to where, and why."""
     _list(
-        "pods", "no pods were submitted to us yet", server, output, namespace=namespace, cluster=cluster, source=source
+        "pods",
+        "no pods were submitted to us yet",
+        server,
+        output,
+        namespace=namespace,
+        cluster=cluster,
+        source=source,
     )
 
 
 def rebalance(output: Out = Output.TABLE, server: Server = DEFAULT_SERVER) -> None:
-    """List the pods that were moved off hot nodes, or would be in a dry run; and those that stay there, and why.
+    """List the pods that were moved off hot nodes, or would be in a dry run; and those that stay
+    there, and why.
 
-    GAIN is what the move wins, in points of a node's cost: 0 is an idle node, 100 a full one. It changes nothing.
+    GAIN is what the move wins, in points of a node's cost: 0 is an idle node, 100 a full one. It
+    changes nothing.
     """
     _list("rebalancing", "no node is a hot spot, and no pod was moved", server, output)
 
@@ -91,7 +113,8 @@ def doctor(
         typer.Option(
             "--config",
             "-c",
-            help="Also ask each cluster, by contexts of this dispatcher.yaml: opt-in, certificates, agents' rights.",
+            help="Also ask each cluster, by contexts of this dispatcher.yaml: opt-in, "
+            "certificates, agents' rights.",
         ),
     ] = None,
     output: Out = Output.TABLE,
@@ -99,13 +122,14 @@ def doctor(
 ) -> None:
     """Say what is wrong with clusters and their sources of live load, and what to do about it.
 
-    Clusters that are away, clocks that differ, versions that do not go together; sources that fail or are stale, nodes
-    of which nothing is told, series that mean no node or several; namespaces whose pods stay at home for what other
-    clusters lack, and remote pods that do not start; what of the gateway's and the agents' certificates and of
-    revocation lists ends soon. With --config also what gives pods our schedulerName in each cluster, tried with a pod
-    that is never stored, DaemonSets with pods on proxy nodes, pod networks that overlap, which agents ask in vain for a
-    certificate to serve logs of remote pods with, and which rights the agents' service accounts lack (RBAC). Why one
-    pod waits: `explain`. Exit code 1 if anything is wrong.
+    Clusters that are away, clocks that differ, versions that do not go together; sources that fail
+    or are stale, nodes of which nothing is told, series that mean no node or several; namespaces
+    whose pods stay at home for what other clusters lack, and remote pods that do not start; what of
+    the gateway's and the agents' certificates and of revocation lists ends soon. With --config also
+    what gives pods our schedulerName in each cluster, tried with a pod that is never stored,
+    DaemonSets with pods on proxy nodes, pod networks that overlap, which agents ask in vain for a
+    certificate to serve logs of remote pods with, and which rights the agents' service accounts
+    lack (RBAC). Why one pod waits: `explain`. Exit code 1 if anything is wrong.
     """
     from dispatcher.cli.doctor import examine
 
@@ -137,7 +161,12 @@ def _client(server: str) -> Any:
 def _pod_name(text: str, given: str) -> tuple[str, str]:
     namespace, slash, name = text.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
-        raise CommandError(f"{text!r} is no pod: write NAMESPACE/POD, or POD for the namespace default", ExitCode.USAGE)
+        raise CommandError(
+            f"{text!r} is no pod: write NAMESPACE/POD, or POD for the namespace default",
+            ExitCode.USAGE,
+        )
     if given and namespace not in ("", given):
-        raise CommandError(f"{text!r} is not of namespace {given}: leave -n or the namespace out", ExitCode.USAGE)
+        raise CommandError(
+            f"{text!r} is not of namespace {given}: leave -n or the namespace out", ExitCode.USAGE
+        )
     return namespace or given or "default", name

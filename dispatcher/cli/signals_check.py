@@ -1,4 +1,6 @@
-"""`global-dispatcher signals check`: the sources of each cluster are tried from here, and what they tell is shown."""
+"""`global-dispatcher signals check`: the sources of each cluster are tried from here, and what they
+tell is shown.
+"""
 
 import asyncio
 import sys
@@ -47,7 +49,9 @@ def check_signals(config: Path, wanted: Wanted, output: Output) -> int:
     """Try, print, and say by the exit code whether all is well."""
     found = _chosen(_clusters(config), wanted.cluster)
     if sys.stderr.isatty():
-        sys.stderr.write(f"asking the sources of {', '.join(one.cluster for _, one in found)} ...\n")
+        sys.stderr.write(
+            f"asking the sources of {', '.join(one.cluster for _, one in found)} ...\n"
+        )
     checked = asyncio.run(_try_all(found, wanted))
     told = [_row(one) for one in checked]
     if output is not Output.TABLE:
@@ -61,7 +65,9 @@ def check_signals(config: Path, wanted: Wanted, output: Output) -> int:
 
 
 def _clusters(file: Path) -> list[tuple[str, AgentSettings]]:
-    """(where it stands, settings of an agent) of each cluster of the file; CommandError says what is wrong with it."""
+    """(where it stands, settings of an agent) of each cluster of the file; CommandError says what
+    is wrong with it.
+    """
     try:
         data = read_document(file).data
         if isinstance(data, Mapping) and "cluster" in data:
@@ -70,11 +76,15 @@ def _clusters(file: Path) -> list[tuple[str, AgentSettings]]:
     except (ConfigError, WrongConfiguration) as error:
         raise CommandError(str(error)) from None
     if not clusters:
-        raise CommandError(f"{file}: clusters: none is listed whose agent runs here: give the agent's own file")
+        raise CommandError(
+            f"{file}: clusters: none is listed whose agent runs here: give the agent's own file"
+        )
     return [(f"clusters[{at}].agent.", agent_settings(one)) for at, one in enumerate(clusters)]
 
 
-def _chosen(found: list[tuple[str, AgentSettings]], cluster: str) -> list[tuple[str, AgentSettings]]:
+def _chosen(
+    found: list[tuple[str, AgentSettings]], cluster: str
+) -> list[tuple[str, AgentSettings]]:
     chosen = [one for one in found if cluster in ("", one[1].cluster)]
     if not chosen:
         known = ", ".join(settings.cluster for _, settings in found)
@@ -94,14 +104,22 @@ async def _try_all(found: list[tuple[str, AgentSettings]], wanted: Wanted) -> li
     return await asyncio.gather(*(one(*each) for each in found))
 
 
-# --- as rows --------------------------------------------------------------------------------------------------------
+# --- as rows
+# --------------------------------------------------------------------------------------------------
 
 
 def _row(checked: Checked) -> dict[str, Any]:
     """JSON-ready: nodes, sources, readings, and problems and notes as {key, problem, fix}."""
     trial = checked.trial
     cluster = checked.settings.cluster
-    nothing: dict[str, Any] = {"cluster": cluster, "nodes": 0, "shown": [], "sources": [], "readings": [], "notes": []}
+    nothing: dict[str, Any] = {
+        "cluster": cluster,
+        "nodes": 0,
+        "shown": [],
+        "sources": [],
+        "readings": [],
+        "notes": [],
+    }
     if isinstance(trial, TrialError):
         key = checked.place.removesuffix(".agent.") or "kubeconfig"
         return {**nothing, "problems": [{"key": key, "problem": str(trial), "fix": trial.fix}]}
@@ -111,7 +129,9 @@ def _row(checked: Checked) -> dict[str, Any]:
         "nodes": trial.nodes,
         "shown": list(trial.shown),
         "sources": [_source_row(tried, checked.place, trial.shown) for tried in trial.sources],
-        "readings": list(_reading_rows(trial, [one.name for one in checked.settings.all_signals()])),
+        "readings": list(
+            _reading_rows(trial, [one.name for one in checked.settings.all_signals()])
+        ),
         "problems": problems,
         "notes": [one for tried in trial.sources for one in _notes(tried, checked.place)],
     }
@@ -133,7 +153,9 @@ def _source_row(tried: Tried, place: str, shown: tuple[str, ...]) -> dict[str, A
             {
                 "measure": name,
                 "nodes": tried.measures[name],
-                "values": {node: by_node[node].value if node in by_node else None for node in shown},
+                "values": {
+                    node: by_node[node].value if node in by_node else None for node in shown
+                },
             }
             for name, by_node in raw_measures(tried).items()
         ],
@@ -152,13 +174,21 @@ def _reading_rows(trial: Trial, signals: list[str]) -> Iterator[dict[str, Any]]:
                 "used": used,
                 "age_s": None if old is None else round(old, 1),
                 "source": reading.source_of(signal) if reading and used is not None else "",
-                "by": {one.name: found for one in trial.sources if (found := _value_by(one, node, signal)) is not None},
+                "by": {
+                    one.name: found
+                    for one in trial.sources
+                    if (found := _value_by(one, node, signal)) is not None
+                },
             }
 
 
 def _value_by(tried: Tried, node: str, signal: str) -> float | None:
     reading = tried.readings.get(node)
-    return next((used for name, used, _ in reading.signals() if name == signal), None) if reading else None
+    return (
+        next((used for name, used, _ in reading.signals() if name == signal), None)
+        if reading
+        else None
+    )
 
 
 def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
@@ -175,17 +205,27 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
     matching = tried.answer.matching
     if tried.told and tried.silent:
         some = _some(tried.silent)
-        yield wrong(f"tells nothing of {len(tried.silent)} of {tried.of} nodes ({some})", about_silent(key))
+        yield wrong(
+            f"tells nothing of {len(tried.silent)} of {tried.of} nodes ({some})", about_silent(key)
+        )
     if not tried.told and not tried.failing:
-        yield wrong(f"answers, but tells nothing of any of the {tried.of} nodes", _nothing_fix(tried, key))
-    elif empty := [name for name, nodes in tried.measures.items() if not nodes and name != LINK_SPEED]:
+        yield wrong(
+            f"answers, but tells nothing of any of the {tried.of} nodes", _nothing_fix(tried, key)
+        )
+    elif empty := [
+        name for name, nodes in tried.measures.items() if not nodes and name != LINK_SPEED
+    ]:
         fix = (
-            f"name sets that fit what is scraped there in {key}.sets, or leave it to the next source of telemetry.order"
+            f"name sets that fit what is scraped there in {key}.sets, or leave it to the next "
+            "source of telemetry.order"
         )
         yield wrong(f"no node's {', '.join(empty)} is told: the queries find nothing", fix)
     if matching.ambiguous:
         some = _some(matching.ambiguous_names)
-        text = f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do not count"
+        text = (
+            f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do "
+            "not count"
+        )
         yield wrong(text, about_ambiguous(key))
 
 
@@ -216,13 +256,16 @@ def _nothing_fix(tried: Tried, key: str) -> str:
     return f"see that {key}.sets are for what is scraped there, and {key}.cluster_label"
 
 
-# --- as tables ------------------------------------------------------------------------------------------------------
+# --- as tables
+# --------------------------------------------------------------------------------------------------
 
 
 def _print(row: Row) -> None:
 
     sys.stdout.write(
-        f"{row['cluster']}: {row['nodes']} node{'' if row['nodes'] == 1 else 's'}\n\n" if row["shown"] else ""
+        f"{row['cluster']}: {row['nodes']} node{'' if row['nodes'] == 1 else 's'}\n\n"
+        if row["shown"]
+        else ""
     )
     if row["sources"]:
         print_table(_SOURCES, row["sources"])
@@ -242,12 +285,19 @@ def _print(row: Row) -> None:
 
 _SOURCES = (
     Column("SOURCE", lambda row: row["name"]),
-    Column("STATE", lambda row: "ok" if row["ok"] else "fails", lambda row: "green" if row["ok"] else "bold red"),
+    Column(
+        "STATE",
+        lambda row: "ok" if row["ok"] else "fails",
+        lambda row: "green" if row["ok"] else "bold red",
+    ),
     Column("NODES", lambda row: f"{row['nodes']}/{row['of']}", right=True),
     Column("TOOK", lambda row: f"{row['took_s'] * 1000:.0f}ms", right=True),
     Column("UNMATCHED", lambda row: str(row["unmatched"]), right=True),
     Column("AMBIGUOUS", lambda row: str(row["ambiguous"]), right=True),
-    Column("NOT BELIEVED", lambda row: ", ".join(f"{n} {why}" for why, n in row["rejected"].items()) or "-"),
+    Column(
+        "NOT BELIEVED",
+        lambda row: ", ".join(f"{n} {why}" for why, n in row["rejected"].items()) or "-",
+    ),
 )
 
 
@@ -257,17 +307,28 @@ def _measure_columns(shown: list[str]) -> tuple[Column, ...]:
 
     return (
         Column("MEASURE", lambda row: row["measure"]),
-        Column("NODES", lambda row: str(row["nodes"]), lambda row: "" if row["nodes"] else "yellow", right=True),
+        Column(
+            "NODES",
+            lambda row: str(row["nodes"]),
+            lambda row: "" if row["nodes"] else "yellow",
+            right=True,
+        ),
         *map(value, shown),
     )
 
 
 def _reading_columns(row: Row) -> tuple[Column, ...]:
     """With a column for each source that tells anything, where there are several."""
-    sources = [one["name"] for one in row["sources"] if any(one["name"] in each["by"] for each in row["readings"])]
+    sources = [
+        one["name"]
+        for one in row["sources"]
+        if any(one["name"] in each["by"] for each in row["readings"])
+    ]
 
     def by(source: str) -> Column:
-        return Column(f"BY {source.upper()}", lambda each: share(each["by"].get(source)), right=True)
+        return Column(
+            f"BY {source.upper()}", lambda each: share(each["by"].get(source)), right=True
+        )
 
     return (
         Column("NODE", lambda row: row["node"]),

@@ -1,7 +1,8 @@
-"""`global-dispatcher support-bundle`: what somebody who helps wants to see, as one file that holds no secret.
+"""`global-dispatcher support-bundle`: what somebody who helps wants to see, as one file that holds
+no secret.
 
-Only answers of the HTTP API go in: what is known of clusters, nodes and pods (names, requests, load, decisions). No
-configuration, no manifests, no logs, no keys.
+Only answers of the HTTP API go in: what is known of clusters, nodes and pods (names, requests,
+load, decisions). No configuration, no manifests, no logs, no keys.
 """
 
 import io
@@ -19,18 +20,32 @@ import typer
 from dispatcher.cli.options import DEFAULT_SERVER, Server
 from dispatcher.service.errors import CommandError
 
-KINDS = ("version", "leader", "clusters", "links", "nodes", "usage", "telemetry", "pods", "tenants", "rebalancing")
+KINDS = (
+    "version",
+    "leader",
+    "clusters",
+    "links",
+    "nodes",
+    "usage",
+    "telemetry",
+    "pods",
+    "tenants",
+    "rebalancing",
+)
 _FOLDER = "global-dispatcher-support"
 
 
 def support_bundle(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it, a .tar.gz; must not exist.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where to write it, a .tar.gz; must not exist.")
+    ],
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Write all that a dispatcher tells into one file, to be sent with a question.
 
-    It has names of clusters, nodes, namespaces and pods, their requests and load, why pods are where they are, and
-    metrics; no configuration, no manifests, no logs, no keys. What could not be had is listed in errors.json.
+    It has names of clusters, nodes, namespaces and pods, their requests and load, why pods are
+    where they are, and metrics; no configuration, no manifests, no logs, no keys. What could not be
+    had is listed in errors.json.
     """
     found, errors = _ask(server)
     if not found:
@@ -38,7 +53,9 @@ def support_bundle(
     try:
         target = open(file, "xb", opener=_for_us_alone)  # noqa: SIM115 - closed below; Path.open has no opener
     except FileExistsError:
-        raise CommandError(f"{file} is there already, and is not overwritten: name a new .tar.gz") from None
+        raise CommandError(
+            f"{file} is there already, and is not overwritten: name a new .tar.gz"
+        ) from None
     except OSError as error:
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
     try:
@@ -48,7 +65,10 @@ def support_bundle(
     except OSError as error:
         file.unlink(missing_ok=True)  # half a bundle is none, and would be in the way of the next
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
-    typer.echo(f"{file}: {len(found)} files" + (f"; not had: {', '.join(errors)} (errors.json)" if errors else ""))
+    typer.echo(
+        f"{file}: {len(found)} files"
+        + (f"; not had: {', '.join(errors)} (errors.json)" if errors else "")
+    )
 
 
 def _ask(server: str) -> tuple[dict[str, bytes], dict[str, CommandError]]:
@@ -80,7 +100,10 @@ def _notes(server: str, errors: dict[str, CommandError]) -> Iterator[tuple[str, 
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     about = {"made": made, "server": without_password(server), "command": version()}
     yield "bundle.json", json.dumps({**about, "python": sys.version.split()[0]}, indent=1).encode()
-    yield "errors.json", json.dumps({kind: str(error) for kind, error in errors.items()}, indent=1).encode()
+    yield (
+        "errors.json",
+        json.dumps({kind: str(error) for kind, error in errors.items()}, indent=1).encode(),
+    )
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -31,7 +31,9 @@ def _milliseconds(value: float | None) -> str:
 
 
 def _field(key: str) -> Column:
-    return Column(key.upper(), lambda row: str(row.get(key) if row.get(key) not in (None, "") else "-"))
+    return Column(
+        key.upper(), lambda row: str(row.get(key) if row.get(key) not in (None, "") else "-")
+    )
 
 
 def ready(row: Row) -> str:
@@ -45,7 +47,9 @@ def ready_style(row: Row) -> str:
 
 
 def _cluster_status(row: Row) -> str:
-    return ready(row) + (",Fenced" if row.get("fenced_in") else ",Cordoned" if row.get("cordoned_in") else "")
+    return ready(row) + (
+        ",Fenced" if row.get("fenced_in") else ",Cordoned" if row.get("cordoned_in") else ""
+    )
 
 
 def node_status(row: Row) -> str:
@@ -62,7 +66,10 @@ def _use(resource: str) -> Column:
 
 def _load(key: str, heading: str) -> Column:
     return Column(
-        heading, lambda row: share(row["load"][key]["used"]), lambda row: heat(row["load"][key]["used"]), True
+        heading,
+        lambda row: share(row["load"][key]["used"]),
+        lambda row: heat(row["load"][key]["used"]),
+        True,
     )
 
 
@@ -89,7 +96,9 @@ LINKS = (
     _field("to"),
     Column("RTT", lambda row: _milliseconds(row["rtt_ms"]), right=True),
     Column("JITTER", lambda row: _milliseconds(row["jitter_ms"]), right=True),
-    Column("LOSS", lambda row: "-" if row["loss"] is None else f"{row['loss'] * 100:.1f}%", right=True),
+    Column(
+        "LOSS", lambda row: "-" if row["loss"] is None else f"{row['loss'] * 100:.1f}%", right=True
+    ),
     Column("AGE", lambda row: age(row["age_s"]), right=True),
     Column("COUNTS", lambda row: _milliseconds(row["counts_ms"]), lambda row: "bold", right=True),
     _field("source"),
@@ -125,7 +134,11 @@ REBALANCING = (
     _field("from"),
     Column("TO", lambda row: row["to"] or "-", lambda row: "bold"),
     Column("GAIN", lambda row: "-" if row["gain"] is None else f"{row['gain']:.1f}", right=True),
-    Column("RESULT", lambda row: row["result"], lambda row: "dim" if row["result"] == "stays" else "bold"),
+    Column(
+        "RESULT",
+        lambda row: row["result"],
+        lambda row: "dim" if row["result"] == "stays" else "bold",
+    ),
     Column("AGO", lambda row: age(row["age_s"]), right=True),
     Column("WHY", lambda row: row["why"], lambda row: "dim"),
 )

@@ -1,4 +1,6 @@
-"""`global-dispatcher top nodes | clusters`: requested and used, the hottest first, with age and source."""
+"""`global-dispatcher top nodes | clusters`: requested and used, the hottest first, with age and
+source.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
@@ -12,7 +14,8 @@ from dispatcher.service.errors import CommandError, ExitCode
 
 top_app = typer.Typer(
     cls=Commands,
-    help="Show what is requested and what is used: live load with the age of its readings and who told them.",
+    help="Show what is requested and what is used: live load with the age of its readings and who "
+    "told them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -22,7 +25,9 @@ _SHORT = {"memory": "MEM", "network": "NET"}
 
 def _age(row: Row) -> float | None:
     """Of the oldest reading."""
-    return max((load["age_s"] for load in row["load"].values() if load["age_s"] is not None), default=None)
+    return max(
+        (load["age_s"] for load in row["load"].values() if load["age_s"] is not None), default=None
+    )
 
 
 # What rows are sorted by beside signals: the highest first, but names from a to z.
@@ -40,7 +45,8 @@ SortBy = Annotated[
     typer.Option(
         "--sort-by",
         metavar="KEY",
-        help="cpu, memory, network or another signal (used, highest first), cpu-requested, memory-requested, pods, "
+        help="cpu, memory, network or another signal (used, highest first), cpu-requested, "
+        "memory-requested, pods, "
         "age (of the sample, oldest first), forecast (of CPU, where a profile makes one), name.",
     ),
 ]
@@ -56,11 +62,12 @@ def top_nodes(
 ) -> None:
     """Show requested and used of each node, the hottest first.
 
-    ALLOC is what can be allocated, REQ the share of it that is requested, USED the share of the machine that is in use.
-    FORECAST is the highest use foreseen within the hour, where a profile goes by it; `-` there: no forecast counts.
-    HOT says by what a node is too hot for new pods, and for how long (plugin HotNode); in brackets where so many are
-    that none is refused. SAMPLE AGE is that of the oldest reading shown. `-` is unknown: there placement goes by
-    requests. `nodes` has what is requested in numbers.
+    ALLOC is what can be allocated, REQ the share of it that is requested, USED the share of the
+    machine that is in use. FORECAST is the highest use foreseen within the hour, where a profile
+    goes by it; `-` there: no forecast counts. HOT says by what a node is too hot for new pods, and
+    for how long (plugin HotNode); in brackets where so many are that none is refused. SAMPLE AGE is
+    that of the oldest reading shown. `-` is unknown: there placement goes by requests. `nodes` has
+    what is requested in numbers.
     """
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_rows
@@ -77,8 +84,8 @@ def top_clusters(
 ) -> None:
     """Show requested and used of each cluster, the hottest first.
 
-    What is used is the mean of the nodes with a reading (READ), for CPU and memory by their size. HOTTEST is the node
-    that uses most of its CPU.
+    What is used is the mean of the nodes with a reading (READ), for CPU and memory by their size.
+    HOTTEST is the node that uses most of its CPU.
     """
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_rows
@@ -106,7 +113,9 @@ def sorted_rows(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
 
 def _signals(rows: Iterable[Row]) -> tuple[str, ...]:
     """Those that are always there, and others that any row knows."""
-    more = {name: None for row in rows for name, load in row["load"].items() if load["used"] is not None}
+    more = {
+        name: None for row in rows for name, load in row["load"].items() if load["used"] is not None
+    }
     return (*_BASE, *(name for name in more if name not in _BASE))
 
 
@@ -132,14 +141,23 @@ def _used(signal: str, what: str = "used") -> Column:
         return found
 
     name = _SHORT.get(signal, signal.upper())
-    return Column(f"{name} {what.upper()}", lambda row: share(value(row)), lambda row: heat(value(row)), right=True)
+    return Column(
+        f"{name} {what.upper()}",
+        lambda row: share(value(row)),
+        lambda row: heat(value(row)),
+        right=True,
+    )
 
 
 def _hot(row: Row) -> str:
-    """By which signals, and for how long; in brackets where so many nodes are hot that none is refused."""
+    """By which signals, and for how long; in brackets where so many nodes are hot that none is
+    refused.
+    """
     from dispatcher.cli.tables import age
 
-    told = [(f"{one['signal']} {age(one['since_s'])}", one["refuses"]) for one in row.get("hot", ())]
+    told = [
+        (f"{one['signal']} {age(one['since_s'])}", one["refuses"]) for one in row.get("hot", ())
+    ]
     return ", ".join(text if refuses else f"({text})" for text, refuses in told)
 
 
@@ -152,7 +170,11 @@ def _middle(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
         *_use("memory"),
         *(_used(signal) for signal in _signals(rows)[1:]),
         *(_used(signal, "forecast") for signal in _signals(rows) if _is_foreseen(rows, signal)),
-        Column("PODS", lambda row: f"{row['pods']['requested']}/{row['pods']['allocatable']}", right=True),
+        Column(
+            "PODS",
+            lambda row: f"{row['pods']['requested']}/{row['pods']['allocatable']}",
+            right=True,
+        ),
         *([Column("HOT", _hot)] if any(row.get("hot") for row in rows) else ()),
         Column("SAMPLE AGE", lambda row: age(_age(row)), right=True),
     )
@@ -190,7 +212,11 @@ def cluster_columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
         Column("CLUSTER", lambda row: row["cluster"]),
         Column("STATUS", ready, ready_style),
         Column("NODES", lambda row: str(row["nodes"]), right=True),
-        Column("READ", lambda row: str(max((one["known"] for one in row["load"].values()), default=0)), right=True),
+        Column(
+            "READ",
+            lambda row: str(max((one["known"] for one in row["load"].values()), default=0)),
+            right=True,
+        ),
         *_middle(rows),
         Column("HOTTEST", _hottest),
         Column("SOURCE", _cluster_sources, lambda row: "dim"),
@@ -205,4 +231,7 @@ def _hottest(row: Row) -> str:
 
 
 def _cluster_sources(row: Row) -> str:
-    return ", ".join(sorted({source for load in row["load"].values() for source in load["sources"]})) or "-"
+    return (
+        ", ".join(sorted({source for load in row["load"].values() for source in load["sources"]}))
+        or "-"
+    )

@@ -1,7 +1,8 @@
-"""The dispatcher's settings: one YAML file, the profile and tenants files it names, and the environment.
+"""The dispatcher's settings: one YAML file, the profile and tenants files it names, and the
+environment.
 
-Everything is checked before anything starts, and everything that is wrong is said at once, each with its file, line
-and key. Nothing here decides or connects.
+Everything is checked before anything starts, and everything that is wrong is said at once, each
+with its file, line and key. Nothing here decides or connects.
 """
 
 from dispatcher.config.agents import agent_settings

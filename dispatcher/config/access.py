@@ -1,6 +1,8 @@
-"""Where the configured clusters are: that each kubeconfig and context is there, and that no API server has two names.
+"""Where the configured clusters are: that each kubeconfig and context is there, and that no API
+server has two names.
 
-Nothing connects. Only where agents run beside the dispatcher: those on another Ray have their files there.
+Nothing connects. Only where agents run beside the dispatcher: those on another Ray have their files
+there.
 """
 
 import os
@@ -36,7 +38,9 @@ class AccessError(ValueError):
 
 @dataclass(frozen=True)
 class Server:
-    """An API server as a client finds it; equal ones are one. `shown` is the address as it was written."""
+    """An API server as a client finds it; equal ones are one. `shown` is the address as it was
+    written.
+    """
 
     where: tuple[str, ...]
     shown: str = field(compare=False)
@@ -54,7 +58,9 @@ def _usual_path() -> FilePath:
 
 
 def access_problems(clusters: Sequence[ClusterSection], document: Document) -> list[Problem]:
-    """What keeps the clusters of `document` from being reached, and which of them are one; paths are whole already."""
+    """What keeps the clusters of `document` from being reached, and which of them are one; paths
+    are whole already.
+    """
     problems: list[Problem] = []
     known: dict[Server, str] = {}
     for at, cluster in enumerate(clusters):
@@ -69,7 +75,10 @@ def access_problems(clusters: Sequence[ClusterSection], document: Document) -> l
         other = known.setdefault(server, cluster.name)
         if other != cluster.name:
             key = "context" if cluster.context else "kubeconfig" if cluster.kubeconfig else "name"
-            text = f"{cluster.name} is {other} under another name: both are {server.shown}; remove one of them"
+            text = (
+                f"{cluster.name} is {other} under another name: both are {server.shown}; remove "
+                "one of them"
+            )
             problems.append(document.problem((*path, key), text))
     return problems
 
@@ -77,7 +86,9 @@ def access_problems(clusters: Sequence[ClusterSection], document: Document) -> l
 def lease_problems(
     section: LeaderElectionSection, clusters: Sequence[ClusterSection], document: Document
 ) -> list[Problem]:
-    """What keeps the Lease from being reached; without a kubeconfig of its own it is in the first of `clusters`."""
+    """What keeps the Lease from being reached; without a kubeconfig of its own it is in the first
+    of `clusters`.
+    """
     if not section.enabled:
         return []
     try:
@@ -94,7 +105,9 @@ def lease_problems(
 
 
 def check_context(file: str, context: str) -> None:
-    """AccessError: the kubeconfig cannot be read, or has no such context ('': the current one) with a server."""
+    """AccessError: the kubeconfig cannot be read, or has no such context ('': the current one) with
+    a server.
+    """
     _server_in(_read(file), file, context)
 
 
@@ -104,9 +117,14 @@ def server_of(cluster: ClusterSection) -> Server:
     if file:
         return _server_in(_read(file), file, cluster.context)
     if os.environ.get("KUBECONFIG"):
-        raise AccessError("kubeconfig", f"is empty, and $KUBECONFIG names {_usual_path()}, which is no file")
+        raise AccessError(
+            "kubeconfig", f"is empty, and $KUBECONFIG names {_usual_path()}, which is no file"
+        )
     if cluster.context:
-        text = f"{cluster.context!r} is in no kubeconfig: there is no {_usual_path()}; give `kubeconfig`, too"
+        text = (
+            f"{cluster.context!r} is in no kubeconfig: there is no {_usual_path()}; give "
+            "`kubeconfig`, too"
+        )
         raise AccessError("context", text)
     return _pod_server(f"is empty, and there is no {_usual_path()}")
 
@@ -115,7 +133,8 @@ def _pod_server(asked: str) -> Server:
     if os.environ.get("KUBERNETES_SERVICE_HOST") and TOKEN.is_file():
         return Server((_POD,), _POD)
     raise AccessError(
-        "kubeconfig", f"{asked}: that means the service account of a pod, and there is none here; {_NAME_IT}"
+        "kubeconfig",
+        f"{asked}: that means the service account of a pod, and there is none here; {_NAME_IT}",
     )
 
 
@@ -127,7 +146,9 @@ def _read(file: str) -> Mapping[str, Any]:
         text = f"{file} cannot be read: {error.strerror or error}; {_NAME_IT}"
         raise AccessError("kubeconfig", text) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise AccessError("kubeconfig", f"{file} is no YAML: {str(error).splitlines()[0]}") from None
+        raise AccessError(
+            "kubeconfig", f"{file} is no YAML: {str(error).splitlines()[0]}"
+        ) from None
     if not isinstance(data, Mapping):
         raise AccessError("kubeconfig", f"{file} is no kubeconfig: it holds no map of keys")
     return data
@@ -148,9 +169,15 @@ def _server_in(config: Mapping[str, Any], file: str, wanted: str) -> Server:
         named = str(context.get(part) or "")
         entries = _named(config, f"{part}s", part)
         if (named or part == "cluster") and named not in entries:
-            text = f"context {name!r} of {file} names the {part} {named!r}, which is not in it{_hint(named, entries)}"
+            text = (
+                f"context {name!r} of {file} names the {part} {named!r}, which is not in "
+                f"it{_hint(named, entries)}"
+            )
             raise AccessError("context", text)
-    return _server(_named(config, "clusters", "cluster")[str(context["cluster"])], f"context {name!r} of {file}")
+    return _server(
+        _named(config, "clusters", "cluster")[str(context["cluster"])],
+        f"context {name!r} of {file}",
+    )
 
 
 def _server(cluster: Mapping[str, Any], where: str) -> Server:
@@ -162,7 +189,8 @@ def _server(cluster: Mapping[str, Any], where: str) -> Server:
         text = f"{where} has the server {shown!r}: write its address as https://host:port"
         raise AccessError("context", text) from None
     host = "127.0.0.1" if url.hostname == "localhost" else url.hostname or ""
-    # A tunnel's end may be one address for several servers, told apart by proxy or by the name that TLS asks for.
+    # A tunnel's end may be one address for several servers, told apart by proxy or by the name that
+    # TLS asks for.
     beside = (str(cluster.get("proxy-url") or ""), str(cluster.get("tls-server-name") or ""))
     return Server((host, str(port), url.path.rstrip("/"), *beside), shown)
 

@@ -1,4 +1,6 @@
-"""agent.yaml as `config check` looks at it, where the agent is to run: keys and values, then the files it names."""
+"""agent.yaml as `config check` looks at it, where the agent is to run: keys and values, then the
+files it names.
+"""
 
 import datetime as dt
 import os
@@ -33,24 +35,37 @@ from shared.streams.calls import OBSERVER
 
 def is_agent_file(document: Document) -> bool:
     """Whether this is agent.yaml: it is about one `cluster`, and lists no `clusters`."""
-    return isinstance(document.data, dict) and "cluster" in document.data and "clusters" not in document.data
+    return (
+        isinstance(document.data, dict)
+        and "cluster" in document.data
+        and "clusters" not in document.data
+    )
 
 
 def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> list[Problem]:
-    """Everything that is wrong with it, and with the files that it names; empty if it can be used here."""
+    """Everything that is wrong with it, and with the files that it names; empty if it can be used
+    here.
+    """
     try:
         placed = with_whole_paths(document.data, beside(FilePath(document.file)))
         settings = JoinSettings.model_validate(placed)
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
-    problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing
-    problems += [*_access_problems(settings, document), *agent_listener_problems(settings, document)]
+    problems = (
+        [*_key_problems(settings, document)] if settings.role != OBSERVER else []
+    )  # which signs nothing
+    problems += [
+        *_access_problems(settings, document),
+        *agent_listener_problems(settings, document),
+    ]
     ca_file = settings.kubelet.ca_file
     if ca_file and not os.path.isfile(ca_file):
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
     if settings.orders.verified:
         problems += _order_problems(settings.orders, document, now or dt.datetime.now(dt.UTC))
-    problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
+    problems += _gateway_problems(
+        settings.gateway, settings, document, now or dt.datetime.now(dt.UTC)
+    )
     return problems
 
 
@@ -72,7 +87,9 @@ def _key_problems(settings: JoinSettings, document: Document) -> Iterator[Proble
             yield document.problem(("key_file",), str(error))
 
 
-def _order_problems(orders: OrderSettings, document: Document, now: dt.datetime) -> Iterator[Problem]:
+def _order_problems(
+    orders: OrderSettings, document: Document, now: dt.datetime
+) -> Iterator[Problem]:
     """Authorities as the agent will read them: where it cannot, it refuses every order."""
     key, name = ("ca_file", orders.ca_file) if orders.ca_file else ("authority", "the text")
     try:
@@ -100,5 +117,8 @@ def _gateway_problems(
     uris = uris_of(gateway.cert_file)
     good = (own,), (uri_of(settings.cluster),)
     if not any(one.key == "cert_file" for one in found) and uris not in good:
-        text = f"{gateway.cert_file} is not of cluster {settings.cluster}: its URIs are {shown(list(uris))}, not {own}"
+        text = (
+            f"{gateway.cert_file} is not of cluster {settings.cluster}: its URIs are "
+            f"{shown(list(uris))}, not {own}"
+        )
         yield document.problem(("gateway", "cert_file"), text)

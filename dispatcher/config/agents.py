@@ -30,7 +30,9 @@ _OF_ONE = {  # what no two clusters have in common
 
 
 def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
-    """Which files of the agent of the cluster at index `at` cannot be used; paths are whole already."""
+    """Which files of the agent of the cluster at index `at` cannot be used; paths are whole
+    already.
+    """
     path: Path = ("clusters", at, "agent")
     problems: list[Problem] = []
     if cluster.via != "ray":
@@ -38,14 +40,19 @@ def agent_file_problems(cluster: ClusterSection, at: int, document: Document) ->
     file = cluster.agent.get("key_file", "")
     kubelet = cluster.agent.get("kubelet")
     keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
-    if keys != default_path(cluster.name) or os.path.exists(keys):  # the default file is made where there is none
+    if keys != default_path(cluster.name) or os.path.exists(
+        keys
+    ):  # the default file is made where there is none
         try:
             read_keys(keys, cluster.name)
         except KeyFileError as error:
             problems.append(document.problem((*path, "key_file"), str(error)))
     ca_file = kubelet.get("ca_file") if isinstance(kubelet, Mapping) else None
     if isinstance(ca_file, str) and ca_file and not os.path.isfile(ca_file):
-        text = f"there is no file {ca_file}: name the CA of the kubelets' certificates, or remove the key"
+        text = (
+            f"there is no file {ca_file}: name the CA of the kubelets' certificates, or remove "
+            "the key"
+        )
         problems.append(document.problem((*path, "kubelet", "ca_file"), text))
     return problems
 
@@ -54,7 +61,9 @@ def consent_problems(clusters: Sequence[ClusterSection], document: Document) -> 
     """Rows of `accept` that name clusters of which none is configured."""
     names = [cluster.name for cluster in clusters]
     return [
-        document.problem(path, f"{shown(pattern)} is no configured cluster{did_you_mean(pattern, names)}")
+        document.problem(
+            path, f"{shown(pattern)} is no configured cluster{did_you_mean(pattern, names)}"
+        )
         for at, cluster in enumerate(clusters)
         for path, pattern in _accepted(cluster, ("clusters", at, "agent", "executor", "accept"))
         if not any(fnmatchcase(name, pattern) for name in names)
@@ -76,7 +85,9 @@ def _items(section: object, key: str) -> list[tuple[int, Any]]:
 
 
 def agent_settings(cluster: ClusterSection) -> AgentSettings:
-    """The settings of the agent of one cluster; pydantic's ValidationError for keys that the agent does not know."""
+    """The settings of the agent of one cluster; pydantic's ValidationError for keys that the agent
+    does not know.
+    """
     given: dict[str, Any] = {
         **{key: value for key, value in cluster.agent.items() if key != _RELAY},
         "cluster": cluster.name,
@@ -88,7 +99,9 @@ def agent_settings(cluster: ClusterSection) -> AgentSettings:
 
 
 def relay_settings(cluster: ClusterSection) -> RelaySettings | None:
-    """Where the agent of a cluster that is started here serves as kubelet; None: nowhere. ValidationError."""
+    """Where the agent of a cluster that is started here serves as kubelet; None: nowhere.
+    ValidationError.
+    """
     given = cluster.agent.get(_RELAY)
     return None if given is None else RelaySettings.model_validate(given)
 
@@ -117,27 +130,42 @@ def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list
     return problems
 
 
-def peer_word_problems(clusters: Sequence[ClusterSection], peers_s: float, document: Document) -> list[Problem]:
-    """Agents that would refuse new remote pods between two tellings of the peers, as the word is too old by then."""
+def peer_word_problems(
+    clusters: Sequence[ClusterSection], peers_s: float, document: Document
+) -> list[Problem]:
+    """Agents that would refuse new remote pods between two tellings of the peers, as the word is
+    too old by then.
+    """
     problems: list[Problem] = []
     for at, cluster in enumerate(clusters):
         if cluster.via == "gateway":  # which has a file of its own
             continue
         with suppress(ValidationError):  # told by `agent_problems`
             if agent_settings(cluster).executor.peer_ttl_s < 2 * peers_s:  # one telling may be lost
-                text = f"must be at least twice timing.peers_s ({peers_s:g}), or remote pods are refused in between"
-                problems.append(document.problem(("clusters", at, "agent", "executor", "peer_ttl_s"), text))
+                text = (
+                    f"must be at least twice timing.peers_s ({peers_s:g}), or remote pods are "
+                    "refused in between"
+                )
+                problems.append(
+                    document.problem(("clusters", at, "agent", "executor", "peer_ttl_s"), text)
+                )
     return problems
 
 
 def cluster_problems(clusters: Sequence[ClusterSection], document: Document) -> list[Problem]:
-    """What is wrong with the list: of each cluster, and what two of them have in common that only one can have."""
+    """What is wrong with the list: of each cluster, and what two of them have in common that only
+    one can have.
+    """
     problems: list[Problem] = []
     seen: set[str] = set()
     pins: dict[tuple[str, str], str] = {}
     for at, cluster in enumerate(clusters):
         if cluster.name in seen:
-            problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
+            problems.append(
+                document.problem(
+                    ("clusters", at, "name"), f"cluster {cluster.name} is listed twice"
+                )
+            )
         seen.add(cluster.name)
         for pin, text in _OF_ONE.items():
             value = getattr(cluster, pin)

@@ -1,4 +1,6 @@
-"""Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the certificate."""
+"""Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the
+certificate.
+"""
 
 import datetime as dt
 import re
@@ -32,7 +34,9 @@ class FileProblem(NamedTuple):
 
 
 class PairFiles(NamedTuple):
-    """A certificate and its key. `use`: the end of TLS at which it is shown, of `_USES`; "" for neither."""
+    """A certificate and its key. `use`: the end of TLS at which it is shown, of `_USES`; "" for
+    neither.
+    """
 
     cert_file: str
     key_file: str
@@ -45,15 +49,23 @@ def uri_of(cluster: str, role: str = "") -> str:
 
 
 def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FileProblem]:
-    """What keeps these from being presented: the first certificate of the file is ours. None: at any time."""
+    """What keeps these from being presented: the first certificate of the file is ours. None: at
+    any time.
+    """
     certificates = _certificates(files.cert_file)
     key = _read(files.key_file)
     if isinstance(certificates, str):
         yield FileProblem("cert_file", certificates)
     else:
-        yield from (FileProblem("cert_file", text) for text in _time_problems(certificates[0], files.cert_file, now))
+        yield from (
+            FileProblem("cert_file", text)
+            for text in _time_problems(certificates[0], files.cert_file, now)
+        )
         if files.use and not is_for(certificates[0], _USES[files.use]):
-            text = f"{files.cert_file} is of no {files.use}, by its extended key usage: name the file made for that"
+            text = (
+                f"{files.cert_file} is of no {files.use}, by its extended key usage: name the "
+                "file made for that"
+            )
             yield FileProblem("cert_file", text)
     if isinstance(key, str):
         yield FileProblem("key_file", key)
@@ -61,7 +73,10 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
     try:
         private = serialization.load_pem_private_key(key, None)
     except (ValueError, TypeError):
-        text = f"{files.key_file} holds no private key without a password (PEM): {_held(key, 'private key')}"
+        text = (
+            f"{files.key_file} holds no private key without a password (PEM): "
+            f"{_held(key, 'private key')}"
+        )
         yield FileProblem("key_file", text)
         return
     if not isinstance(certificates, str) and private.public_key() != certificates[0].public_key():
@@ -72,7 +87,8 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
 def authority_problems(
     key: str, file: str, now: dt.datetime | None, *, itself_too: bool = False
 ) -> Iterator[FileProblem]:
-    """What is wrong with a file of authorities, which the key `key` names; one of them that is good is enough.
+    """What is wrong with a file of authorities, which the key `key` names; one of them that is good
+    is enough.
 
     `itself_too`: a certificate that nobody else has signed is one, as that of a server may be.
     """
@@ -80,12 +96,15 @@ def authority_problems(
     if isinstance(certificates, str):
         yield FileProblem(key, certificates)
         return
-    signers = [one for one in certificates if _signs(one) or (itself_too and one.issuer == one.subject)]
+    signers = [
+        one for one in certificates if _signs(one) or (itself_too and one.issuer == one.subject)
+    ]
     if signers:
         yield from (FileProblem(key, text) for text in untimely(signers, file, now))
         return
     text = (
-        f"{file} holds no authority: the certificate of {certificates[0].subject.rfc4514_string() or 'nobody'} may not "
+        f"{file} holds no authority: the certificate of "
+        f"{certificates[0].subject.rfc4514_string() or 'nobody'} may not "
         "sign others (CA:FALSE): name the file of who signed, such as ca.crt"
     )
     yield FileProblem(key, text)
@@ -106,7 +125,9 @@ def _signs(certificate: x509.Certificate) -> bool:
     return bool(usage) or certificate.version == x509.Version.v1
 
 
-def untimely(certificates: Sequence[x509.Certificate], name: str, now: dt.datetime | None) -> Iterator[str]:
+def untimely(
+    certificates: Sequence[x509.Certificate], name: str, now: dt.datetime | None
+) -> Iterator[str]:
     """Why none of what `name` holds is good at this time; nothing if one is."""
     wrong = [list(_time_problems(one, name, now)) for one in certificates]
     if all(wrong):
@@ -114,7 +135,9 @@ def untimely(certificates: Sequence[x509.Certificate], name: str, now: dt.dateti
 
 
 def list_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:
-    """Authorities whose clusters are all refused for want of a good revocation list, in a file that holds any."""
+    """Authorities whose clusters are all refused for want of a good revocation list, in a file that
+    holds any.
+    """
     certificates = _certificates(file)
     lists = _lists(file)
     if isinstance(lists, str):
@@ -127,9 +150,14 @@ def list_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[File
 
 def _no_list(file: str, authority: x509.Certificate, lists: list[_List]) -> str:
     ends = [_until(one) for one in lists_of(authority, lists)]
-    what = f"expired at {max(ends).strftime(_DAY)}" if ends else "is missing, though the file has one of another"
+    what = (
+        f"expired at {max(ends).strftime(_DAY)}"
+        if ends
+        else "is missing, though the file has one of another"
+    )
     return (
-        f"{file}: the revocation list of {authority.subject.rfc4514_string()} {what}, so all its clusters are refused: "
+        f"{file}: the revocation list of {authority.subject.rfc4514_string()} {what}, so all its "
+        "clusters are refused: "
         "make a new one (`global-dispatcher certificates` does where it has the authority's key)"
     )
 
@@ -138,7 +166,11 @@ def expiring(key: str, file: str, now: dt.datetime) -> Iterator[FileProblem]:
     """What of a file is good now, and ends soon."""
     certificates = _certificates(file)
     lists = _lists(file)
-    ends = [] if isinstance(certificates, str) else [("a certificate", one.not_valid_after_utc) for one in certificates]
+    ends = (
+        []
+        if isinstance(certificates, str)
+        else [("a certificate", one.not_valid_after_utc) for one in certificates]
+    )
     ends += [] if isinstance(lists, str) else [("a revocation list", _until(one)) for one in lists]
     for what, until in ends:
         if now < until <= now + SOON:
@@ -146,7 +178,9 @@ def expiring(key: str, file: str, now: dt.datetime) -> Iterator[FileProblem]:
 
 
 def list_end(file: str) -> dt.datetime | None:
-    """When the first of a file's revocation lists expires; None where there is none, or it cannot be read."""
+    """When the first of a file's revocation lists expires; None where there is none, or it cannot
+    be read.
+    """
     lists = _lists(file)
     return None if isinstance(lists, str) else min(map(_until, lists), default=None)
 
@@ -171,7 +205,9 @@ def uris_of(file: str) -> tuple[str, ...]:
     if isinstance(certificates, str):
         return ()
     try:
-        names = certificates[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = (
+            certificates[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        )
     except (x509.ExtensionNotFound, ValueError):
         return ()
     return tuple(names.get_values_for_type(x509.UniformResourceIdentifier))
@@ -211,7 +247,9 @@ def _held(data: bytes, wanted: str) -> str:
     return f"it has a block of {' and '.join(kinds)}, of another file"
 
 
-def _time_problems(certificate: x509.Certificate, file: str, now: dt.datetime | None) -> Iterator[str]:
+def _time_problems(
+    certificate: x509.Certificate, file: str, now: dt.datetime | None
+) -> Iterator[str]:
     if now is None:
         return
     if certificate.not_valid_after_utc <= now:

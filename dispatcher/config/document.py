@@ -1,7 +1,8 @@
-"""A YAML file as plain values that remember their lines, with bounds so that no file can hurt the reader.
+"""A YAML file as plain values that remember their lines, with bounds so that no file can hurt the
+reader.
 
-At most 1 MiB, 32 levels deep, no anchors and aliases (a few lines of them can unfold to gigabytes), one document,
-no key twice, only plain YAML types.
+At most 1 MiB, 32 levels deep, no anchors and aliases (a few lines of them can unfold to gigabytes),
+one document, no key twice, only plain YAML types.
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,9 @@ def read_document(path: FilePath) -> Document:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError([Problem(str(path), 0, "", f"cannot be read: {error.strerror or error}")]) from None
+        raise ConfigError(
+            [Problem(str(path), 0, "", f"cannot be read: {error.strerror or error}")]
+        ) from None
     if len(raw) > MAX_BYTES:
         raise ConfigError([Problem(str(path), 0, "", f"is larger than {MAX_BYTES} bytes")])
     return parse_document(raw, str(path))
@@ -61,12 +64,16 @@ def parse_document(raw: bytes, file: str) -> Document:
         if root is not None:
             document.data = _plain(root, (), document)
     except yaml.MarkedYAMLError as error:
-        last = raw.count(b"\n") + 1  # what is missing at the end is found missing on the line after it
+        last = (
+            raw.count(b"\n") + 1
+        )  # what is missing at the end is found missing on the line after it
         line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
         text = " ".join(filter(None, (error.context, error.problem)))
         raise ConfigError([Problem(file, line, "", f"is no YAML: {text}")]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem(file, 0, "", f"is no YAML: {str(error).splitlines()[0]}")]) from None
+        raise ConfigError(
+            [Problem(file, 0, "", f"is no YAML: {str(error).splitlines()[0]}")]
+        ) from None
     if document.problems:
         raise ConfigError(document.problems)
     return document
@@ -78,12 +85,25 @@ def _check_shape(raw: bytes, document: Document) -> None:
     for event in _events(raw):
         if isinstance(event, yaml.AliasEvent):
             raise ConfigError(
-                [Problem(document.file, _line(event), "", f"uses the alias *{event.anchor}: write it out")]
+                [
+                    Problem(
+                        document.file,
+                        _line(event),
+                        "",
+                        f"uses the alias *{event.anchor}: write it out",
+                    )
+                ]
             )
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise ConfigError([Problem(document.file, _line(event), "", f"is nested deeper than {MAX_DEPTH} levels")])
+            raise ConfigError(
+                [
+                    Problem(
+                        document.file, _line(event), "", f"is nested deeper than {MAX_DEPTH} levels"
+                    )
+                ]
+            )
 
 
 def _line(event: yaml.Event) -> int:
@@ -108,7 +128,9 @@ def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, ScalarNode):
-            document.problems.append(Problem(document.file, line, dotted(path), "a key must be text"))
+            document.problems.append(
+                Problem(document.file, line, dotted(path), "a key must be text")
+            )
             continue
         key = str(key_node.value)
         here = (*path, key)
@@ -126,5 +148,7 @@ def _scalar(node: Node, path: Path, document: Document) -> Any:
         return SafeConstructor().construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
         text = getattr(error, "problem", None) or str(error)
-        document.problems.append(Problem(document.file, node.start_mark.line + 1, dotted(path), str(text)))
+        document.problems.append(
+            Problem(document.file, node.start_mark.line + 1, dotted(path), str(text))
+        )
         return None

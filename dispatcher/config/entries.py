@@ -1,4 +1,6 @@
-"""The clusters of a configuration that is wrong, as far as they can be read: what else is wrong is told with it."""
+"""The clusters of a configuration that is wrong, as far as they can be read: what else is wrong is
+told with it.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +12,9 @@ from dispatcher.config.sections import ClusterSection
 
 
 def readable_clusters(document: Document) -> tuple[ClusterSection, ...]:
-    """The clusters without their unknown keys, with a stand-in for a name that is none; () if that is not enough."""
+    """The clusters without their unknown keys, with a stand-in for a name that is none; () if that
+    is not enough.
+    """
     entries = document.data.get("clusters") if isinstance(document.data, Mapping) else None
     if not isinstance(entries, list) or not all(isinstance(one, Mapping) for one in entries):
         return ()

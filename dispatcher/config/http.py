@@ -12,13 +12,17 @@ LEAST = 16  # characters of a token: shorter ones are found by trying
 
 
 def read_tokens(file: Path) -> list[str]:
-    """The tokens of a file, one a line; empty lines and those that begin with '#' do not count. OSError, ValueError."""
+    """The tokens of a file, one a line; empty lines and those that begin with '#' do not count.
+    OSError, ValueError.
+    """
     lines = [line.strip() for line in file.read_text("utf-8-sig").splitlines()]
     tokens = [line for line in lines if line and not line.startswith("#")]
     if not tokens:
         raise ValueError(f"{file} has no token: write one in a line (openssl rand -hex 32)")
     if min(map(len, tokens)) < LEAST:
-        raise ValueError(f"{file} has a token of less than {LEAST} characters: openssl rand -hex 32 makes one")
+        raise ValueError(
+            f"{file} has a token of less than {LEAST} characters: openssl rand -hex 32 makes one"
+        )
     return tokens
 
 
@@ -48,9 +52,12 @@ def http_notes(section: HttpSection, document: Document) -> list[Problem]:
     if login.token_file or login.user_header or _loopback(section.host):
         return []
     text = (
-        f"is {section.host!r} and http.login asks nobody who he is: whoever reaches port {section.port} reads names, "
-        "load and decisions of all clusters. Set http.login.token_file (httpTokens of the chart), unless a "
-        "NetworkPolicy, which is not seen from here, lets only those reach it who may read (networkPolicy of the chart)"
+        f"is {section.host!r} and http.login asks nobody who he is: whoever reaches port "
+        f"{section.port} reads names, "
+        "load and decisions of all clusters. Set http.login.token_file (httpTokens of the chart), "
+        "unless a "
+        "NetworkPolicy, which is not seen from here, lets only those reach it who may read "
+        "(networkPolicy of the chart)"
     )
     return [document.problem(("http", "host"), text)]
 

@@ -63,7 +63,10 @@ def _of_agent(settings: JoinSettings) -> Iterator[Listener]:
 def _port_problems(listeners: Sequence[Listener], document: Document) -> list[Problem]:
     """Each that has the port of an earlier one."""
     return [
-        document.problem(one.key, f"port {one.port} is that of {dotted(other.key)}, too: give each a port of its own")
+        document.problem(
+            one.key,
+            f"port {one.port} is that of {dotted(other.key)}, too: give each a port of its own",
+        )
         for at, one in enumerate(listeners)
         if (other := next((other for other in listeners[:at] if _meet(one, other)), None))
     ]
@@ -71,4 +74,6 @@ def _port_problems(listeners: Sequence[Listener], document: Document) -> list[Pr
 
 def _meet(one: Listener, other: Listener) -> bool:
     hosts = [_LOOPBACK.get(host, host) for host in (one.host, other.host)]
-    return one.port == other.port != 0 and (hosts[0] == hosts[1] or any(host in _EVERY for host in hosts))
+    return one.port == other.port != 0 and (
+        hosts[0] == hosts[1] or any(host in _EVERY for host in hosts)
+    )

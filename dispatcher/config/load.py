@@ -1,4 +1,6 @@
-"""The dispatcher's whole configuration from dispatcher.yaml, the files it names and the environment."""
+"""The dispatcher's whole configuration from dispatcher.yaml, the files it names and the
+environment.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -58,9 +60,9 @@ _AS_GIVEN = ("ray", "tracing", "cluster_profiles", "rebalancing", "links", "log"
 class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults.
 
-    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here, or none that
-    is known. `policy_files`: plugins and profiles, to be read again when they change. `start_files`: those that are
-    read at the start alone, by what they are.
+    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning
+    here, or none that is known. `policy_files`: plugins and profiles, to be read again when they
+    change. `start_files`: those that are read at the start alone, by what they are.
     """
 
     clusters: tuple[ClusterSection, ...] = ()
@@ -99,11 +101,13 @@ def load_config(
     expired_too: bool = False,
     in_force: Sequence[Tenant] = (),
 ) -> DispatcherConfig:
-    """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and environment alone.
+    """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and
+    environment alone.
 
-    `reach`: the clusters are to be reached from here, so their kubeconfigs and certificates are looked at, too.
-    `expired_too`: a certificate that is not of this time is no error (the other clusters can be served).
-    `in_force`: tenants whose quota a running dispatcher holds, whatever their file says by now.
+    `reach`: the clusters are to be reached from here, so their kubeconfigs and certificates are
+    looked at, too. `expired_too`: a certificate that is not of this time is no error (the other
+    clusters can be served). `in_force`: tenants whose quota a running dispatcher holds, whatever
+    their file says by now.
     """
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
@@ -111,11 +115,15 @@ def load_config(
     problems += _section_problems(config, document)
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     election, gateway, signing, http, written = _files_placed(config, document)
-    problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
+    problems += gateway_problems(
+        gateway, config.clusters, document, reach=reach, expired_too=expired_too
+    )
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
         problems += http_problems(http, document)
-        problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
+        problems += _reach_problems(
+            config, clusters, election, document, known_bad="clusters" in misread
+        )
     unusable = list[Problem]()
     of_profiles = list[Problem]()
     plugin_files = _plugin_files(document, config, unusable)
@@ -123,7 +131,9 @@ def load_config(
     named = _there(_profile_files(document, config, problems), document, problems)
     read = read_profile_files(named, document, known, of_profiles)
     doubtful = unusable or "plugin_files" in misread
-    problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
+    problems += unusable + [
+        one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))
+    ]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document)
     problems += peer_word_problems(config.clusters, timing.peers_s, document)
@@ -132,7 +142,11 @@ def load_config(
     problems += of_quota.problems() if not (of_profiles or doubtful) else []
     if problems:
         raise ConfigError(_in_order(problems))
-    of_files = [*_file_notes(gateway, signing, clusters, document), *written_notes(*written, document)] if reach else []
+    of_files = (
+        [*_file_notes(gateway, signing, clusters, document), *written_notes(*written, document)]
+        if reach
+        else []
+    )
     signals = _signal_notes(document, named, clusters)
     return DispatcherConfig(
         clusters=clusters,
@@ -166,7 +180,9 @@ def _section_problems(config: ConfigFile, document: Document) -> list[Problem]:
     ]
 
 
-def _start_files(path: FilePath | str | None, document: Document, config: ConfigFile) -> dict[str, FilePath]:
+def _start_files(
+    path: FilePath | str | None, document: Document, config: ConfigFile
+) -> dict[str, FilePath]:
     files = {"dispatcher": FilePath(path)} if path is not None else {}
     return {**files, "tenants": _beside(document, config.tenants)} if config.tenants else files
 
@@ -190,16 +206,26 @@ def _files_placed(
 
 
 def _file_notes(
-    gateway: GatewaySection, signing: SigningSection, clusters: Sequence[ClusterSection], document: Document
+    gateway: GatewaySection,
+    signing: SigningSection,
+    clusters: Sequence[ClusterSection],
+    document: Document,
 ) -> list[Problem]:
-    return [*gateway_notes(gateway, clusters, document), *signing_notes(signing, clusters, document)]
+    return [
+        *gateway_notes(gateway, clusters, document),
+        *signing_notes(signing, clusters, document),
+    ]
 
 
 def _shaped(document: Document) -> tuple[ConfigFile, list[Problem]]:
-    """The file's values, of the clusters at least those that can be read, and what is wrong with their form."""
+    """The file's values, of the clusters at least those that can be read, and what is wrong with
+    their form.
+    """
     problems: list[Problem] = []
     shape: list[Problem] = []
-    config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
+    config = _collected(
+        problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct()
+    )
     problems += [one for one in shape if one not in problems]
     if not config.clusters and any(one.key.startswith("clusters") for one in problems):
         config = config.model_copy(update={"clusters": readable_clusters(document)})
@@ -207,8 +233,14 @@ def _shaped(document: Document) -> tuple[ConfigFile, list[Problem]]:
 
 
 def _misread(problems: Sequence[Problem]) -> set[str]:
-    """The keys that were not read. A variable that is wrong leaves nothing that can be read, good sections neither."""
-    unread = {"clusters", "plugin_files"} if any(one.file == "environment" for one in problems) else set()
+    """The keys that were not read. A variable that is wrong leaves nothing that can be read, good
+    sections neither.
+    """
+    unread = (
+        {"clusters", "plugin_files"}
+        if any(one.file == "environment" for one in problems)
+        else set()
+    )
     return unread | {one.key.partition("[")[0] for one in problems}
 
 
@@ -223,8 +255,12 @@ def check_config(
     return []
 
 
-def _signal_notes(document: Document, named: list[Named], clusters: tuple[ClusterSection, ...]) -> list[Problem]:
-    """Names of signals in these files that nobody is known to tell; the files were read and are good."""
+def _signal_notes(
+    document: Document, named: list[Named], clusters: tuple[ClusterSection, ...]
+) -> list[Problem]:
+    """Names of signals in these files that nobody is known to tell; the files were read and are
+    good.
+    """
     known = known_signals(clusters)
     documents = (document, *(read_document(file) for _, _, file in named))
     return [note for one in documents for note in signal_notes(one, known)]
@@ -237,7 +273,9 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 
 
 def _collected(problems: list[Problem], read: Callable[[], T], fallback: T) -> T:
-    """What `read` gives; where it fails its problems are noted and the rest is checked with `fallback`."""
+    """What `read` gives; where it fails its problems are noted and the rest is checked with
+    `fallback`.
+    """
     try:
         return read()
     except ConfigError as error:
@@ -252,13 +290,18 @@ def _tenants(document: Document, config: ConfigFile, problems: list[Problem]) ->
     raw = document.data.get("tenants") if isinstance(document.data, dict) else None
     if not name and problems and isinstance(raw, str):
         name = raw
-    found = _there([(("tenants",), name, _beside(document, name))] if name else [], document, problems)
+    found = _there(
+        [(("tenants",), name, _beside(document, name))] if name else [], document, problems
+    )
     return _collected(problems, lambda: read_tenants(found[0][2], clusters), ()) if found else ()
 
 
-def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[FilePath]:
+def _plugin_files(
+    document: Document, config: ConfigFile, problems: list[Problem]
+) -> list[FilePath]:
     named: list[Named] = [
-        (("plugin_files", at), name, _beside(document, name)) for at, name in enumerate(config.plugin_files)
+        (("plugin_files", at), name, _beside(document, name))
+        for at, name in enumerate(config.plugin_files)
     ]
     return [path for _, _, path in _there(named, document, problems)]
 
@@ -272,26 +315,38 @@ def _there(named: list[Named], document: Document, problems: list[Problem]) -> l
 
 def _no_file(path: FilePath) -> str:
     if not os.path.exists(path):
-        return f"there is no file {path}: correct it (paths are relative to the folder of this file), or leave it out"
+        return (
+            f"there is no file {path}: correct it (paths are relative to the folder of this "
+            "file), or leave it out"
+        )
     return f"{path} is a folder: name a file, or leave it out" if os.path.isdir(path) else ""
 
 
 def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:
-    """The one file of `profile`, or those of `profiles`; also if the file that names them has problems of its own."""
+    """The one file of `profile`, or those of `profiles`; also if the file that names them has
+    problems of its own.
+    """
     if not config.profiles:
         raw = document.data.get("profile") if isinstance(document.data, dict) else None
         name = config.profile or (raw if problems and isinstance(raw, str) else "")
         return [(("profile",), name, _beside(document, name))] if name else []
     if config.profile:
         problems.append(
-            document.problem(("profile",), "is given beside profiles: put it into that list, and leave this empty")
+            document.problem(
+                ("profile",),
+                "is given beside profiles: put it into that list, and leave this empty",
+            )
         )
-    return [(("profiles", at), name, _beside(document, name)) for at, name in enumerate(config.profiles)]
+    return [
+        (("profiles", at), name, _beside(document, name)) for at, name in enumerate(config.profiles)
+    ]
 
 
 def _with_backoffs(timing: TimingSection, read: ProfilesRead) -> TimingSection:
     given = {"backoff_first_s": read.backoff_first_s, "backoff_longest_s": read.backoff_longest_s}
-    return timing.model_copy(update={key: float(value) for key, value in given.items() if value is not None})
+    return timing.model_copy(
+        update={key: float(value) for key, value in given.items() if value is not None}
+    )
 
 
 def _beside(document: Document, name: str) -> FilePath:
@@ -304,7 +359,9 @@ def _whole(document: Document, name: str) -> str:
 
 def _placed(cluster: ClusterSection, document: Document) -> ClusterSection:
     agent = with_whole_paths(cluster.agent, lambda name: _whole(document, name))
-    return cluster.model_copy(update={"kubeconfig": _whole(document, cluster.kubeconfig), "agent": agent})
+    return cluster.model_copy(
+        update={"kubeconfig": _whole(document, cluster.kubeconfig), "agent": agent}
+    )
 
 
 def _lease_placed(section: LeaderElectionSection, document: Document) -> LeaderElectionSection:
@@ -321,7 +378,9 @@ def _reach_problems(
     *,
     known_bad: bool,
 ) -> list[Problem]:
-    """What keeps clusters and Lease from being reached. Agents on another Ray have files on its nodes, not here."""
+    """What keeps clusters and Lease from being reached. Agents on another Ray have files on its
+    nodes, not here.
+    """
     if not clusters:
         text = "none is listed: name at least one, such as {name: west, context: west-admin}"
         return [] if known_bad else [document.problem(("clusters",), text)]
@@ -334,12 +393,22 @@ def _reach_problems(
         return [document.problem(("leader_election", "kubeconfig"), text)]
     if not started:
         return lease_problems(election, (), document) if election.kubeconfig != IN_CLUSTER else []
-    files = [one for at, cluster in enumerate(clusters) for one in agent_file_problems(cluster, at, document)]
-    return [*access_problems(clusters, document), *files, *lease_problems(election, started, document)]
+    files = [
+        one
+        for at, cluster in enumerate(clusters)
+        for one in agent_file_problems(cluster, at, document)
+    ]
+    return [
+        *access_problems(clusters, document),
+        *files,
+        *lease_problems(election, started, document),
+    ]
 
 
 def _election_problems(section: LeaderElectionSection, document: Document) -> list[Problem]:
-    """A leader must have stopped before another may begin, and must have tried more than once by then."""
+    """A leader must have stopped before another may begin, and must have tried more than once by
+    then.
+    """
     problems = []
     if section.renew_deadline_s >= section.lease_s:
         text = f"must be less than lease_s ({section.lease_s:g})"
@@ -365,7 +434,10 @@ def _environment_problems() -> list[Problem]:
         for name, (section, nested, _) in sorted(sections.items())
         if nested and name.upper().startswith(prefix) and section not in known
     ]
-    meant = {f"{prefix}{section}_{key}": f"{prefix}{section}{ENV_NESTING}{key}" for section, key in _nested_keys()}
+    meant = {
+        f"{prefix}{section}_{key}": f"{prefix}{section}{ENV_NESTING}{key}"
+        for section, key in _nested_keys()
+    }
     return unknown + [
         Problem("environment", 0, name, f"sets nothing; did you mean {meant[name.upper()]}?")
         for name, value in sorted(os.environ.items())
@@ -375,7 +447,9 @@ def _environment_problems() -> list[Problem]:
 
 def _nested_keys() -> list[tuple[str, str]]:
     """(section, key) of every key in a section, as variables spell them."""
-    sections = {name: keys_at(ConfigFile, (name,)) for name in ConfigFile.model_fields if name != "clusters"}
+    sections = {
+        name: keys_at(ConfigFile, (name,)) for name in ConfigFile.model_fields if name != "clusters"
+    }
     return [(section.upper(), key.upper()) for section, keys in sections.items() for key in keys]
 
 
@@ -386,11 +460,15 @@ def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]
         ("backoff_first_s", "backoff_longest_s"),
     )
     problems = [
-        document.problem(("timing", low), f"must not be greater than {high} ({getattr(timing, high):g})")
+        document.problem(
+            ("timing", low), f"must not be greater than {high} ({getattr(timing, high):g})"
+        )
         for low, high in pairs
         if getattr(timing, low) > getattr(timing, high)
     ]
-    if timing.peers_s * 4 > timing.delegate_lease_s:  # a renewal is as old as two of them, and one may be lost
+    if (
+        timing.peers_s * 4 > timing.delegate_lease_s
+    ):  # a renewal is as old as two of them, and one may be lost
         text = f"must be at most a quarter of delegate_lease_s ({timing.delegate_lease_s:g})"
         problems.append(document.problem(("timing", "peers_s"), text))
     if timing.cluster_lost_s < timing.cluster_silent_s:

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
 
-UNKNOWN_PLUGIN = "unknown plugin"  # how such a problem begins: a plugin file that cannot be used may be the cause
+# how such a problem begins: a plugin file that cannot be used may be the cause
+UNKNOWN_PLUGIN = "unknown plugin"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem. `line` counts from 1, 0 where there is no line (a missing file, an environment variable)."""
+    """One problem. `line` counts from 1, 0 where there is no line (a missing file, an environment
+    variable).
+    """
 
     file: str
     line: int
@@ -23,7 +26,9 @@ class Problem:
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; `problems` is everything that is wrong with it, never empty."""
+    """A configuration that cannot be used; `problems` is everything that is wrong with it, never
+    empty.
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))

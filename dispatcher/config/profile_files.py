@@ -1,4 +1,6 @@
-"""The profiles of a configuration: from our own profile files, or from kube-scheduler's configuration files."""
+"""The profiles of a configuration: from our own profile files, or from kube-scheduler's
+configuration files.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +15,15 @@ from dispatcher.scheduling.cycle.canaries import canary_problems
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
-Named = tuple[Path, str, FilePath]  # the key that names a file, the name as it stands there, the file
+Named = tuple[
+    Path, str, FilePath
+]  # the key that names a file, the name as it stands there, the file
 
 
 @dataclass(frozen=True)
 class ProfilesRead:
-    """What profile files say. `notes`: what has no meaning here. Back-offs in seconds, None: not given.
+    """What profile files say. `notes`: what has no meaning here. Back-offs in seconds, None: not
+    given.
 
     `named_by`: the key by which each profile's file is named, by scheduler_name.
     """
@@ -40,9 +45,14 @@ def read_profile_file(path: FilePath, registry: Mapping[str, PluginSpec]) -> Pro
 
 
 def read_profile_files(
-    named: Sequence[Named], document: Document, registry: Mapping[str, PluginSpec], problems: list[Problem]
+    named: Sequence[Named],
+    document: Document,
+    registry: Mapping[str, PluginSpec],
+    problems: list[Problem],
 ) -> ProfilesRead:
-    """All files that `document` names together, the built-in default for none; what is wrong goes into `problems`."""
+    """All files that `document` names together, the built-in default for none; what is wrong goes
+    into `problems`.
+    """
     reads: list[ProfilesRead] = []
     seen: set[str] = set()
     for key, name, path in named:
@@ -76,14 +86,19 @@ def _together(reads: Sequence[ProfilesRead]) -> ProfilesRead:
     )
 
 
-def _canary_problems(profiles: Sequence[Profile], named: Sequence[Named], document: Document) -> list[Problem]:
+def _canary_problems(
+    profiles: Sequence[Profile], named: Sequence[Named], document: Document
+) -> list[Problem]:
     canaries = [(one.scheduler_name, one.canary.of) for one in profiles if one.canary is not None]
     told = canary_problems(canaries, [one.scheduler_name for one in profiles])
     return [document.problem(named[0][0][:1], text) for text in told]
 
 
 def _sort_problems(
-    profiles: tuple[Profile, ...], named: Sequence[Named], document: Document, registry: Mapping[str, PluginSpec]
+    profiles: tuple[Profile, ...],
+    named: Sequence[Named],
+    document: Document,
+    registry: Mapping[str, PluginSpec],
 ) -> list[Problem]:
     if len(profiles) < 2:
         return []

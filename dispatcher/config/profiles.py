@@ -1,4 +1,5 @@
-"""A profile file: plugins in the order in which filters run, each with a weight (scores only) and arguments.
+"""A profile file: plugins in the order in which filters run, each with a weight (scores only) and
+arguments.
 
 All of them, or with `extends` what is different from a profile that is built in.
 """
@@ -15,7 +16,12 @@ from dispatcher.config.sections import Section
 from dispatcher.config.validation import validated
 from dispatcher.plugins.registry import PluginContext, PluginSpec, canonical
 from dispatcher.scheduling.framework import Canary, PluginUse, Profile
-from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, is_finite_number, shown
+from dispatcher.scheduling.framework.plugin_args import (
+    check_args,
+    did_you_mean,
+    is_finite_number,
+    shown,
+)
 from dispatcher.scheduling.profile import BUILT_IN
 from shared.model.names import SCHEDULER_NAME, is_ours
 
@@ -31,11 +37,19 @@ class PluginEntry(Section):
 
 
 class CanarySection(Section):
-    """That this profile decides a share of another profile's pods in its place, to be compared with it."""
+    """That this profile decides a share of another profile's pods in its place, to be compared with
+    it.
+    """
 
     of: Annotated[str, Field(description="schedulerName of that profile")] = SCHEDULER_NAME
     percent: Annotated[
-        float, Field(ge=0, le=100, multiple_of=0.01, description="of its pods, by their UIDs; 0: none of them")
+        float,
+        Field(
+            ge=0,
+            le=100,
+            multiple_of=0.01,
+            description="of its pods, by their UIDs; 0: none of them",
+        ),
     ]
 
 
@@ -47,7 +61,8 @@ class ProfileFile(Section):
     canary: CanarySection | None = None
     disabled: Annotated[tuple[str, ...], Field(description="its plugins that are left out")] = ()
     plugins: Annotated[
-        tuple[PluginEntry, ...], Field(description="all plugins; with `extends`, other weights and arguments, and more")
+        tuple[PluginEntry, ...],
+        Field(description="all plugins; with `extends`, other weights and arguments, and more"),
     ] = ()
 
 
@@ -60,7 +75,9 @@ def profile_of(document: Document, registry: Mapping[str, PluginSpec]) -> Profil
     """The profile of a document; ConfigError with everything that is wrong with it."""
     problems: list[Problem] = []
     entries = validated(ProfileFile, document, problems)
-    plugins = tuple(one.model_copy(update={"name": canonical(one.name, registry)}) for one in entries.plugins)
+    plugins = tuple(
+        one.model_copy(update={"name": canonical(one.name, registry)}) for one in entries.plugins
+    )
     disabled = tuple(canonical(name, registry) for name in entries.disabled)
     entries = entries.model_copy(update={"plugins": plugins, "disabled": disabled})
     base = BUILT_IN.get(entries.extends)
@@ -76,12 +93,16 @@ def profile_of(document: Document, registry: Mapping[str, PluginSpec]) -> Profil
 
 
 def _extended(base: Sequence[PluginUse], entries: ProfileFile) -> tuple[PluginUse, ...]:
-    """The base's plugins in its order, with what the file says of each, then the plugins that only the file has."""
+    """The base's plugins in its order, with what the file says of each, then the plugins that only
+    the file has.
+    """
     uses = {use.name: use for use in base if use.name not in entries.disabled}
     for entry in entries.plugins:
         known = uses.get(entry.name, PluginUse(entry.name, 1.0, {}))
         weight = known.weight if not is_finite_number(entry.weight) else float(entry.weight)
-        uses[entry.name] = PluginUse(entry.name, weight, entry.args if entry.args is not None else known.args)
+        uses[entry.name] = PluginUse(
+            entry.name, weight, entry.args if entry.args is not None else known.args
+        )
     return tuple(uses.values())
 
 
@@ -95,7 +116,10 @@ def _base_problems(entries: ProfileFile, document: Document) -> list[Problem]:
     problems = []
     for at, name in enumerate(entries.disabled):
         if name not in names:
-            text = f"{shown(name)} is not in the profile that this one extends{did_you_mean(name, names)}"
+            text = (
+                f"{shown(name)} is not in the profile that this one "
+                f"extends{did_you_mean(name, names)}"
+            )
             problems.append(document.problem(("disabled", at), text))
         elif name in given:
             problems.append(document.problem(("disabled", at), f"{name} is listed in plugins, too"))
@@ -103,18 +127,29 @@ def _base_problems(entries: ProfileFile, document: Document) -> list[Problem]:
 
 
 def _whole(
-    entries: ProfileFile, uses: Sequence[PluginUse], document: Document, registry: Mapping[str, PluginSpec]
+    entries: ProfileFile,
+    uses: Sequence[PluginUse],
+    document: Document,
+    registry: Mapping[str, PluginSpec],
 ) -> list[Problem]:
     problems = []
     seen = set()
     if not is_ours(entries.scheduler_name):
-        text = f"must be {SCHEDULER_NAME} or {SCHEDULER_NAME}-<suffix>: agents hand over no other pods"
+        text = (
+            f"must be {SCHEDULER_NAME} or {SCHEDULER_NAME}-<suffix>: agents hand over no other pods"
+        )
         problems.append(document.problem(("scheduler_name",), text))
     for at, entry in enumerate(entries.plugins):
         if entry.name in seen:
-            problems.append(document.problem(("plugins", at, "name"), f"{entry.name} is listed twice"))
+            problems.append(
+                document.problem(("plugins", at, "name"), f"{entry.name} is listed twice")
+            )
         seen.add(entry.name)
-    sorts = [use.name for use in uses if use.name in registry and "QueueSort" in registry[use.name].points]
+    sorts = [
+        use.name
+        for use in uses
+        if use.name in registry and "QueueSort" in registry[use.name].points
+    ]
     if len(sorts) != 1 and entries.extends in ("", *BUILT_IN):
         text = f"needs exactly one QueueSort plugin, such as PrioritySort; it has {len(sorts)}"
         problems.append(document.problem(("plugins",), text))
@@ -147,4 +182,8 @@ def _weight_problems(entry: PluginEntry, spec: PluginSpec) -> list[str]:
         return [f"{entry.name} does not score: remove the weight"]
     if not is_finite_number(weight):
         return [f"must be a number from 0 to {MAX_WEIGHT:g}, not {shown(weight)}"]
-    return [] if 0 <= weight <= MAX_WEIGHT else [f"must be from 0 to {MAX_WEIGHT:g}, not {shown(weight)}"]
+    return (
+        []
+        if 0 <= weight <= MAX_WEIGHT
+        else [f"must be from 0 to {MAX_WEIGHT:g}, not {shown(weight)}"]
+    )

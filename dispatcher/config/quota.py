@@ -30,7 +30,9 @@ class QuotaOfProfiles:
         names = [one.scheduler_name for one in self.read.profiles]
         unlimited = self.section.unlimited_profiles
         problems = [
-            self._of_name(name, f"{shown(name)} is no profile's scheduler_name{did_you_mean(name, names)}")
+            self._of_name(
+                name, f"{shown(name)} is no profile's scheduler_name{did_you_mean(name, names)}"
+            )
             for name in unlimited
             if name not in names
         ]
@@ -38,7 +40,8 @@ class QuotaOfProfiles:
             if name in unlimited:
                 continue
             text = (
-                f"profile {name} has no TenantQuota, so its pods would pass the quota of tenants and not count in it: "
+                f"profile {name} has no TenantQuota, so its pods would pass the quota of tenants "
+                "and not count in it: "
                 f"{_ADD}, or list {name} in quota.unlimited_profiles if that is meant"
             )
             problems.append(self.document.problem(self.read.named_by.get(name, ("profile",)), text))
@@ -50,8 +53,14 @@ class QuotaOfProfiles:
             return []
         without = self._without_quota()
         passes = "pods of this profile pass the quota of tenants, and do not count in it"
-        holds = "has no meaning: this profile has TenantQuota, and holds its pods to the quota of tenants"
-        return [self._of_name(name, passes if name in without else holds) for name in self.section.unlimited_profiles]
+        holds = (
+            "has no meaning: this profile has TenantQuota, and holds its pods to the quota of "
+            "tenants"
+        )
+        return [
+            self._of_name(name, passes if name in without else holds)
+            for name in self.section.unlimited_profiles
+        ]
 
     def _limited(self) -> bool:
         return any(tenant.nominal for tenant in self.tenants)
@@ -60,7 +69,11 @@ class QuotaOfProfiles:
         def holds(plugin: str) -> bool:
             return plugin in self.registry and issubclass(self.registry[plugin].plugin, TenantQuota)
 
-        return [one.scheduler_name for one in self.read.profiles if not any(holds(use.name) for use in one.plugins)]
+        return [
+            one.scheduler_name
+            for one in self.read.profiles
+            if not any(holds(use.name) for use in one.plugins)
+        ]
 
     def _of_name(self, name: str, text: str) -> Problem:
         at = self.section.unlimited_profiles.index(name)

@@ -32,7 +32,9 @@ _NAMESPACE = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?(?:\*|[a-z0-9][-a-z0-9]{0
 
 
 class TenantEntry(Section):
-    """One tenant: `namespaces` are 'namespace' or 'cluster/namespace', the last part may end in '*'."""
+    """One tenant: `namespaces` are 'namespace' or 'cluster/namespace', the last part may end in
+    '*'.
+    """
 
     name: Annotated[str, Field(pattern=TENANT_NAME)]
     namespaces: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -53,19 +55,26 @@ class TenantsFile(Section):
 
 
 def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, ...]:
-    """The tenants of a file, the default one last; ConfigError with everything that is wrong with it.
+    """The tenants of a file, the default one last; ConfigError with everything that is wrong with
+    it.
 
     `clusters` are those of the fleet; none: they are not known here, and namespaces may name any.
     """
     document = read_document(path)
     if document.data is None:  # as a write that was cut off leaves it: that must not lift all quota
-        raise ConfigError([document.problem((), "is empty: write `tenants: []` if nobody is to be limited")])
+        raise ConfigError(
+            [document.problem((), "is empty: write `tenants: []` if nobody is to be limited")]
+        )
     problems: list[Problem] = []
     entries = validated(TenantsFile, document, problems)
     problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]
     problems += _cluster_problems(entries, clusters, document) if clusters else []
     tenants = [
-        Tenant(entry.name, entry.namespaces, _nominal(entry.nominal, ("tenants", at, "nominal"), document, problems))
+        Tenant(
+            entry.name,
+            entry.namespaces,
+            _nominal(entry.nominal, ("tenants", at, "nominal"), document, problems),
+        )
         for at, entry in enumerate(entries.tenants)
     ]
     if entries.default is not None:
@@ -81,7 +90,9 @@ def _name_problems(entries: TenantsFile, document: Document) -> list[Problem]:
     seen = {DEFAULT_TENANT} if entries.default is not None else set()
     for at, entry in enumerate(entries.tenants):
         if entry.name in seen:
-            problems.append(document.problem(("tenants", at, "name"), f"tenant {entry.name} is defined twice"))
+            problems.append(
+                document.problem(("tenants", at, "name"), f"tenant {entry.name} is defined twice")
+            )
         seen.add(entry.name)
     return problems
 
@@ -93,7 +104,10 @@ def _namespace_problems(entries: TenantsFile, document: Document) -> list[Proble
         for index, pattern in enumerate(entry.namespaces):
             path: Path = ("tenants", at, "namespaces", index)
             if not _NAMESPACE.fullmatch(pattern):
-                text = f"{shown(pattern)} must be 'namespace' or 'cluster/namespace', with '*' at the end at most"
+                text = (
+                    f"{shown(pattern)} must be 'namespace' or 'cluster/namespace', with '*' at "
+                    "the end at most"
+                )
                 problems.append(document.problem(path, text))
             taken = next((found for found in earlier if _covers(found[0], pattern)), None)
             if taken is not None:
@@ -103,7 +117,9 @@ def _namespace_problems(entries: TenantsFile, document: Document) -> list[Proble
     return problems
 
 
-def _cluster_problems(entries: TenantsFile, clusters: Sequence[str], document: Document) -> list[Problem]:
+def _cluster_problems(
+    entries: TenantsFile, clusters: Sequence[str], document: Document
+) -> list[Problem]:
     named = (
         (("tenants", at, "namespaces", index), pattern)
         for at, entry in enumerate(entries.tenants)
@@ -111,7 +127,9 @@ def _cluster_problems(entries: TenantsFile, clusters: Sequence[str], document: D
         if _NAMESPACE.fullmatch(pattern)
     )
     return [
-        document.problem(path, f"{shown(pattern)} is of no configured cluster{did_you_mean(where, clusters)}")
+        document.problem(
+            path, f"{shown(pattern)} is of no configured cluster{did_you_mean(where, clusters)}"
+        )
         for path, pattern in named
         for where, slash, _ in (pattern.partition("/"),)
         if slash and where not in clusters
@@ -127,7 +145,9 @@ def _covers(one: str, other: str) -> bool:
     return other_wanted.startswith(wanted[:-1]) if wanted.endswith("*") else wanted == other_wanted
 
 
-def _nominal(raw: dict[str, Any], path: Path, document: Document, problems: list[Problem]) -> dict[str, Share]:
+def _nominal(
+    raw: dict[str, Any], path: Path, document: Document, problems: list[Problem]
+) -> dict[str, Share]:
     nominal = {}
     for resource, value in raw.items():
         if resource not in BASE_RESOURCES and not is_scalar(resource):
@@ -142,24 +162,42 @@ def _nominal(raw: dict[str, Any], path: Path, document: Document, problems: list
 
 
 def parse_share(resource: str, value: object) -> Share:
-    """'40%' of the fleet, or a quantity such as '64', '500m', '256Gi'; ValueError says what is wrong."""
-    text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    """'40%' of the fleet, or a quantity such as '64', '500m', '256Gi'; ValueError says what is
+    wrong.
+    """
+    text = (
+        str(value).strip()
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else ""
+    )
     if text.endswith("%"):
         match = _PERCENT.fullmatch(text)
         if match is None or float(match[1]) > 100:
             raise ValueError(f"must be a share from 0% to 100%, not {shown(value)}")
         return Share(ratio=float(match[1]) / 100)
     if not text:
-        raise ValueError(f"must be a share such as 40% or a quantity such as 64 or 256Gi, not {shown(value)}")
+        raise ValueError(
+            f"must be a share such as 40% or a quantity such as 64 or 256Gi, not {shown(value)}"
+        )
     try:
         amount = parse_quantity(text, scale=unit_scale(resource), round_up=False)
         is_none = parse_quantity(text) == 0
     except QuantityError as error:
-        raise ValueError(f"{error}; write a share such as 40% or a quantity such as 64 or 256Gi") from None
+        raise ValueError(
+            f"{error}; write a share such as 40% or a quantity such as 64 or 256Gi"
+        ) from None
     if amount < (LEAST_BYTES if _in_bytes(resource) else 1) and not is_none:
         number = text.rstrip(ascii_letters)
-        least = f"{number}Mi or {number}Gi" if _in_bytes(resource) else "1m or more" if resource == CPU else "1 or more"
-        raise ValueError(f"{text} of {resource} is too little for any pod: write {least}, or 0 for nothing")
+        least = (
+            f"{number}Mi or {number}Gi"
+            if _in_bytes(resource)
+            else "1m or more"
+            if resource == CPU
+            else "1 or more"
+        )
+        raise ValueError(
+            f"{text} of {resource} is too little for any pod: write {least}, or 0 for nothing"
+        )
     return Share(absolute=amount)
 
 

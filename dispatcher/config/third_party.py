@@ -18,14 +18,23 @@ def plugin_registry(found: tuple[EntryPoint, ...] | None = None) -> dict[str, Pl
         try:
             spec = point.load()
         except Exception as error:
-            problems.append(Problem(where, 0, "", f"cannot be loaded: {type(error).__name__}: {error}"))
+            problems.append(
+                Problem(where, 0, "", f"cannot be loaded: {type(error).__name__}: {error}")
+            )
             continue
         if not isinstance(spec, PluginSpec):
             problems.append(Problem(where, 0, "", "is no dispatcher.plugins.registry.PluginSpec"))
         elif broken := broken_form(spec):
-            problems += [Problem(where, 0, getattr(spec.plugin, "__name__", "PLUGIN"), text) for text in broken]
+            problems += [
+                Problem(where, 0, getattr(spec.plugin, "__name__", "PLUGIN"), text)
+                for text in broken
+            ]
         elif spec.plugin.name in registry:
-            problems.append(Problem(where, 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"))
+            problems.append(
+                Problem(
+                    where, 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"
+                )
+            )
         else:
             registry[spec.plugin.name] = spec
     if problems:

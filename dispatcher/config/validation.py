@@ -52,12 +52,15 @@ _MUST_BE = {
 def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
     """The document as a `model`; every finding is added to `problems`.
 
-    Wrong keys and values are left out of the answer, so that what is right is checked further. ConfigError with
-    `problems` if nothing usable is left. An answer with problems must never be acted on.
+    Wrong keys and values are left out of the answer, so that what is right is checked further.
+    ConfigError with `problems` if nothing usable is left. An answer with problems must never be
+    acted on.
     """
     data = document.data if document.data is not None else {}
     if not isinstance(data, Mapping):
-        raise ConfigError([*problems, document.problem((), f"must be a map of keys, not {shown(data)}")])
+        raise ConfigError(
+            [*problems, document.problem((), f"must be a map of keys, not {shown(data)}")]
+        )
     try:
         return _made(model, data)
     except ValidationError as error:
@@ -70,11 +73,15 @@ def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
     except SettingsError as error:
         field = str(error).partition('"')[2].partition('"')[0]
         text = f"must be JSON, as a section or a list: {error.__cause__}"
-        raise ConfigError([*problems, Problem("environment", 0, f"{ENV_PREFIX}{field.upper()}", text)]) from None
+        raise ConfigError(
+            [*problems, Problem("environment", 0, f"{ENV_PREFIX}{field.upper()}", text)]
+        ) from None
 
 
 def _causes(errors: Sequence[Any]) -> list[Any]:
-    """Without lists that are too short for pydantic alone, which counts no item that has a problem of its own."""
+    """Without lists that are too short for pydantic alone, which counts no item that has a problem
+    of its own.
+    """
     within = {error["loc"][:end] for error in errors for end in range(len(error["loc"]))}
     return [error for error in errors if error["type"] != "too_short" or error["loc"] not in within]
 
@@ -86,7 +93,11 @@ def _made(model: type[M], data: Mapping[str, Any]) -> M:
 def _without(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
     """A copy without the keys the errors are about; LookupError for one that cannot be left out."""
     copy = deepcopy(dict(data))
-    whole = {error["loc"][0] for error in errors if error["type"] == "missing" or isinstance(error["loc"][-1], int)}
+    whole = {
+        error["loc"][0]
+        for error in errors
+        if error["type"] == "missing" or isinstance(error["loc"][-1], int)
+    }
     for key in whole:  # without an item all later ones would have other lines
         del copy[key]
     for error in errors:
@@ -101,14 +112,20 @@ def _without(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
 
 
 def _without_sections(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
-    """A copy without all that the errors are in, as where an entry is nothing without the wrong key."""
+    """A copy without all that the errors are in, as where an entry is nothing without the wrong
+    key.
+    """
     wrong = {error["loc"][0] for error in errors if error["loc"]}
     return {key: value for key, value in data.items() if key not in wrong}
 
 
-def findings(model: type[BaseModel], document: Document, error: ValidationError, prefix: Path) -> list[Problem]:
+def findings(
+    model: type[BaseModel], document: Document, error: ValidationError, prefix: Path
+) -> list[Problem]:
     """What pydantic found in a part of the document, the part at `prefix`."""
-    return [_problem(model, document, one, prefix) for one in _causes(error.errors(include_url=False))]
+    return [
+        _problem(model, document, one, prefix) for one in _causes(error.errors(include_url=False))
+    ]
 
 
 def _problem(model: type[BaseModel], document: Document, error: Any, prefix: Path = ()) -> Problem:
@@ -128,20 +145,27 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "string_pattern_mismatch":
-        return f"{PATTERNS.get(error['ctx']['pattern'], 'is malformed')}, not {shown(error['input'])}"
+        return (
+            f"{PATTERNS.get(error['ctx']['pattern'], 'is malformed')}, not {shown(error['input'])}"
+        )
     if error["type"] == "value_error":  # a check of ours, which says all that is to be said
         return str(error["ctx"]["error"])
     wanted = _MUST_BE.get(error["type"])
     if wanted is None:
         message = str(error["msg"])
         return f"{message[:1].lower()}{message[1:]}, not {shown(error['input'])}"
-    limits = {key: f"{limit:g}" if isinstance(limit, float) else limit for key, limit in error.get("ctx", {}).items()}
+    limits = {
+        key: f"{limit:g}" if isinstance(limit, float) else limit
+        for key, limit in error.get("ctx", {}).items()
+    }
     wanted = wanted.format(**limits) + _of_what(model, path, wanted)
     return f"must be {wanted}, not {'empty' if error['input'] is None else shown(error['input'])}"
 
 
 def _of_what(model: type[BaseModel], path: Path, wanted: str) -> str:
-    """' of clusters' for a list, ' (name, context, ...)' for a map of keys, as far as that is known."""
+    """' of clusters' for a list, ' (name, context, ...)' for a map of keys, as far as that is
+    known.
+    """
     key = str(path[-1]) if path else ""
     if wanted == _LIST:
         return f" of {key.replace('_', ' ')}" if key.endswith("s") else ""
@@ -175,4 +199,6 @@ def _inner_model(annotation: Any) -> Any:
     if get_origin(annotation) is None:
         return annotation
     inner = [_inner_model(one) for one in get_args(annotation)]
-    return next((one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    return next(
+        (one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)), None
+    )

@@ -1,4 +1,6 @@
-"""The files that the dispatcher itself writes: whether it can. It runs without them, so these are notes."""
+"""The files that the dispatcher itself writes: whether it can. It runs without them, so these are
+notes.
+"""
 
 import os
 from collections.abc import Iterator
@@ -24,7 +26,9 @@ def written_notes(journal: str, ledger: str, document: Document) -> Iterator[Pro
 def _why_not(path: Path, *, replaced: bool) -> str:
     if os.path.isdir(path):
         return "it is a folder"
-    there = next(one for one in (*(() if replaced else (path,)), *path.parents) if os.path.lexists(one))
+    there = next(
+        one for one in (*(() if replaced else (path,)), *path.parents) if os.path.lexists(one)
+    )
     if there != path and not os.path.isdir(there):
         return f"{there} is no folder"
     return "" if os.access(there, os.W_OK) else f"{there} is read-only, or not this user's"

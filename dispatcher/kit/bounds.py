@@ -1,4 +1,6 @@
-"""The laws of plugins with bounds: no score passes its upper bound, a filter by room refuses just where some lacks."""
+"""The laws of plugins with bounds: no score passes its upper bound, a filter by room refuses just
+where some lacks.
+"""
 
 from collections.abc import Iterator
 
@@ -24,13 +26,17 @@ def bound_laws(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield from _not_by_room(plugin, state, fleet)
 
 
-def _passed(plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: FleetView) -> Iterator[str]:
+def _passed(
+    plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: FleetView
+) -> Iterator[str]:
     rows = slice(0, fleet.n)
     one = plugin.upper_bound(fleet, rows, fleet.now + 10.0)
     if one is None:
         return
     milli, size = asked
-    falls = np.minimum(one.cpu * milli, one.most_cpu) + np.minimum(one.memory * size, one.most_memory)
+    falls = np.minimum(one.cpu * milli, one.most_cpu) + np.minimum(
+        one.memory * size, one.most_memory
+    )
     if (plugin.score(state, fleet, rows) > one.base - falls + _SLACK).any():
         yield "a score is higher than its upper bound"
 
@@ -42,7 +48,11 @@ def _not_by_room(plugin: RoomFilter, state: object, fleet: FleetView) -> Iterato
     room = np.ones(fleet.n, dtype=np.bool_)
     for name, amount in wanted:
         column = fleet.axis.column(name)
-        room &= False if column is None else fleet.nodes.allocatable[column] - fleet.nodes.requested[column] >= amount
+        room &= (
+            False
+            if column is None
+            else fleet.nodes.allocatable[column] - fleet.nodes.requested[column] >= amount
+        )
     refused = plugin.filter(state, fleet, slice(0, fleet.n)) != 0
     if refused[room].any():
         yield "filter refuses a node on which all that wants() tells of is free"

@@ -4,14 +4,25 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Filter, FleetView, Floats, Plugin, PodInfo, Refuse, Score, Skip
+from dispatcher.scheduling.framework import (
+    Filter,
+    FleetView,
+    Floats,
+    Plugin,
+    PodInfo,
+    Refuse,
+    Score,
+    Skip,
+)
 from dispatcher.scheduling.framework.lifecycle import PreScore
 
 Node = tuple[str, str]  # cluster, node
 
 
 def reasons(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, str]:
-    """(cluster, node) -> why not, for the nodes it refuses; under ("", "") if it refuses the pod itself."""
+    """(cluster, node) -> why not, for the nodes it refuses; under ("", "") if it refuses the pod
+    itself.
+    """
     view = view_of(fleet)
     state = plugin.pre_filter(placed, view)
     if isinstance(state, Refuse):
@@ -24,7 +35,9 @@ def reasons(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, st
 
 
 def scores(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, float]:
-    """(cluster, node) -> score 0..100 of every node; empty if the plugin has nothing to say about the pod."""
+    """(cluster, node) -> score 0..100 of every node; empty if the plugin has nothing to say about
+    the pod.
+    """
     view = view_of(fleet)
     state = plugin.pre_filter(placed, view)
     if isinstance(state, Skip | Refuse) or not isinstance(plugin, Score):
@@ -35,11 +48,16 @@ def scores(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, flo
         return {}
     found: Floats = plugin.score(state, view, rows)
     final = plugin.normalize(found) if plugin.normalizes else found
-    return {fleet.name_of(row): float(value) for row, value in zip(rows.tolist(), final.tolist(), strict=True)}
+    return {
+        fleet.name_of(row): float(value)
+        for row, value in zip(rows.tolist(), final.tolist(), strict=True)
+    }
 
 
 def prepared_for_score(plugin: Plugin, state: object, placed: PodInfo, fleet: FleetView) -> object:
-    """What `score` is handed: PreFilter's `state`, or what PreScore makes of it as if all nodes were feasible."""
+    """What `score` is handed: PreFilter's `state`, or what PreScore makes of it as if all nodes
+    were feasible.
+    """
     if not isinstance(plugin, PreScore):
         return state
     return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.nodes.live))

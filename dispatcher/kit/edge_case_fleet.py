@@ -29,7 +29,8 @@ NO_NODES = "void"  # a cluster of the odd fleet
 
 
 def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetState:
-    """Three clusters, one without nodes; cordoned, tainted, unready, tiny and loaded nodes; pods on some.
+    """Three clusters, one without nodes; cordoned, tainted, unready, tiny and loaded nodes; pods on
+    some.
 
     `labels` and `metrics` of nodes: some have them, too.
     """
@@ -38,15 +39,22 @@ def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetS
     told = [dict.fromkeys(metrics, value) for value in _METRICS]
     east = [
         a_node("e1", labels=some[0], metrics=told[0], features=FEATURES),
-        a_node("e2", labels=some[1], metrics=told[1], taints=(Taint("dedicated", "gpu", NO_SCHEDULE),)),
-        a_node("e3", labels=some[2], unschedulable=True, taints=(Taint("old", "", PREFER_NO_SCHEDULE),)),
+        a_node(
+            "e2", labels=some[1], metrics=told[1], taints=(Taint("dedicated", "gpu", NO_SCHEDULE),)
+        ),
+        a_node(
+            "e3", labels=some[2], unschedulable=True, taints=(Taint("old", "", PREFER_NO_SCHEDULE),)
+        ),
     ]
     west = [
         a_node("w1", labels=some[3], ready=False),
         a_node("w2", metrics=told[2], room={"cpu": "1m", "pods": "1"}),
         a_node("w3"),
     ]
-    readings = {name: Reading(name, cpu=share, memory=share, net=share) for name, share in (("e1", 0.9), ("w3", 0.1))}
+    readings = {
+        name: Reading(name, cpu=share, memory=share, net=share)
+        for name, share in (("e1", 0.9), ("w3", 0.1))
+    }
     fleet = a_fleet({"east": east, "west": west, NO_NODES: []}, readings=readings)
     for at, (cluster, node) in enumerate((("east", "e1"), ("east", "e1"), ("west", "w3"))):
         seat(fleet, a_pod(f"old-{at}", wants={"cpu": "500m"}), cluster, node)
@@ -63,13 +71,24 @@ def odd_pods() -> list[PodInfo]:
         a_pod("bare", labels={}),
         a_pod("big", wants={"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}),
         a_pod("huge", wants={"cpu": "4000000"}),
-        a_pod("choosy", affinity=Affinity((term,), (PreferredTerm(10, term),)), node_selector={"disk": "ssd"}),
+        a_pod(
+            "choosy",
+            affinity=Affinity((term,), (PreferredTerm(10, term),)),
+            node_selector={"disk": "ssd"},
+        ),
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
         a_pod("features", features=FEATURES[:1]),
         a_pod("port", ports=(HostPort(80),), home=NO_NODES),
-        msgspec.structs.replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
+        msgspec.structs.replace(
+            a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)
+        ),
         a_pod(
-            "claims", volumes=(Volume(CLAIM, "data"), Volume(CLAIM, "own", ephemeral=True), Volume(GCE_DISK, "disk"))
+            "claims",
+            volumes=(
+                Volume(CLAIM, "data"),
+                Volume(CLAIM, "own", ephemeral=True),
+                Volume(GCE_DISK, "disk"),
+            ),
         ),
         a_pod("spread", spread=(SpreadConstraint("zone"), SpreadConstraint("host", hard=False))),
     ]
@@ -98,10 +117,29 @@ class Asked:
 
 
 def another_of_its_template(placed: PodInfo) -> PodInfo:
-    """A pod that differs from this one in all of `model.pod.OWN_FIELDS` and in the names of its claims."""
-    own = {"uid": "another", "name": "another", "phase": RUNNING, "reason": "Odd", "ready": True, "terminating": True}
-    own |= {"created": 7.0, "started": 7.0, "preempted": True, "nominated_node": "w3", "has_finalizer": True}
-    own |= {"status": b"{}", "claim": Claim("west", "w3", 7), "source": SourceRef("west", "uid-west", "a", "b", "c", 7)}
+    """A pod that differs from this one in all of `model.pod.OWN_FIELDS` and in the names of its
+    claims.
+    """
+    own = {
+        "uid": "another",
+        "name": "another",
+        "phase": RUNNING,
+        "reason": "Odd",
+        "ready": True,
+        "terminating": True,
+    }
+    own |= {
+        "created": 7.0,
+        "started": 7.0,
+        "preempted": True,
+        "nominated_node": "w3",
+        "has_finalizer": True,
+    }
+    own |= {
+        "status": b"{}",
+        "claim": Claim("west", "w3", 7),
+        "source": SourceRef("west", "uid-west", "a", "b", "c", 7),
+    }
     own |= {"files": "another", "at_home": True, "ends_in_s": 7}
     own["volumes"] = tuple(
         msgspec.structs.replace(one, name=f"another-{one.name}") if one.kind == CLAIM else one

@@ -1,4 +1,6 @@
-"""The law of `fleet_key`: what a plugin makes of other clusters than a row's own is in it, or in its class key."""
+"""The law of `fleet_key`: what a plugin makes of other clusters than a row's own is in it, or in
+its class key.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
@@ -38,7 +40,8 @@ def _taint_proxies(fleet: FleetState) -> None:
                 fleet.set_proxy_taints(home.name, other.name, (Taint("law.example/closed"),))
 
 
-# No row changes with any of these, so nobody is asked again. What is said of it, what happens, and what tells of it.
+# No row changes with any of these, so nobody is asked again. What is said of it, what happens, and
+# what tells of it.
 _EVENTS: Sequence[tuple[str, Callable[[FleetState], None], str]] = (
     ("a cluster without nodes opens to other tolerations", _opens, "fleet.clusters"),
     ("a cluster without nodes becomes not Ready", _not_ready, "fleet.clusters"),
@@ -48,7 +51,9 @@ _EVENTS: Sequence[tuple[str, Callable[[FleetState], None], str]] = (
 
 
 def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
-    """No answer changes for a pod whose keys stay, when clusters of no row change. It changes the clusters."""
+    """No answer changes for a pod whose keys stay, when clusters of no row change. It changes the
+    clusters.
+    """
     if not isinstance(plugin, Filter | Score):
         return  # asked about each pod
     view = view_of(fleet)
@@ -57,7 +62,9 @@ def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
     for what, happens, where in _EVENTS:
         happens(fleet)
         after = [_answers_of(plugin, placed, view) for placed in pods]
-        if any(was[:2] == now[:2] and was[2] != now[2] for was, now in zip(before, after, strict=True)):
+        if any(
+            was[:2] == now[:2] and was[2] != now[2] for was, now in zip(before, after, strict=True)
+        ):
             yield (
                 f"{what}: its answer is another one, but class_key and fleet_key are not; "
                 f"let fleet_key say what it makes of {where}"
@@ -66,7 +73,11 @@ def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
 
 
 def _answers_of(plugin: Plugin, placed: PodInfo, view: FleetView) -> _Answers:
-    return plugin.class_key(placed), plugin.fleet_key(placed, view), answer_in_words(plugin, placed, view)
+    return (
+        plugin.class_key(placed),
+        plugin.fleet_key(placed, view),
+        answer_in_words(plugin, placed, view),
+    )
 
 
 def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo]:
@@ -81,7 +92,9 @@ def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo
 
 
 def _with(placed: PodInfo, field: str, texts: dict[str, str]) -> PodInfo:
-    return msgspec.structs.replace(placed, pod=msgspec.structs.replace(placed.pod, **{field: texts}))
+    return msgspec.structs.replace(
+        placed, pod=msgspec.structs.replace(placed.pod, **{field: texts})
+    )
 
 
 class _Asked(dict[str, str]):

@@ -1,4 +1,6 @@
-"""What must be so before a plugin can be asked anything: its name, and a method for every point that it inherits."""
+"""What must be so before a plugin can be asked anything: its name, and a method for every point
+that it inherits.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +9,14 @@ from typing import Any
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
 from dispatcher.scheduling.framework.domains import lacks_explain_batch
-from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
+from dispatcher.scheduling.framework.lifecycle import (
+    Bind,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreScore,
+)
 
 NAME = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
 # Point -> the methods of which a plugin that inherits it must have its own.
@@ -23,14 +32,23 @@ _METHODS: dict[Any, tuple[str, ...]] = {
     Bind: ("bind",),
     PostBind: ("post_bind",),
 }
-_LOOKING = (Filter, Score, Reserve, Permit, PostFilter)  # whose answers are kept for a class of pods
+_LOOKING = (
+    Filter,
+    Score,
+    Reserve,
+    Permit,
+    PostFilter,
+)  # whose answers are kept for a class of pods
 
 
 def broken_form(spec: PluginSpec) -> list[str]:
     """What keeps a class from being a plugin, in words for its author; empty if it is one."""
     cls: object = spec.plugin
     if not isinstance(cls, type) or not issubclass(cls, Plugin):
-        return [f"PluginSpec needs a class that inherits Filter, Score or another extension point, not {cls!r:.100}"]
+        return [
+            "PluginSpec needs a class that inherits Filter, Score or another extension point, "
+            f"not {cls!r:.100}"
+        ]
     return [*_name(cls), *_missing(cls)]
 
 

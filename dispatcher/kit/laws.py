@@ -1,17 +1,17 @@
 """The laws every plugin must keep, checked on a small fleet with odd nodes and odd pods.
 
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
-scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table;
-a placement changes no more of its answers than `depends` says, and other clusters none while both its keys stay;
-pods with equal class keys get equal answers, and nodes of a cluster if it says `by_cluster`;
-a key can be hashed, and is as `keyed_by_template` says;
-what is reserved and given back leaves no trace: the next pod is answered as before;
-it raises for no pod, and an explanation is plain JSON;
-at PreEnqueue, Permit and PreBind it answers what these points know;
-no score passes the bound that the plugin gives, and a filter by room refuses only where some lacks;
-open_rows says of a filter what it answers by itself.
+scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table; a placement
+changes no more of its answers than `depends` says, and other clusters none while both its keys
+stay; pods with equal class keys get equal answers, and nodes of a cluster if it says `by_cluster`;
+a key can be hashed, and is as `keyed_by_template` says; what is reserved and given back leaves no
+trace: the next pod is answered as before; it raises for no pod, and an explanation is plain JSON;
+at PreEnqueue, Permit and PreBind it answers what these points know; no score passes the bound that
+the plugin gives, and a filter by room refuses only where some lacks; open_rows says of a filter
+what it answers by itself.
 
-What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the fleet have them.
+What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the
+fleet have them.
 """
 
 import json
@@ -58,7 +58,9 @@ _SLACK = 1e-6
 
 
 def broken_laws(plugin: Plugin) -> list[str]:
-    """What is wrong with a plugin, in words for its author; empty if it keeps all laws on the sample."""
+    """What is wrong with a plugin, in words for its author; empty if it keeps all laws on the
+    sample.
+    """
     derives: object = plugin.derives
     if not isinstance(derives, Derived):
         return [f"derives must be a framework.derived.Derived, not {_kind(derives)}"]
@@ -73,7 +75,9 @@ def broken_laws(plugin: Plugin) -> list[str]:
     return list(dict.fromkeys(broken))
 
 
-def _fleet_for(plugin: Plugin, labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetState:
+def _fleet_for(
+    plugin: Plugin, labels: Iterable[str] = (), metrics: Iterable[str] = ()
+) -> FleetState:
     fleet = odd_fleet(labels, metrics)
     fleet.derive(plugin.derives)
     return fleet
@@ -83,7 +87,10 @@ Law = Callable[[Plugin, FleetView], Iterator[str]]
 
 
 def _on(
-    law: Callable[[Plugin, FleetState], Iterator[str]], fleet: FleetState, plugin: Plugin, _: FleetView
+    law: Callable[[Plugin, FleetState], Iterator[str]],
+    fleet: FleetState,
+    plugin: Plugin,
+    _: FleetView,
 ) -> Iterator[str]:
     return law(plugin, fleet)
 
@@ -99,7 +106,11 @@ def _broken_by(law: Law, plugin: Plugin, fleet: FleetView) -> list[str]:
 
 def _where(plugin: Plugin, error: Exception) -> str:
     """The last line of the plugin's own that an error went through."""
-    own = {one.__code__.co_filename for one in vars(type(plugin)).values() if isinstance(one, FunctionType)}
+    own = {
+        one.__code__.co_filename
+        for one in vars(type(plugin)).values()
+        if isinstance(one, FunctionType)
+    }
     frames = [one for one in extract_tb(error.__traceback__) if one.filename in own]
     return f" (line {frames[-1].lineno}, in {frames[-1].name})" if frames else ""
 
@@ -117,7 +128,9 @@ def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield "class_key tells pods of one template apart: keyed_by_template must not be True"
         if placed.pod.volumes or not keyed_by_template(plugin, "fleet_key"):
             continue
-        if plugin.fleet_key(another_of_its_template(placed), fleet) != plugin.fleet_key(placed, fleet):
+        if plugin.fleet_key(another_of_its_template(placed), fleet) != plugin.fleet_key(
+            placed, fleet
+        ):
             yield "fleet_key tells pods of one template apart: keyed_by_template must not be True"
 
 
@@ -169,7 +182,9 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
 
 def _cluster_laws(plugin: Plugin, answers: NDArray[Any], fleet: FleetView) -> Iterator[str]:
     cluster = fleet.nodes.cluster
-    if plugin.by_cluster and any(len(set(answers[cluster == one].tolist())) > 1 for one in set(cluster.tolist())):
+    if plugin.by_cluster and any(
+        len(set(answers[cluster == one].tolist())) > 1 for one in set(cluster.tolist())
+    ):
         yield "it tells nodes of one cluster apart: by_cluster must not be True"
 
 
@@ -193,12 +208,22 @@ def _score_laws(plugin: Score, state: object, fleet: FleetView) -> Iterator[str]
 
 
 def _normalize_laws(plugin: Score, raw: Floats) -> Iterator[str]:
-    """Of all scores, of one alone (their range is 0), and of each twice: equal scores get equal answers."""
+    """Of all scores, of one alone (their range is 0), and of each twice: equal scores get equal
+    answers.
+    """
     found: list[Floats] = []
-    for name, scores in (("the scores", raw), ("one score", raw[:1]), ("each score twice", np.repeat(raw, 2))):
+    for name, scores in (
+        ("the scores", raw),
+        ("one score", raw[:1]),
+        ("each score twice", np.repeat(raw, 2)),
+    ):
         with np.errstate(all="ignore"):
             final: Any = plugin.normalize(scores.copy())
-        if not isinstance(final, np.ndarray) or final.shape != scores.shape or not np.isfinite(final).all():
+        if (
+            not isinstance(final, np.ndarray)
+            or final.shape != scores.shape
+            or not np.isfinite(final).all()
+        ):
             yield f"normalize of {name} must answer [{len(scores)}] finite numbers, not {final!r:.80}"
             return
         if (final < -_SLACK).any() or (final > MAX_SCORE + _SLACK).any():
@@ -262,4 +287,8 @@ _LATER = {
 
 
 def _kind(answer: Any) -> str:
-    return f"{list(answer.shape)} {answer.dtype}" if isinstance(answer, np.ndarray) else type(answer).__name__
+    return (
+        f"{list(answer.shape)} {answer.dtype}"
+        if isinstance(answer, np.ndarray)
+        else type(answer).__name__
+    )

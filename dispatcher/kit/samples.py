@@ -1,4 +1,6 @@
-"""Nodes, pods and fleets to ask a plugin about; valid by default, so that a test names only what it is about."""
+"""Nodes, pods and fleets to ask a plugin about; valid by default, so that a test names only what it
+is about.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +16,11 @@ _ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 
 
 def a_node(
-    name: str, *, room: Mapping[str, object] = _ROOM, labels: Mapping[str, str] | None = None, **more: Any
+    name: str,
+    *,
+    room: Mapping[str, object] = _ROOM,
+    labels: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Node:
     """A Ready node; `room` in Kubernetes' quantities, `more` any field of shared.model.node.Node."""
     allocatable = parse_resources({**_ROOM, **room}, where=f"node {name}", round_up=False)
@@ -23,16 +29,28 @@ def a_node(
 
 
 def a_pod(
-    name: str = "web-1", *, wants: Mapping[str, object] | None = None, home: str = "east", **more: Any
+    name: str = "web-1",
+    *,
+    wants: Mapping[str, object] | None = None,
+    home: str = "east",
+    **more: Any,
 ) -> PodInfo:
-    """A pod that waits, submitted in cluster `home`; `wants` are its requests, `more` any field of model.pod.Pod."""
+    """A pod that waits, submitted in cluster `home`; `wants` are its requests, `more` any field of
+    model.pod.Pod.
+    """
     requests = parse_resources(wants or {}, where=f"pod {name}")
     fields = {"namespace": "default", "labels": {"app": "web"}, **more}
-    return PodInfo(Pod(f"uid-{name}", name=name, requests=requests, scheduler_name=SCHEDULER_NAME, **fields), home)
+    return PodInfo(
+        Pod(f"uid-{name}", name=name, requests=requests, scheduler_name=SCHEDULER_NAME, **fields),
+        home,
+    )
 
 
 def a_fleet(
-    nodes: Mapping[str, Sequence[Node]], *, readings: Mapping[str, Reading] | None = None, now: float = 1000.0
+    nodes: Mapping[str, Sequence[Node]],
+    *,
+    readings: Mapping[str, Reading] | None = None,
+    now: float = 1000.0,
 ) -> FleetState:
     """Clusters with their nodes, all Ready; `readings` by node name."""
     fleet = FleetState(now=now)

@@ -11,9 +11,11 @@ from shared.model.reasons import Why
 
 
 class Room:
-    """Holds the pods that the plugin lets wait; `gone` are the names of those that went on, `refused` says why not.
+    """Holds the pods that the plugin lets wait; `gone` are the names of those that went on,
+    `refused` says why not.
 
-    Every pod has its place on the first node of `fleet` (one node of cluster east if none is given) while it waits.
+    Every pod has its place on the first node of `fleet` (one node of cluster east if none is given)
+    while it waits.
     """
 
     def __init__(self, plugin: Plugin, fleet: FleetState | None = None) -> None:

@@ -1,14 +1,16 @@
 """A pod goes only to the clusters that its annotations allow.
 
-`global-dispatcher.io/clusters: "a,b"` is the allowed set, `global-dispatcher.io/stay: "true"` allows only the cluster
-of submission, and so do claims of volumes and inline disks, which are there. Names of clusters that do not exist are
-passed over as long as one does; a set without any known cluster, or an annotation that cannot be read, refuses the pod
-with the name of the annotation and the known clusters. So does a `global-dispatcher.io/domain-scope` that is neither
-"cluster" nor "fleet".
+`global-dispatcher.io/clusters: "a,b"` is the allowed set, `global-dispatcher.io/stay: "true"`
+allows only the cluster of submission, and so do claims of volumes and inline disks, which are
+there. Names of clusters that do not exist are passed over as long as one does; a set without any
+known cluster, or an annotation that cannot be read, refuses the pod with the name of the annotation
+and the known clusters. So does a `global-dispatcher.io/domain-scope` that is neither "cluster" nor
+"fleet".
 
-Nor does a pod go to a cluster whose proxy node in the cluster of submission is cordoned: `kubectl cordon
-global-dispatcher-b` keeps new pods of that cluster away from cluster b. No toleration helps. A NoSchedule or NoExecute
-taint that somebody has put on that proxy node keeps those pods away that do not tolerate it.
+Nor does a pod go to a cluster whose proxy node in the cluster of submission is cordoned: `kubectl
+cordon global-dispatcher-b` keeps new pods of that cluster away from cluster b. No toleration helps.
+A NoSchedule or NoExecute taint that somebody has put on that proxy node keeps those pods away that
+do not tolerate it.
 """
 
 from collections.abc import Hashable
@@ -44,7 +46,9 @@ class ClusterAllowed(ClusterFilter):
     keyed_by_template = True
 
     def class_key(self, placed: PodInfo) -> Hashable:
-        """The two annotations, whether there are volumes, the home of a pod that stays there, and the tolerations."""
+        """The two annotations, whether there are volumes, the home of a pod that stays there, and
+        the tolerations.
+        """
         return clusters_key(placed), tolerations_key(placed)
 
     def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
@@ -54,12 +58,15 @@ class ClusterAllowed(ClusterFilter):
         return (closed, tainted) if closed or tainted else None
 
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
+        """The same, and the clusters that are closed to pods from its home: pods queue together if
+        these are equal.
+        """
         return self.class_key(placed), self.fleet_key(placed, fleet)
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
-        """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;
-        CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT where taints close it.
+        """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with
+        volumes; CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT
+        where taints close it.
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """

@@ -1,13 +1,16 @@
-"""Better are clusters near to the data that the pod names, by the round-trip times between clusters.
+"""Better are clusters near to the data that the pod names, by the round-trip times between
+clusters.
 
-`global-dispatcher.io/data: name` is a wish; `global-dispatcher.io/require-data: name` keeps the pod to the clusters
-that have it. Where data is says the argument `datasets`; who moves data changes the profile, which is read anew.
+`global-dispatcher.io/data: name` is a wish; `global-dispatcher.io/require-data: name` keeps the pod
+to the clusters that have it. Where data is says the argument `datasets`; who moves data changes the
+profile, which is read anew.
 
     score = 100 * half_ms / (half_ms + rtt)       rtt: ms to the nearest cluster that has the data, 0 there
 
-Unknown round-trip times are neither near nor far: such a cluster gets the mean of the other clusters of which it is
-known, or 50. A wish for data that is nowhere makes no difference; with `require-data` such a pod waits and says so.
-Which times count: docs/links.md. Unit: ms. Source: as Nearness.
+Unknown round-trip times are neither near nor far: such a cluster gets the mean of the other
+clusters of which it is known, or 50. A wish for data that is nowhere makes no difference; with
+`require-data` such a pod waits and says so. Which times count: docs/links.md. Unit: ms. Source: as
+Nearness.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -42,7 +45,9 @@ _NAMED = 20  # sets of data told of to users
 
 @dataclass(frozen=True)
 class _State:
-    """`there`: [clusters] which have the data; `only`: which have the data that is required, None for no such."""
+    """`there`: [clusters] which have the data; `only`: which have the data that is required, None
+    for no such.
+    """
 
     wanted: str
     there: Bools
@@ -53,9 +58,12 @@ class _State:
 class DataArgs(Args):
     """Where data is."""
 
-    datasets: Annotated[Datasets, Meta(description="name of data: clusters that have it", extra=DATASETS)] = ()
+    datasets: Annotated[
+        Datasets, Meta(description="name of data: clusters that have it", extra=DATASETS)
+    ] = ()
     half_ms: Annotated[
-        float, Meta(ge=0.01, le=10_000, description="ms of round-trip time at which nearness is half")
+        float,
+        Meta(ge=0.01, le=10_000, description="ms of round-trip time at which nearness is half"),
     ] = HALF_MS
 
 
@@ -77,8 +85,8 @@ class DataLocality(DomainPlugin[_State]):
         return told.get(names.DATA), told.get(names.REQUIRE_DATA)
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
-        """Which clusters have the data, and their points; SKIP without annotation; INVALID for required data that is
-        nowhere.
+        """Which clusters have the data, and their points; SKIP without annotation; INVALID for
+        required data that is nowhere.
         """
         told = placed.pod.annotations
         required = told.get(names.REQUIRE_DATA)
@@ -87,10 +95,16 @@ class DataLocality(DomainPlugin[_State]):
             return SKIP
         only = None if required is None else self._where(required, fleet)
         if required is not None and (only is None or not only.any()):
-            return refuse(Reason.INVALID, f"annotation {names.REQUIRE_DATA}: {self._unknown(required)}")
+            return refuse(
+                Reason.INVALID, f"annotation {names.REQUIRE_DATA}: {self._unknown(required)}"
+            )
         there = self._where(wanted, fleet)
         there = np.zeros(len(fleet.clusters), dtype=np.bool_) if there is None else there
-        points = to_nearest(fleet.links.rtt_ms(), there, self._half_ms) if there.any() else np.zeros(len(there))
+        points = (
+            to_nearest(fleet.links.rtt_ms(), there, self._half_ms)
+            if there.any()
+            else np.zeros(len(there))
+        )
         return _State(wanted, there, points, only)
 
     def _where(self, name: str, fleet: FleetView) -> Bools | None:
@@ -102,13 +116,25 @@ class DataLocality(DomainPlugin[_State]):
 
     def _unknown(self, name: str) -> str:
         if name in self._datasets:
-            return f"data {shown(name)} is in no cluster of this fleet: {', '.join(self._datasets[name][:_NAMED])}"
-        return f"the profile names no data {shown(name)}{did_you_mean(name[:63], list(self._datasets)[:_NAMED])}"
+            return (
+                f"data {shown(name)} is in no cluster of this fleet: "
+                f"{', '.join(self._datasets[name][:_NAMED])}"
+            )
+        return (
+            "the profile names no data "
+            f"{shown(name)}{did_you_mean(name[:63], list(self._datasets)[:_NAMED])}"
+        )
 
     def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
         """DATA_ELSEWHERE outside the clusters that have the required data."""
-        ground = self.pre_filter(placed, fleet) if names.REQUIRE_DATA in placed.pod.annotations else SKIP
-        return self._closed(ground.only, fleet) if isinstance(ground, _State) and ground.only is not None else None
+        ground = (
+            self.pre_filter(placed, fleet) if names.REQUIRE_DATA in placed.pod.annotations else SKIP
+        )
+        return (
+            self._closed(ground.only, fleet)
+            if isinstance(ground, _State) and ground.only is not None
+            else None
+        )
 
     def _closed(self, only: Bools, fleet: FleetView) -> Codes:
         return np.where(only, 0, fleet.reasons.code(Reason.DATA_ELSEWHERE)).astype(np.uint16)
@@ -124,9 +150,16 @@ class DataLocality(DomainPlugin[_State]):
         """By cluster."""
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.by_cluster, 0.0)),)
 
-    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """The data, the nearest cluster that has it, and the round-trip time to that with age and source."""
+    def explain(
+        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """The data, the nearest cluster that has it, and the round-trip time to that with age and
+        source.
+        """
         if not state.there.any():
             return {"data": state.wanted, "found": self._unknown(state.wanted)}
         here = int(fleet.nodes.cluster[row])
-        return {"data": state.wanted, **way_between(fleet, here, nearest_of(fleet, here, state.there))}
+        return {
+            "data": state.wanted,
+            **way_between(fleet, here, nearest_of(fleet, here, state.there)),
+        }

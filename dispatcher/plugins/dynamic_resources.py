@@ -1,11 +1,24 @@
-"""Devices that are claimed (spec.resourceClaims) are not allocated here: such a pod waits and is told so."""
+"""Devices that are claimed (spec.resourceClaims) are not allocated here: such a pod waits and is
+told so.
+"""
 
 from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip, refuse
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+    refuse,
+)
 from shared.model.reasons import Reason
 
 

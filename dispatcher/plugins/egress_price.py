@@ -1,15 +1,17 @@
 """Better are clusters to which bytes from what the pod names cost less.
 
-What it names is as for Nearness (`global-dispatcher.io/near`) and DataLocality (`data`, `require-data`; where data is
-says `datasets` here, too). Bytes are taken to flow from there to the pod, as answers and data mostly do.
+What it names is as for Nearness (`global-dispatcher.io/near`) and DataLocality (`data`,
+`require-data`; where data is says `datasets` here, too). Bytes are taken to flow from there to the
+pod, as answers and data mostly do.
 
     price(c) = the least price from a cluster that has what is named to c, 0 within one cluster
                (of a service: the mean over its pods)
     score    = 100 * (1 - price(c) / the highest price of the table)
 
-The first row of `prices` that means both clusters holds; `*` means any. A pair that no row means is unknown, neither
-cheap nor dear: such a cluster gets the mean of those other clusters of which the price is known, or 50. Unit: one
-currency a GiB, the same in all rows. Source: linear in what is paid; ours.
+The first row of `prices` that means both clusters holds; `*` means any. A pair that no row means is
+unknown, neither cheap nor dear: such a cluster gets the mean of those other clusters of which the
+price is known, or 50. Unit: one currency a GiB, the same in all rows. Source: linear in what is
+paid; ours.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -42,7 +44,9 @@ _ANY = "*"
 _MOST_PRICE = 1e6
 
 
-class WrittenPrice(msgspec.Struct, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
+class WrittenPrice(
+    msgspec.Struct, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}
+):
     """A row in a profile: what a GiB from one cluster to another costs."""
 
     source: Annotated[str, Meta(min_length=1)]
@@ -64,8 +68,8 @@ def read_prices(raw: object) -> tuple[Price, ...]:
 
 @dataclass(frozen=True)
 class _State:
-    """`there`: [clusters] how many of the named pods, or 1 for a cluster that has what is named. `price`: [clusters] of
-    bytes from there, NaN unknown. `points`: [clusters].
+    """`there`: [clusters] how many of the named pods, or 1 for a cluster that has what is named.
+    `price`: [clusters] of bytes from there, NaN unknown. `points`: [clusters].
     """
 
     what: str
@@ -80,11 +84,14 @@ class EgressArgs(Args):
     prices: Annotated[
         tuple[Price, ...],
         Meta(
-            description="rows {from, to, per_gib}: names of clusters or *; the first that means a pair holds",
+            description="rows {from, to, per_gib}: names of clusters or *; the first that means a "
+            "pair holds",
             extra=read_by(read_prices, list[WrittenPrice]),
         ),
     ] = ()
-    datasets: Annotated[Datasets, Meta(description="name of data: clusters that have it", extra=DATASETS)] = ()
+    datasets: Annotated[
+        Datasets, Meta(description="name of data: clusters that have it", extra=DATASETS)
+    ] = ()
 
 
 class EgressPrice(DomainPlugin[_State]):
@@ -97,7 +104,8 @@ class EgressPrice(DomainPlugin[_State]):
         self._prices = prices
         self._datasets = dict(datasets)
         self._most = max((price for _, _, price in prices), default=0.0)
-        self._known: tuple[tuple[str, ...], Floats] | None = None  # names of the clusters, and [from, to]
+        # names of the clusters, and [from, to]
+        self._known: tuple[tuple[str, ...], Floats] | None = None
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """What is named."""
@@ -128,7 +136,10 @@ class EgressPrice(DomainPlugin[_State]):
     def _between_all(self, clusters: tuple[str, ...]) -> Floats:
         """[from, to] prices; looked up once while the clusters are the same."""
         if self._known is None or self._known[0] != clusters:
-            self._known = clusters, np.array([[self._price(one, other) for other in clusters] for one in clusters])
+            self._known = (
+                clusters,
+                np.array([[self._price(one, other) for other in clusters] for one in clusters]),
+            )
         return self._known[1]
 
     def _to_each(self, there: Ints, fleet: FleetView, *, by_pods: bool) -> Floats:
@@ -143,14 +154,20 @@ class EgressPrice(DomainPlugin[_State]):
     def _price(self, source: str, target: str) -> float:
         if source == target:
             return 0.0
-        rows = (price for one, other, price in self._prices if one in (source, _ANY) and other in (target, _ANY))
+        rows = (
+            price
+            for one, other, price in self._prices
+            if one in (source, _ANY) and other in (target, _ANY)
+        )
         return next(rows, np.nan)
 
     def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """By cluster."""
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.points, 0.0)),)
 
-    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """What is named, and what a GiB from there costs."""
         if not state.there.any():
             return {"from": state.what, "found": "nowhere"}

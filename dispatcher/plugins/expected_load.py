@@ -1,4 +1,5 @@
-"""Nodes whose load will hurt least are better: what is to be expected while a pod stays, all signals at once.
+"""Nodes whose load will hurt least are better: what is to be expected while a pod stays, all
+signals at once.
 
     u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
     measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
@@ -8,20 +9,24 @@
     w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
     score     = 100 * (1 - sum(weight * (u^3 + u / 5)) / sum(1.2 * weight))                   over `signals`
 
-`reading`: the last; `mean`: of all, the last minutes most, so that a node that swings is not taken at its best moment,
-while one that has become hot is believed at once; `settling`: requests of pods that have come, as far as that mean does
-not hold their load yet (`scheduling.fleet.readings`); `usual`: what nodes use of what is requested, learnt from those
-that tell and 1 until then (`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such
-requests are: it is not taken for idle, and has neither edge nor penalty beside one that tells. What is foreseen is by
-level, trend and day of each node; where the last value predicts better, `held` stays (`scheduling.fleet.forecast`).
+`reading`: the last; `mean`: of all, the last minutes most, so that a node that swings is not taken
+at its best moment, while one that has become hot is believed at once; `settling`: requests of pods
+that have come, as far as that mean does not hold their load yet (`scheduling.fleet.readings`);
+`usual`: what nodes use of what is requested, learnt from those that tell and 1 until then
+(`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such requests
+are: it is not taken for idle, and has neither edge nor penalty beside one that tells. What is
+foreseen is by level, trend and day of each node; where the last value predicts better, `held` stays
+(`scheduling.fleet.forecast`).
 
-Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows what congestion costs,
-which grows faster than load: costs of routing grow so (Fortz and Thorup, INFOCOM 2000, in pieces), and power of p sums
-balance machines (Awerbuch and others, FOCS 1995: greedy for the sum of p-th powers); the straight part keeps idle nodes
-apart. h in 0..1 is a hash of node, `seed`, the requests on the node and the second, so it is drawn anew all the time:
-what is old cannot tell near-ties apart, and a crowd must not follow it to one node (Mitzenmacher, TPDS 2000).
+Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows
+what congestion costs, which grows faster than load: costs of routing grow so (Fortz and Thorup,
+INFOCOM 2000, in pieces), and power of p sums balance machines (Awerbuch and others, FOCS 1995:
+greedy for the sum of p-th powers); the straight part keeps idle nodes apart. h in 0..1 is a hash of
+node, `seed`, the requests on the node and the second, so it is drawn anew all the time: what is old
+cannot tell near-ties apart, and a crowd must not follow it to one node (Mitzenmacher, TPDS 2000).
 
-The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
+The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with
+numbers.
 """
 
 from collections.abc import Hashable, Mapping
@@ -30,7 +35,17 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, PodInfo, Readings, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    Depends,
+    FleetView,
+    Floats,
+    Ints,
+    PodInfo,
+    Readings,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.framework.bounds import BoundedScore, Fall, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -43,14 +58,29 @@ from dispatcher.scheduling.framework.kernels import (
     most,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
-from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
+from dispatcher.scheduling.framework.value_columns import (
+    Column,
+    Same,
+    fields,
+    numbers,
+    picked,
+    where,
+)
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
-from dispatcher.scheduling.rules.signal_weights import USUAL_WEIGHTS, Weights, WrittenWeights, signal_weights
+from dispatcher.scheduling.rules.signal_weights import (
+    USUAL_WEIGHTS,
+    Weights,
+    WrittenWeights,
+    signal_weights,
+)
 from shared.model.resources import CPU, MEMORY
 from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
-_OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
+_OF = {
+    CPU_SIGNAL: (0, 0),
+    MEMORY_SIGNAL: (1, 1),
+}  # signal -> the rows whose larger share it goes by
 _EITHER = (0, 1)
 # Ranks, and by resource what settles, what is requested, what can be, and what the pod uses.
 _Booked = tuple[Ints, list[tuple[Ints, Ints, Ints, float]]]
@@ -78,7 +108,8 @@ class SignalLoad(NamedTuple):
     more1: Number
 
 
-# --- the formula -----------------------------------------------------------------------------------------------------
+# --- the formula
+# --------------------------------------------------------------------------------------------------
 
 
 def _part(capacity: Any) -> Any:
@@ -92,7 +123,9 @@ def _share(amount0: Any, part0: Any, amount1: Any, part1: Any) -> Any:
 
 
 def _measured(used: Any, mean: Any, settling: Any, coming: Any, surge: Any) -> Any:
-    """Utilisation with the pod by readings; `settling`, `coming`: what settles, without and with the pod."""
+    """Utilisation with the pod by readings; `settling`, `coming`: what settles, without and with
+    the pod.
+    """
     return mean + coming + surge * most(used - (mean + settling), 0.0)
 
 
@@ -104,8 +137,12 @@ def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
 
 
 def _foreseen(expected: Any, mean: Any, booked: Any, settling: Any, part: Any) -> Any:
-    """The mean, `part` of it as it is expected; `booked`, `settling`: shares of requests, of all and of new ones."""
-    return choose(np.isnan(expected), mean, mean + part * (most(booked + expected, 0.0) - settling - mean))
+    """The mean, `part` of it as it is expected; `booked`, `settling`: shares of requests, of all
+    and of new ones.
+    """
+    return choose(
+        np.isnan(expected), mean, mean + part * (most(booked + expected, 0.0) - settling - mean)
+    )
 
 
 def _doubt(age: Any, stale: Any, chance: Any) -> Any:
@@ -120,7 +157,11 @@ def _weight(age: Any, fresh: Any, stale: Any, mean: Any) -> Any:
 
 def _mixed(measured: Any, requested: Any, weight: Any) -> Any:
     """The utilisation expected; by the reading alone, bit for bit, where it counts in full."""
-    return choose(weight < 1.0, choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, measured)
+    return choose(
+        weight < 1.0,
+        choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested,
+        measured,
+    )
 
 
 def _cost(utilisation: Any) -> Any:
@@ -129,7 +170,9 @@ def _cost(utilisation: Any) -> Any:
 
 
 def _lowest(fresh: Any, measured: Any, requested: Any) -> Any:
-    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it is fresh."""
+    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it
+    is fresh.
+    """
     lesser = choose(measured < requested, measured, requested)  # also where nothing was measured
     return least(choose(fresh & (measured == measured), measured, lesser), 1.0)  # noqa: PLR0124 - no number
 
@@ -140,15 +183,27 @@ def _slope(utilisation: Any) -> Any:
 
 
 def _falls(slope: Any, shares0: tuple[Any, Any], shares1: tuple[Any, Any]) -> tuple[Any, Any]:
-    """By what the bound falls with a share more of each: where its shares of what settles and of all requests are the
-    larger ones.
+    """By what the bound falls with a share more of each: where its shares of what settles and of
+    all requests are the larger ones.
     """
     first = (shares0[0] >= shares1[0]) & (shares0[1] >= shares1[1])
     other = (shares0[0] <= shares1[0]) & (shares0[1] <= shares1[1])
     return choose(first, slope, 0.0), choose(first, 0.0, choose(other, slope, 0.0))
 
 
-_FORMULA = (_part, _share, _measured, _drawn, _doubt, _weight, _mixed, _cost, _lowest, _slope, _falls)
+_FORMULA = (
+    _part,
+    _share,
+    _measured,
+    _drawn,
+    _doubt,
+    _weight,
+    _mixed,
+    _cost,
+    _lowest,
+    _slope,
+    _falls,
+)
 
 
 @kernel(SignalLoad, "float float float float float int float out out", formulas=_FORMULA)
@@ -166,7 +221,9 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
         settling = usual * _share(settling0, part0, settling1, part1)
         coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
         measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
-        measured += _doubt(age, stale, chance) * _drawn(columns.rank[row], columns.nonzero0[row], salt)
+        measured += _doubt(age, stale, chance) * _drawn(
+            columns.rank[row], columns.nonzero0[row], salt
+        )
         faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
         told[row] = measured
     for row in range(len(costs) if faded else 0):
@@ -196,35 +253,53 @@ def _bounds(columns, until, fresh, surge, cost, room, fall0, fall1):  # type: ig
         booked1 = columns.nonzero1[row] * part1
         settling = usual * most(settling0, settling1)
         measured = _measured(float(columns.used[row]), mean, settling, settling, surge)
-        low = _lowest(until - columns.sampled_at[row] <= fresh, measured, usual * most(booked0, booked1))
+        low = _lowest(
+            until - columns.sampled_at[row] <= fresh, measured, usual * most(booked0, booked1)
+        )
         cost[row], slope = _cost(low), _slope(low)
         room[row] = slope * (1.0 - low)
         falls = _falls(slope * usual, (settling0, booked0), (settling1, booked1))
         fall0[row], fall1[row] = falls[0] * part0, falls[1] * part1
 
 
-# --- the plugin ------------------------------------------------------------------------------------------------------
+# --- the plugin
+# --------------------------------------------------------------------------------------------------
 
 
 class ExpectedArgs(Args):
     """What counts, the fade of readings, and chance among near-ties."""
 
     signals: Annotated[
-        Weights, Meta(description="weight of each signal", extra=read_by(signal_weights, WrittenWeights))
+        Weights,
+        Meta(description="weight of each signal", extra=read_by(signal_weights, WrittenWeights)),
     ] = USUAL_WEIGHTS
-    fresh_s: Annotated[float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")] = 120.0
+    fresh_s: Annotated[
+        float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")
+    ] = 120.0
     stale_s: Annotated[
-        float, Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all")
+        float,
+        Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all"),
     ] = 300.0
     surge: Annotated[
-        float, Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts")
+        float,
+        Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts"),
     ] = 1.0
     forecast: Annotated[
         float,
-        Meta(ge=0, le=1, description="how much the forecast of a node counts in place of its mean; 0: none is made"),
+        Meta(
+            ge=0,
+            le=1,
+            description="how much the forecast of a node counts in place of its mean; 0: none is "
+            "made",
+        ),
     ] = 0.0
     chance: Annotated[
-        float, Meta(ge=0, le=1, description="utilisation (0..1) within which chance decides once readings are old")
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="utilisation (0..1) within which chance decides once readings are old",
+        ),
     ] = 0.02
     seed: Annotated[int, Meta(ge=0, le=1_000_000, description="another number, other chances")] = 0
 
@@ -237,7 +312,14 @@ class ExpectedLoad(BoundedScore[Amounts]):
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(  # noqa: PLR0913 - the arguments of a profile
-        self, signals: Weights, fresh_s: float, stale_s: float, surge: float, forecast: float, chance: float, seed: int
+        self,
+        signals: Weights,
+        fresh_s: float,
+        stale_s: float,
+        surge: float,
+        forecast: float,
+        chance: float,
+        seed: int,
     ) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
@@ -284,20 +366,35 @@ class ExpectedLoad(BoundedScore[Amounts]):
         weight = _weight(age, self._fresh_s, self._stale_s, mean)
         if _costs.fast is not None:
             told, costs = np.empty((2, len(mean)))
-            _costs.fast(*columns, now, self._fresh_s, self._stale_s, self._surge, self._chance, salt, 0.0, told, costs)
+            _costs.fast(
+                *columns,
+                now,
+                self._fresh_s,
+                self._stale_s,
+                self._surge,
+                self._chance,
+                salt,
+                0.0,
+                told,
+                costs,
+            )
             return least(told, 1.0), weight
         measured, requested = self._both(columns)
-        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(columns.rank, columns.nonzero0, salt)
+        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(
+            columns.rank, columns.nonzero0, salt
+        )
         return least(_mixed(measured, requested, weight), 1.0), weight
 
     def _salt(self, now: float) -> int:
         return (self._seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
 
     def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        """By the mean where it counts in full until then, else by the lesser of mean and requests; without chance.
+        """By the mean where it counts in full until then, else by the lesser of mean and requests;
+        without chance.
 
-        The curve is convex, so its slope without the pod bounds it up to full utilisation. A signal that goes by the
-        larger share rises at least as the share does that is the larger one without the pod.
+        The curve is convex, so its slope without the pod bounds it up to full utilisation. A signal
+        that goes by the larger share rises at least as the share does that is the larger one
+        without the pod.
         """
         count = len(fleet.nodes.rank[rows])
         booked = _booked(_NOTHING, fleet, rows)
@@ -313,7 +410,9 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return UpperBound(100.0 - self._points * costs, *cpu, *memory)
 
     def _bound(self, columns: SignalLoad, until: float) -> tuple[Floats, Floats, Floats, Floats]:
-        """[rows] the cost without the pod, what it rises by for all that is left, and for one more of each resource."""
+        """[rows] the cost without the pod, what it rises by for all that is left, and for one more
+        of each resource.
+        """
         if _bounds.fast is not None:
             found = np.empty((4, len(columns.mean)))
             _bounds.fast(*columns, until, self._fresh_s, self._surge, *found)
@@ -327,21 +426,33 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return _cost(low), _slope(low) * (1.0 - low), fall0 * part0, fall1 * part1
 
     def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
-        """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
+        """[rows] utilisation with the pod by readings (without chance; not a number where unknown),
+        and by requests.
+        """
         part0 = _part(columns.capacity0)
         part1 = _part(columns.capacity1)
         mean = columns.mean.astype(np.float64)
         usual = columns.usual.astype(np.float64)
         settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
-        coming = usual * _share(columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1)
-        requested = usual * _share(columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1)
-        return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
+        coming = usual * _share(
+            columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1
+        )
+        requested = usual * _share(
+            columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1
+        )
+        return _measured(
+            columns.used.astype(np.float64), mean, settling, coming, self._surge
+        ), requested
 
-    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, what of the
-        utilisation is the pod, and in words.
+    def explain(
+        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request,
+        what of the utilisation is the pod, and in words.
         """
-        found: Mapping[str, Any] = self.explain_rows(state, placed, fleet, np.asarray([row])).values(1)[0]
+        found: Mapping[str, Any] = self.explain_rows(
+            state, placed, fleet, np.asarray([row])
+        ).values(1)[0]
         return found
 
     def explain_rows(self, state: Amounts, placed: PodInfo, fleet: FleetView, rows: Rows) -> Column:
@@ -375,8 +486,12 @@ class ExpectedLoad(BoundedScore[Amounts]):
             "judged": picked(list(map(_in_words, known.tolist(), weights.tolist()))),
         }
 
-    def _foretold(self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows) -> dict[str, Column]:
-        """By row what is foreseen without the pod (None: it does not count), its mean error, and the last value's."""
+    def _foretold(
+        self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows
+    ) -> dict[str, Column]:
+        """By row what is foreseen without the pod (None: it does not count), its mean error, and
+        the last value's.
+        """
         signals = fleet.signals
         if not self._forecast:
             return {}
@@ -400,19 +515,38 @@ def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:
     rank = fleet.nodes.rank[rows]
     found = []
     for row, column in enumerate(map(fleet.axis.column, _RESOURCES)):
-        room = np.zeros(len(rank), dtype=np.int64) if column is None else nodes.allocatable[column][rows]
-        found.append((nodes.settling[row][rows], nodes.nonzero[row][rows], room, float(amounts[row])))
+        room = (
+            np.zeros(len(rank), dtype=np.int64)
+            if column is None
+            else nodes.allocatable[column][rows]
+        )
+        found.append(
+            (nodes.settling[row][rows], nodes.nonzero[row][rows], room, float(amounts[row]))
+        )
     return rank, found
 
 
-def _columns(signal: str, booked: _Booked, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:
-    """What the formula takes of a signal beside what is `booked`; `forecast`: the part of the mean foreseen."""
+def _columns(
+    signal: str, booked: _Booked, fleet: FleetView, rows: Rows, forecast: float
+) -> SignalLoad:
+    """What the formula takes of a signal beside what is `booked`; `forecast`: the part of the mean
+    foreseen.
+    """
     signals, (rank, shares) = fleet.signals, booked
     mean = signals.mean(signal)[rows]
-    told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
+    told = (
+        signals.used(signal)[rows],
+        mean,
+        signals.sampled_at(signal)[rows],
+        signals.usual(signal)[rows],
+    )
     one, other = _OF.get(signal, _EITHER)
     found = SignalLoad(*told, rank, *shares[one], *shares[other])
-    return found._replace(mean=_by_forecast(found, signals.forecast(signal)[rows], forecast)) if forecast else found
+    return (
+        found._replace(mean=_by_forecast(found, signals.forecast(signal)[rows], forecast))
+        if forecast
+        else found
+    )
 
 
 def _by_forecast(columns: SignalLoad, expected: Readings, part: float) -> Readings:

@@ -1,19 +1,22 @@
-"""Pods of one app stay spread over fault domains (provider, region, zone, rack, cluster, host, any node label).
+"""Pods of one app stay spread over fault domains (provider, region, zone, rack, cluster, host, any
+node label).
 
-Counts are of matching pods of the namespace in the whole fleet, running and assumed, each once; of pods on nodes that
-have all keys of the pod's hard (or soft) constraints, are in clusters that it may enter (`entry`), satisfy its selector
-and affinity (unless nodeAffinityPolicy is Ignore) and, with nodeTaintsPolicy Honor, have no taint that it does not
-tolerate.
-Hard: the pod may go to domain d if  count(d) + own - min <= max_skew;  own is 1 if the pod matches its own selector.
-    min is the least count over the domains of such nodes, Ready or not, so the skew holds through a lost zone; it is 0
-    while there are fewer of them than `min_domains`.
-Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 100 * (largest + least - cost) / largest
+Counts are of matching pods of the namespace in the whole fleet, running and assumed, each once; of
+pods on nodes that have all keys of the pod's hard (or soft) constraints, are in clusters that it
+may enter (`entry`), satisfy its selector and affinity (unless nodeAffinityPolicy is Ignore) and,
+with nodeTaintsPolicy Honor, have no taint that it does not tolerate. Hard: the pod may go to domain
+d if  count(d) + own - min <= max_skew;  own is 1 if the pod matches its own selector.
+    min is the least count over the domains of such nodes, Ready or not, so the skew holds through a
+    lost zone; it is 0 while there are fewer of them than `min_domains`.
+Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 100 * (largest +
+least - cost) / largest
     cost, rounded down; `domains` of feasible nodes alone. 0 where a node lacks a key. Unit: pods.
-A pod without constraints gets the profile's `defaults`, if it has labels to tell its app by; or, with `defaulting`
-System, kube-scheduler's (hosts by 3, zones by 5, both soft) over the pods that the pod's Services and its ReplicaSet,
-StatefulSet or ReplicationController mean, if any does. With `defaulting` App, a pod whose app has other pods gets
-clusters and zones by 50 and hosts by 20, all soft; nodes without a zone count as in one without pods. Source:
-kube-scheduler's PodTopologySpread; App is ours.
+A pod without constraints gets the profile's `defaults`, if it has labels to tell its app by; or,
+with `defaulting` System, kube-scheduler's (hosts by 3, zones by 5, both soft) over the pods that
+the pod's Services and its ReplicaSet, StatefulSet or ReplicationController mean, if any does. With
+`defaulting` App, a pod whose app has other pods gets clusters and zones by 50 and hosts by 20, all
+soft; nodes without a zone count as in one without pods. Source: kube-scheduler's PodTopologySpread;
+App is ours.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -39,7 +42,13 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPods, Scale, ScoreTerm
+from dispatcher.scheduling.framework.domain_counts import (
+    LN,
+    CountRules,
+    ExplainPods,
+    Scale,
+    ScoreTerm,
+)
 from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
@@ -53,7 +62,13 @@ from dispatcher.scheduling.rules.eligibility import (
     topology_key,
 )
 from dispatcher.scheduling.rules.entry import open_clusters
-from dispatcher.scheduling.rules.spread import ConstraintCounts, ConstraintDomains, KnownDomains, area_of, spread_key
+from dispatcher.scheduling.rules.spread import (
+    ConstraintCounts,
+    ConstraintDomains,
+    KnownDomains,
+    area_of,
+    spread_key,
+)
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -76,8 +91,8 @@ _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without so
 class _State:
     """What a pod class is judged on: constraints as things stand, and the weight of each soft one.
 
-    `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have, and `as_empty` says
-    that a key they lack counts as a domain without pods.
+    `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have,
+    and `as_empty` says that a key they lack counts as a domain without pods.
     """
 
     pod: Pod
@@ -95,13 +110,18 @@ class _State:
 
     @cached_property
     def soft_rules(self) -> CountRules:
-        """The soft constraints as rules: one object as long as the state is this one, since its counts are windows on
-        those of the fleet (`DomainPlugin.count_rules`).
+        """The soft constraints as rules: one object as long as the state is this one, since its
+        counts are windows on those of the fleet (`DomainPlugin.count_rules`).
         """
         if not self.soft:
             return CountRules()
         score_terms = [
-            ScoreTerm(rule.domain_count, -1.0, -float(rule.area.constraint.max_skew - 1), self.elsewhere(rule))
+            ScoreTerm(
+                rule.domain_count,
+                -1.0,
+                -float(rule.area.constraint.max_skew - 1),
+                self.elsewhere(rule),
+            )
             for rule in self.soft
         ]
         return CountRules(
@@ -127,7 +147,8 @@ class SpreadArgs(Args):
     defaulting: Annotated[
         Literal["List", "System", "App"],
         Meta(
-            description=f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's; {APP}: softly over clusters, zones and hosts"
+            description=f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's; {APP}: softly over "
+            "clusters, zones and hosts"
         ),
     ] = LIST
 
@@ -141,7 +162,9 @@ class FaultDomainSpread(DomainPlugin[_State]):
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting != LIST:
-            raise ValueError(f"defaults (defaultConstraints) need defaulting (defaultingType) {LIST}")
+            raise ValueError(
+                f"defaults (defaultConstraints) need defaulting (defaultingType) {LIST}"
+            )
         self._defaults = APP_DEFAULTS if defaulting == APP else defaults
         self._defaulting = defaulting
         self._system = defaulting == SYSTEM
@@ -169,22 +192,36 @@ class FaultDomainSpread(DomainPlugin[_State]):
         return self._defaults if self._defaults and pod.app_labels else ()
 
     def class_key(self, placed: PodInfo) -> Hashable:
-        """The constraints with what they count, and what makes domains eligible; None without constraints."""
+        """The constraints with what they count, and what makes domains eligible; None without
+        constraints.
+        """
         key = self._own_key(placed)
-        return None if key is None else (key, *[one.class_key(placed) for one in self._cluster_filters])
+        return (
+            None
+            if key is None
+            else (key, *[one.class_key(placed) for one in self._cluster_filters])
+        )
 
     def _own_key(self, placed: PodInfo) -> Hashable:
         """The same, but for which clusters it may enter."""
         pod = placed.pod
         if pod.spread or not self._by_app:
             return _key(placed, self._own_rules(pod))
-        app = frozenset(pod.app_labels.items())  # defaults look at nothing else of a pod that tells what they count
+        app = frozenset(
+            pod.app_labels.items()
+        )  # defaults look at nothing else of a pod that tells what they count
         return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
 
     def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """System defaults, which rest on Services and on the pod's owner; and which clusters are closed to it."""
+        """System defaults, which rest on Services and on the pod's owner; and which clusters are
+        closed to it.
+        """
         system = self._system and not placed.pod.spread
-        own = _key(placed, system_defaults(fleet.affinity.default_selector(placed))) if system else None
+        own = (
+            _key(placed, system_defaults(fleet.affinity.default_selector(placed)))
+            if system
+            else None
+        )
         if own is None and not self._own_rules(placed.pod):
             return None
         closed = tuple([one.fleet_key(placed, fleet) for one in self._cluster_filters])
@@ -196,16 +233,27 @@ class FaultDomainSpread(DomainPlugin[_State]):
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The constraints, and what tells homes apart for those that keep pods out of clusters."""
         key = self._own_key(placed)
-        return None if key is None else (key, *[_key_without_home(one, placed, fleet) for one in self._cluster_filters])
+        return (
+            None
+            if key is None
+            else (key, *[_key_without_home(one, placed, fleet) for one in self._cluster_filters])
+        )
 
-    # --- the ground --------------------------------------------------------------------------------------------------
+    # --- the ground
+    # ----------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         rules = self._rules(placed, fleet)
-        return SKIP if not rules or self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
+        return (
+            SKIP
+            if not rules or self._alone(placed.pod, fleet)
+            else self._ground(placed, rules, fleet)
+        )
 
-    def _ground(self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _State:
+    def _ground(
+        self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView
+    ) -> _State:
         pod = placed.pod
         strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
@@ -220,7 +268,9 @@ class FaultDomainSpread(DomainPlugin[_State]):
         return self._ground(placed, rules, fleet) if rules else None
 
     def _alone(self, pod: Pod, fleet: FleetView) -> bool:
-        """Whether App defaults find no other pod of its app; if one comes, the pods of the class are judged anew."""
+        """Whether App defaults find no other pod of its app; if one comes, the pods of the class
+        are judged anew.
+        """
         if self._defaulting != APP or pod.spread:
             return False
         return not np.count_nonzero(fleet.topology.count_matching(pod, None, CLUSTER_LEVEL))
@@ -242,12 +292,20 @@ class FaultDomainSpread(DomainPlugin[_State]):
             if not rule.honor_taints:
                 rows = partial(self._rows, pod if selects else None, fleet, open_)
                 asked = key if selects else None, None if open_ is None else open_.tobytes()
-                found.append(self._known.area_of(rule, pod, fleet, levels, (asked, rows) if any(asked) else None))
+                found.append(
+                    self._known.area_of(
+                        rule, pod, fleet, levels, (asked, rows) if any(asked) else None
+                    )
+                )
                 continue
-            eligible = with_domains(fleet, levels, None if open_ is None else _in_clusters(open_, fleet))
+            eligible = with_domains(
+                fleet, levels, None if open_ is None else _in_clusters(open_, fleet)
+            )
             if selects:
                 eligible = eligible & selected()
-            found.append(area_of(rule, pod, fleet, eligible & self._taints.tolerated(placed, fleet)))
+            found.append(
+                area_of(rule, pod, fleet, eligible & self._taints.tolerated(placed, fleet))
+            )
         return tuple(found)
 
     def _open_clusters(self, placed: PodInfo, fleet: FleetView, honor_taints: bool) -> Bools | None:
@@ -263,20 +321,32 @@ class FaultDomainSpread(DomainPlugin[_State]):
         rows = self._masks.rows(selecting, fleet)
         return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
-    def refresh(self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def refresh(
+        self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView
+    ) -> _State | Refuse | Skip:
         """Count anew on the same ground."""
         by_app = self._defaulting == APP and not placed.pod.spread
         if by_app and isinstance(state, Skip) and (rules := self._own_rules(placed.pod)):
             return SKIP if self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
         if not isinstance(state, _State):
             return state
-        moved = bool(state.hard) or any(one.area.counts(fleet) is not one.counts for one in state.soft)
+        moved = bool(state.hard) or any(
+            one.area.counts(fleet) is not one.counts for one in state.soft
+        )
         hard = _counted([one.area for one in state.hard], fleet)
         soft = _counted([one.area for one in state.soft], fleet) if moved else state.soft
-        whole = [one.counts for one in soft if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all]
+        whole = [
+            one.counts
+            for one in soft
+            if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all
+        ]
         if not any(whole[0].tolist()) if whole else self._alone(placed.pod, fleet):
             return SKIP
-        return _State(state.pod, hard, soft, state.weights, state.strict, state.as_empty) if moved else state
+        return (
+            _State(state.pod, hard, soft, state.weights, state.strict, state.as_empty)
+            if moved
+            else state
+        )
 
     def pre_score_domains(self, state: _State, fleet: FleetView, rows: Rows) -> _State:
         """Give the soft constraints their weights by the domains of the feasible rows."""
@@ -286,20 +356,27 @@ class FaultDomainSpread(DomainPlugin[_State]):
         """The same; of hosts only their number counts."""
         return _weighed(state, rows, alike)
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
-        """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
+        """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break
+        max_skew.
+        """
         parts = []
         for rule in state.hard:
             answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
-            answers[:-1][rule.counts > rule.most] = fleet.reasons.code(Reason.SPREAD, rule.area.level)
+            answers[:-1][rule.counts > rule.most] = fleet.reasons.code(
+                Reason.SPREAD, rule.area.level
+            )
             answers[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.area.level)
             parts.append(Part(rule.area.domain, answers))
         return parts
 
     def explain_refusal(self, state: _State, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
-        """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has no room for it."""
+        """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has
+        no room for it.
+        """
         return [hint for rule in state.hard if (hint := rule.hint(fleet))]
 
     def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
@@ -307,20 +384,26 @@ class FaultDomainSpread(DomainPlugin[_State]):
         ground = state
         parts: list[Part] = []
         for rule, weight in zip(ground.soft, ground.weights, strict=True):
-            parts.append(Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD)))
+            parts.append(
+                Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD))
+            )
         return parts
 
     def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules:
         """The same as rules."""
         code = fleet.reasons.code
         limits = [
-            rule.max_count(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
+            rule.max_count(
+                code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level)
+            )
             for rule in state.hard
         ]
         return replace(state.soft_rules, refusals=limits) if limits else state.soft_rules
 
     def normalize(self, raw: Floats) -> Floats:
-        """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""
+        """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is
+        missing.
+        """
         if not raw.any():  # no soft constraint
             return raw
         cost = np.floor(0.5 - (raw + _HEARD))
@@ -332,20 +415,30 @@ class FaultDomainSpread(DomainPlugin[_State]):
         points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
         return points if told is cost else np.where(has, points, 0.0)
 
-    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
+    def explain(
+        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """Per constraint: domain of the row, pods per eligible domain, least count and the skew of
+        that domain.
+        """
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
     def explain_batch(self, state: _State, rows: RowList, fleet: FleetView) -> ExplainPods:
         """The same of each pod of a batch."""
         ground = state
-        explanations = {rule.area.level: rule.explanation(rows, fleet) for rule in (*ground.hard, *ground.soft)}
-        return lambda ats: fields({level: explanation.told(ats) for level, explanation in explanations.items()})
+        explanations = {
+            rule.area.level: rule.explanation(rows, fleet) for rule in (*ground.hard, *ground.soft)
+        }
+        return lambda ats: fields(
+            {level: explanation.told(ats) for level, explanation in explanations.items()}
+        )
 
 
 def _key_without_home(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
-    found = plugin.key_without_home(placed, fleet) if "key_without_home" in vars(type(plugin)) else None
+    found = (
+        plugin.key_without_home(placed, fleet) if "key_without_home" in vars(type(plugin)) else None
+    )
     return plugin.class_key(placed) if found is None else found
 
 
@@ -358,7 +451,9 @@ def _key(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> Hashable:
 
 
 def _key_of_ground(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
-    """What makes domains eligible, and what they are: the scope of domains is among what `clusters_key` looks at."""
+    """What makes domains eligible, and what they are: the scope of domains is among what
+    `clusters_key` looks at.
+    """
     taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
     return selection_key(placed.pod), clusters_key(placed), taints
 
@@ -373,7 +468,9 @@ def _counted(areas: Sequence[ConstraintDomains], fleet: FleetView) -> tuple[Cons
     return tuple([ConstraintCounts.of(area, fleet) for area in areas])
 
 
-def _answers(ground: _State, rule: ConstraintCounts, weight: float, heard: float) -> Floats | CountedAnswers:
+def _answers(
+    ground: _State, rule: ConstraintCounts, weight: float, heard: float
+) -> Floats | CountedAnswers:
     """Minus the cost of each domain, and `heard`."""
     free = rule.area.constraint.max_skew - 1
     absent = ground.elsewhere(rule) - heard
@@ -405,7 +502,9 @@ def _weight(size: int) -> float:
 
 
 def _size(area: ConstraintDomains, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
-    """How many domains there are among `codes`, of as many `hosts`; rows without one are together one more."""
+    """How many domains there are among `codes`, of as many `hosts`; rows without one are together
+    one more.
+    """
     if area.level == HOST_LEVEL:
         return hosts
     seen = np.zeros(len(area.present) + 1, dtype=np.bool_)

@@ -1,13 +1,15 @@
-"""GPUs are shared by thousandths, and a pod goes where it leaves the least GPU that no typical task could use.
+"""GPUs are shared by thousandths, and a pod goes where it leaves the least GPU that no typical task
+could use.
 
-A node offers `global-dispatcher.io/gpu-milli`, 1000 for each of its (at most 8) GPUs. A pod that requests up to 1000
-gets a share of one GPU, one that requests more must request whole ones. A share is booked where it fragments least.
-F(node) = sum over the task mix m of share(m) * f(m), in thousandths of a GPU, with d the free part of each GPU:
+A node offers `global-dispatcher.io/gpu-milli`, 1000 for each of its (at most 8) GPUs. A pod that
+requests up to 1000 gets a share of one GPU, one that requests more must request whole ones. A share
+is booked where it fragments least. F(node) = sum over the task mix m of share(m) * f(m), in
+thousandths of a GPU, with d the free part of each GPU:
     f(m) = sum of d         if task m cannot run on the node (CPU free < its CPU, or too few GPUs with d >= its part)
          = sum of d < part  otherwise
-score = 100 / (1 + exp((F after - F before) / 1000)), rounded down: 50 changes nothing, more than 50 mends. (Whole
-scores tie often, and ties go to one node after another by rank: that packs better than the finer number does.)
-Source: Weng et al., Beware of Fragmentation (USENIX ATC 2023).
+score = 100 / (1 + exp((F after - F before) / 1000)), rounded down: 50 changes nothing, more than 50
+mends. (Whole scores tie often, and ties go to one node after another by rank: that packs better
+than the finer number does.) Source: Weng et al., Beware of Fragmentation (USENIX ATC 2023).
 """
 
 from collections.abc import Mapping
@@ -46,7 +48,9 @@ Milli = NDArray[np.int32]
 
 
 class Task(NamedTuple):
-    """One kind of task of the mix: milli-CPU, thousandths of GPU, and its share of all tasks (any unit)."""
+    """One kind of task of the mix: milli-CPU, thousandths of GPU, and its share of all tasks (any
+    unit).
+    """
 
     cpu: int
     gpu: int
@@ -61,7 +65,9 @@ def _mix(raw: object) -> tuple[Task, ...]:
 
 def _task(raw: object) -> Task:
     if not isinstance(raw, Mapping) or set(raw) != {"cpu", "gpu", "share"}:
-        raise ValueError(f"each must hold cpu (milli-CPU), gpu (thousandths) and share, not {shown(raw)}")
+        raise ValueError(
+            f"each must hold cpu (milli-CPU), gpu (thousandths) and share, not {shown(raw)}"
+        )
     gpu = int(number(0, MOST_GPUS * WHOLE)(raw["gpu"]))
     if gpu > WHOLE and gpu % WHOLE:
         raise ValueError(f"gpu must be up to {WHOLE}, or whole GPUs, not {gpu}")
@@ -69,7 +75,9 @@ def _task(raw: object) -> Task:
 
 
 class _Mix:
-    """The GPU tasks of the mix as arrays [tasks]; tasks without GPU change nothing in the difference of two F."""
+    """The GPU tasks of the mix as arrays [tasks]; tasks without GPU change nothing in the
+    difference of two F.
+    """
 
     def __init__(self, tasks: tuple[Task, ...]) -> None:
         using = [task for task in tasks if task.gpu and task.share]
@@ -114,15 +122,22 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         self._mix = _Mix(mix)
         self._free: Milli = np.zeros((MOST_GPUS, 0), dtype=np.int32)
         self._nodes: list[tuple[str, str] | None] = []
-        self._booked: dict[tuple[str, str], tuple[int, tuple[str, str], tuple[tuple[int, int], ...]]] = {}
+        self._booked: dict[
+            tuple[str, str], tuple[int, tuple[str, str], tuple[tuple[int, int], ...]]
+        ] = {}
 
-    # --- free GPUs of each row ---------------------------------------------------------------------------------------
+    # --- free GPUs of each row
+    # ---------------------------------------------------------------------------------------
 
     def _known(self, fleet: FleetView, rows: Rows) -> Milli:
-        """[GPUs, rows] free thousandths; a row that holds another node than before starts with all GPUs free."""
+        """[GPUs, rows] free thousandths; a row that holds another node than before starts with all
+        GPUs free.
+        """
         numbers = range(fleet.n)[rows] if isinstance(rows, slice) else rows.tolist()
         for row in numbers:
-            if row >= len(self._nodes) or (fleet.nodes.live[row] and self._nodes[row] != fleet.nodes.name_of(row)):
+            if row >= len(self._nodes) or (
+                fleet.nodes.live[row] and self._nodes[row] != fleet.nodes.name_of(row)
+            ):
                 self._begin(fleet, row)
         free: Milli = self._free[:, rows]
         return free
@@ -140,7 +155,8 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         self._nodes[row] = fleet.nodes.name_of(row)
         self._free[:, row] = np.clip(offered - WHOLE * np.arange(MOST_GPUS), 0, WHOLE)
 
-    # --- points ------------------------------------------------------------------------------------------------------
+    # --- points
+    # ----------------------------------------------------------------------------------------------
 
     def class_key(self, placed: PodInfo) -> Amounts:
         """CPU and GPU requested."""
@@ -150,7 +166,10 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         """(milli-CPU, thousandths of GPU); a Refuse for more than one GPU but not whole ones."""
         cpu, gpu = self.class_key(placed)
         if gpu > WHOLE and (gpu % WHOLE or gpu > WHOLE * MOST_GPUS):
-            text = f"{GPU_MILLI} must be up to {WHOLE}, or whole GPUs up to {MOST_GPUS * WHOLE}, not {gpu}"
+            text = (
+                f"{GPU_MILLI} must be up to {WHOLE}, or whole GPUs up to {MOST_GPUS * WHOLE}, not "
+                f"{gpu}"
+            )
             return refuse(Reason.INVALID, text)
         return SKIP if not gpu and not len(self._mix.part) else (cpu, gpu)
 
@@ -160,18 +179,24 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         if not gpu:
             return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         enough = (self._known(fleet, rows) >= min(gpu, WHOLE)).sum(axis=0)
-        codes: Codes = (enough < max(gpu // WHOLE, 1)) * np.uint16(fleet.reasons.code(Reason.INSUFFICIENT, GPU_MILLI))
+        codes: Codes = (enough < max(gpu // WHOLE, 1)) * np.uint16(
+            fleet.reasons.code(Reason.INSUFFICIENT, GPU_MILLI)
+        )
         return codes
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """How little the pod would fragment the node's GPUs."""
         cpu, gpu = state
-        worse = self._fragments(self._known(fleet, rows), _free_cpu(fleet, rows), cpu, gpu).min(axis=0)
+        worse = self._fragments(self._known(fleet, rows), _free_cpu(fleet, rows), cpu, gpu).min(
+            axis=0
+        )
         scores: Floats = np.floor(MAX_SCORE / (1.0 + np.exp(worse / WHOLE)))
         return scores
 
     def _fragments(self, free: Milli, room: NDArray[np.int64], cpu: int, gpu: int) -> Floats:
-        """[choices, rows] F after minus F before, inf where it cannot be; for a share each GPU is a choice."""
+        """[choices, rows] F after minus F before, inf where it cannot be; for a share each GPU is a
+        choice.
+        """
         mix = self._mix
         fits = free[:, :, None] >= mix.part  # [GPUs, rows, tasks]
         count = fits.sum(axis=0)
@@ -185,13 +210,18 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         rest = free - gpu
         fits_after = rest[:, :, None] >= mix.part
         count_after = count - fits + fits_after
-        low_after = low - np.where(fits, 0, free[:, :, None]) + np.where(fits_after, 0, rest[:, :, None])
+        low_after = (
+            low - np.where(fits, 0, free[:, :, None]) + np.where(fits_after, 0, rest[:, :, None])
+        )
         after = _cost(left, count_after, low_after, total - gpu, mix)
         return np.where(rest >= 0, after - before, np.inf)
 
-    # --- booking -----------------------------------------------------------------------------------------------------
+    # --- booking
+    # ----------------------------------------------------------------------------------------------
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+    ) -> Refuse | None:
         """Book the GPUs of the choice that fragments least; pods without GPU book nothing."""
         cpu, gpu = self.class_key(placed)
         if gpu and row >= 0:
@@ -205,7 +235,9 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             self._book(placed, row, fleet, tuple((one, min(gpu, WHOLE)) for one in chosen))
         return None
 
-    def _book(self, placed: PodInfo, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]) -> None:
+    def _book(
+        self, placed: PodInfo, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]
+    ) -> None:
         for gpu, amount in parts:
             self._free[gpu, row] -= amount
         self._booked[placed.home, placed.pod.uid] = (row, fleet.nodes.name_of(row), parts)
@@ -217,7 +249,9 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             for gpu, amount in booked[2]:
                 self._free[gpu, booked[0]] += amount
 
-    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """Free thousandths of each GPU of the node before this pod."""
         free = self._known(fleet, np.asarray([row]))[:, 0]
         return {"free": [int(one) for one in free if one]}
@@ -225,7 +259,9 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
 
 def _free_cpu(fleet: FleetView, rows: Rows) -> NDArray[np.int64]:
     column = cast(int, fleet.axis.column(CPU))
-    free: NDArray[np.int64] = fleet.nodes.allocatable[column, rows] - fleet.nodes.requested[column, rows]
+    free: NDArray[np.int64] = (
+        fleet.nodes.allocatable[column, rows] - fleet.nodes.requested[column, rows]
+    )
     return free
 
 

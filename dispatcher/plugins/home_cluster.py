@@ -1,7 +1,9 @@
-"""Among equal places the cluster of submission is the better one: no delegate is needed, and its data is near.
+"""Among equal places the cluster of submission is the better one: no delegate is needed, and its
+data is near.
 
-score = 100 on nodes of the home cluster, else 0. Keep its weight small (0.01 by default, so 1 point of a total of
-several hundred): it is meant to break ties, not to hold pods at home while the rest of the fleet idles.
+score = 100 on nodes of the home cluster, else 0. Keep its weight small (0.01 by default, so 1 point
+of a total of several hundred): it is meant to break ties, not to hold pods at home while the rest
+of the fleet idles.
 """
 
 from collections.abc import Hashable
@@ -9,7 +11,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, PodInfo, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    Depends,
+    FleetView,
+    Floats,
+    PodInfo,
+    Refuse,
+    Rows,
+    Score,
+    Skip,
+)
 
 
 class HomeCluster(Score[int]):

@@ -1,16 +1,19 @@
 """Hot nodes get no new pods, until they are cool again: a hard rule beside the scores.
 
-A node becomes hot by one of `signals` when the mean of its readings and the last one are `enter` or more. It stays so
-until the mean is `leave` or less, or the reading is `stale_s` old. In between nothing changes, so that nodes do not
-take turns in being refused. What is unknown or stale is not hot. While more than the share `most` of a cluster's Ready
-nodes are hot, none of them is refused: a source that lies, or an hour in which all is busy, must not stop the queue.
+A node becomes hot by one of `signals` when the mean of its readings and the last one are `enter` or
+more. It stays so until the mean is `leave` or less, or the reading is `stale_s` old. In between
+nothing changes, so that nodes do not take turns in being refused. What is unknown or stale is not
+hot. While more than the share `most` of a cluster's Ready nodes are hot, none of them is refused: a
+source that lies, or an hour in which all is busy, must not stop the queue.
 
-The fleet keeps which nodes are hot (`scheduling.fleet.hot`), from when a profile asks for it; after a restart by the
-first readings. Example: `enter` 0.85, `leave` 0.7, readings of 0.9 for ten minutes, then of 0.6: the mean falls
-from 0.9 to 0.7 in 330 s (0.6 + 0.3 * e^(-330 / 300)), and then the node takes pods again.
+The fleet keeps which nodes are hot (`scheduling.fleet.hot`), from when a profile asks for it; after
+a restart by the first readings. Example: `enter` 0.85, `leave` 0.7, readings of 0.9 for ten
+minutes, then of 0.6: the mean falls from 0.9 to 0.7 in 330 s (0.6 + 0.3 * e^(-330 / 300)), and then
+the node takes pods again.
 
-Source: ours. It is the filter of Crane's Dynamic plugin, Koordinator's LoadAware and Volcano's usage, with hysteresis:
-with one threshold on one number nodes flip (koordinator #1563, #2076), and one that is believed for ever is worse.
+Source: ours. It is the filter of Crane's Dynamic plugin, Koordinator's LoadAware and Volcano's
+usage, with hysteresis: with one threshold on one number nodes flip (koordinator #1563, #2076), and
+one that is believed for ever is worse.
 """
 
 from collections.abc import Hashable, Mapping
@@ -33,9 +36,14 @@ def _signal_names(raw: object) -> tuple[str, ...]:
     names = texts(raw)
     wrong = [name for name in names if not is_signal_name(name)]
     if wrong:
-        raise ValueError(f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at most")
+        raise ValueError(
+            f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at "
+            "most"
+        )
     if not 1 <= len(names) <= _MOST_SIGNALS:
-        raise ValueError(f"must name 1 to {_MOST_SIGNALS} signals, for example [cpu], not {len(names)}")
+        raise ValueError(
+            f"must name 1 to {_MOST_SIGNALS} signals, for example [cpu], not {len(names)}"
+        )
     return names
 
 
@@ -49,17 +57,35 @@ class HotArgs(Args):
 
     signals: Annotated[
         tuple[str, ...],
-        Meta(description="signals by any of which a node is hot", extra=read_by(_signal_names, WrittenSignals)),
+        Meta(
+            description="signals by any of which a node is hot",
+            extra=read_by(_signal_names, WrittenSignals),
+        ),
     ] = (CPU_SIGNAL,)
     enter: Annotated[
-        float, Meta(ge=0, le=1, description="share in use (mean and last reading) from which a node is hot")
+        float,
+        Meta(
+            ge=0, le=1, description="share in use (mean and last reading) from which a node is hot"
+        ),
     ] = 0.85
-    leave: Annotated[float, Meta(ge=0, le=1, description="mean share in use up to which it is hot no more")] = 0.7
+    leave: Annotated[
+        float, Meta(ge=0, le=1, description="mean share in use up to which it is hot no more")
+    ] = 0.7
     stale_s: Annotated[
-        float, Meta(ge=1, le=86_400, description="seconds after its last reading from which a node is not hot")
+        float,
+        Meta(
+            ge=1,
+            le=86_400,
+            description="seconds after its last reading from which a node is not hot",
+        ),
     ] = 300.0
     most: Annotated[
-        float, Meta(ge=0, le=1, description="share of a cluster's nodes; while more are hot, none is refused")
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="share of a cluster's nodes; while more are hot, none is refused",
+        ),
     ] = 0.5
 
 
@@ -71,7 +97,9 @@ class HotNode(Filter[None]):
     depends: ClassVar[Depends] = Depends.NODE
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.HOT: NODES | WakeEvent.COOLED}
 
-    def __init__(self, signals: tuple[str, ...], enter: float, leave: float, stale_s: float, most: float) -> None:
+    def __init__(
+        self, signals: tuple[str, ...], enter: float, leave: float, stale_s: float, most: float
+    ) -> None:
         if leave >= enter:
             raise ValueError(f"leave ({leave:g}) must be less than enter ({enter:g})")
         self._rules = tuple(HotRule(signal, enter, leave, stale_s, most) for signal in signals)
@@ -85,11 +113,15 @@ class HotNode(Filter[None]):
         """HOT with the first signal by which the node is hot."""
         codes = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         for rule in self._rules:
-            code = fleet.reasons.code(Reason.HOT, f"{rule.signal} from {rule.enter:g} until {rule.leave:g}")
+            code = fleet.reasons.code(
+                Reason.HOT, f"{rule.signal} from {rule.enter:g} until {rule.leave:g}"
+            )
             np.copyto(codes, np.uint16(code), where=(codes == 0) & fleet.signals.hot(rule)[rows])
         return codes
 
-    def explain(self, state: None, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: None, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """By signal: mean and last reading of the node, and what they were held against."""
         return {rule.signal: self._told(rule, fleet, row) for rule in self._rules}
 
@@ -97,5 +129,9 @@ class HotNode(Filter[None]):
         mean = float(fleet.signals.mean(rule.signal)[row])
         used = float(fleet.signals.used(rule.signal)[row])
         known = bool(np.isfinite(mean) and np.isfinite(used))
-        numbers = {"mean": round(mean, 4), "reading": round(used, 4)} if known else {"mean": None, "reading": None}
+        numbers = (
+            {"mean": round(mean, 4), "reading": round(used, 4)}
+            if known
+            else {"mean": None, "reading": None}
+        )
         return {**numbers, "enter": rule.enter, "leave": rule.leave}

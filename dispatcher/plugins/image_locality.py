@@ -1,8 +1,10 @@
-"""Better are nodes that have the pod's images (of containers and volumes) already, the more bytes the better.
+"""Better are nodes that have the pod's images (of containers and volumes) already, the more bytes
+the better.
 
-An image counts its size times the share of all nodes that have it, so that a node with a rare image is not flooded.
-score = 100 * (sum over images - 23 MiB) / (1000 MiB an image - 23 MiB), the sum taken as at least 23 MiB and at
-most 1000 MiB an image; whole numbers, rounded down. Source: kube-scheduler's ImageLocality (1.37).
+An image counts its size times the share of all nodes that have it, so that a node with a rare image
+is not flooded. score = 100 * (sum over images - 23 MiB) / (1000 MiB an image - 23 MiB), the sum
+taken as at least 23 MiB and at most 1000 MiB an image; whole numbers, rounded down. Source:
+kube-scheduler's ImageLocality (1.37).
 """
 
 from collections.abc import Hashable

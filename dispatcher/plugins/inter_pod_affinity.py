@@ -1,18 +1,20 @@
-"""Pods that shall be near, or away from, other pods: their own terms, and the terms of pods that are placed already.
+"""Pods that shall be near, or away from, other pods: their own terms, and the terms of pods that
+are placed already.
 
 A node is refused, in this order, where
-    the pod has required affinity and the node's domain of some topology key holds no pod that *all* its terms mean, or
-        the node lacks the key; if no domain anywhere holds one, a pod that is meant by its own terms is the first of
-        its kind and may go wherever the keys are;
-    the domain holds a pod that one of its required anti-affinity terms means;
-    the domain holds a pod whose required anti-affinity means this pod.
-Raw score of a node, in weights: over its domains, weight * pods for each preferred term (minus for anti-affinity), the
-weights of the preferred terms of placed pods that mean this pod, and `hardPodAffinityWeight` for each required affinity
-term of a placed pod that does. Score = floor(100 * (raw - least) / (most - least)) over the feasible nodes, 0 if equal.
-A pod whose labels are too large to be told counts as one that anti-affinity means, and as none that affinity means; but
-then nobody is the first of its kind. Pods count until they are gone, terminating ones too. Source: kube-scheduler's
-InterPodAffinity; domains span clusters, and terms mean pods of other clusters in their own namespace, or in one open to
-them (`pods_of_terms`).
+    the pod has required affinity and the node's domain of some topology key holds no pod that *all*
+    its terms mean, or the node lacks the key; if no domain anywhere holds one, a pod that is meant
+    by its own terms is the first of its kind and may go wherever the keys are; the domain holds a
+    pod that one of its required anti-affinity terms means; the domain holds a pod whose required
+    anti-affinity means this pod.
+Raw score of a node, in weights: over its domains, weight * pods for each preferred term (minus for
+anti-affinity), the weights of the preferred terms of placed pods that mean this pod, and
+`hardPodAffinityWeight` for each required affinity term of a placed pod that does. Score = floor(100
+* (raw - least) / (most - least)) over the feasible nodes, 0 if equal. A pod whose labels are too
+large to be told counts as one that anti-affinity means, and as none that affinity means; but then
+nobody is the first of its kind. Pods count until they are gone, terminating ones too. Source:
+kube-scheduler's InterPodAffinity; domains span clusters, and terms mean pods of other clusters in
+their own namespace, or in one open to them (`pods_of_terms`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -64,17 +66,27 @@ class AffinityArgs(Args):
     """The same as in kube-scheduler, and a bound on what one namespace may cost others."""
 
     hard_pod_affinity_weight: Annotated[
-        int, Meta(ge=0, le=100, description="what a required affinity term of a placed pod adds to the score, 0-100")
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="what a required affinity term of a placed pod adds to the score, 0-100",
+        ),
     ] = 1
     ignore_preferred_terms_of_existing_pods: Annotated[
-        bool, Meta(description="a pod without preferred terms of its own is not scored by those of placed pods")
+        bool,
+        Meta(
+            description="a pod without preferred terms of its own is not scored by those of "
+            "placed pods"
+        ),
     ] = False
     most_terms_about_others: Annotated[
         int,
         Meta(
             ge=1,
             le=100_000,
-            description="distinct terms about pods of other namespaces that the pods of one namespace may have",
+            description="distinct terms about pods of other namespaces that the pods of one "
+            "namespace may have",
         ),
     ] = 1000
 
@@ -96,14 +108,18 @@ class InterPodAffinity(DomainPlugin[_State]):
     }
 
     def __init__(
-        self, hard_pod_affinity_weight: int, ignore_preferred_terms_of_existing_pods: bool, most_terms_about_others: int
+        self,
+        hard_pod_affinity_weight: int,
+        ignore_preferred_terms_of_existing_pods: bool,
+        most_terms_about_others: int,
     ) -> None:
         self._hard_weight = hard_pod_affinity_weight
         self._own_only = ignore_preferred_terms_of_existing_pods
         self._most = most_terms_about_others
         self._book = AffinityBook()
 
-    # --- what is looked at -------------------------------------------------------------------------------------------
+    # --- what is looked at
+    # -------------------------------------------------------------------------------------------
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """The pod's rules, and which of them mean the pod itself; None without rules."""
@@ -111,12 +127,14 @@ class InterPodAffinity(DomainPlugin[_State]):
         return None if rules is None else (rules.name, _self_key(rules, placed))
 
     def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """The numbers of the terms of placed pods that mean this pod; None if none does. True: it brings too many.
+        """The numbers of the terms of placed pods that mean this pod; None if none does. True: it
+        brings too many.
 
-        Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
-        them apart; a pod that a new term means becomes one of another class. Pods of one class do not come apart by
-        the terms that they bring along themselves: the class key says which of these mean the pod. And whether its
-        required terms may mean pods whose labels are not told.
+        Labels and namespace matter by these terms alone, so pods of different labels stay one class
+        until a term tells them apart; a pod that a new term means becomes one of another class.
+        Pods of one class do not come apart by the terms that they bring along themselves: the class
+        key says which of these mean the pod. And whether its required terms may mean pods whose
+        labels are not told.
         """
         if self._brings_too_many(placed, fleet):
             return True
@@ -127,25 +145,42 @@ class InterPodAffinity(DomainPlugin[_State]):
     def _brings_too_many(self, placed: PodInfo, fleet: FleetView) -> bool:
         return fleet.affinity.owned_with(placed) > self._most
 
-    def _about(self, placed: PodInfo, rules: AffinityRules | None, fleet: FleetView) -> Sequence[StandingTerm]:
+    def _about(
+        self, placed: PodInfo, rules: AffinityRules | None, fleet: FleetView
+    ) -> Sequence[StandingTerm]:
         found = fleet.affinity.terms_about(placed)
         if not found:
             return found
         scored = not self._own_only or (rules is not None and bool(rules.preferred))
-        heard = {TermKind.REPELLING: True, TermKind.PREFERRED: scored, TermKind.REQUIRED: scored and self._hard_weight}
+        heard = {
+            TermKind.REPELLING: True,
+            TermKind.PREFERRED: scored,
+            TermKind.REQUIRED: scored and self._hard_weight,
+        }
         return [term for term in found if heard[term.kind]]
 
     def hint_key(self, placed: PodInfo) -> frozenset[str] | None:
-        """The namespaces of the pods that its required terms mean, its own if it has terms about others; None: any."""
+        """The namespaces of the pods that its required terms mean, its own if it has terms about
+        others; None: any.
+        """
         rules = self._book.rules_of(placed) or _NO_RULES
-        meant = [*(rule.pods for rule in rules.repelling), *(() if rules.together is None else (rules.together,))]
+        meant = [
+            *(rule.pods for rule in rules.repelling),
+            *(() if rules.together is None else (rules.together,)),
+        ]
         named = [pods.namespaces for pods in meant]
         if rules.reaches_beyond:
             named.append(frozenset((placed.pod.namespace,)))
-        return None if None in named else frozenset[str]().union(*(one for one in named if one is not None))
+        return (
+            None
+            if None in named
+            else frozenset[str]().union(*(one for one in named if one is not None))
+        )
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
-        """A pod that comes or goes helps those whose terms mean its namespace, and if it bore a grudge, any."""
+        """A pod that comes or goes helps those whose terms mean its namespace, and if it bore a
+        grudge, any.
+        """
         came = event.after
         gone = event.before
         pods = [one for one in (came, gone) if isinstance(one, Pod)]
@@ -154,9 +189,10 @@ class InterPodAffinity(DomainPlugin[_State]):
         return any(one.namespace in key for one in pods) or _has_grudge(gone)
 
     def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
-        """A pod that came is worth a try if all required affinity means it, or if it holds terms of this pod about
-        others, which then are none more; one that went if it bore a grudge, or any required term means it, or its terms
-        made room for those of this pod. Pods of one class may differ in labels, so whom others mean is not asked.
+        """A pod that came is worth a try if all required affinity means it, or if it holds terms of
+        this pod about others, which then are none more; one that went if it bore a grudge, or any
+        required term means it, or its terms made room for those of this pod. Pods of one class may
+        differ in labels, so whom others mean is not asked.
         """
         came = event.after
         gone = event.before
@@ -166,20 +202,29 @@ class InterPodAffinity(DomainPlugin[_State]):
         near = () if rules.together is None else (rules.together,)
         if isinstance(came, Pod) and any(_may_mean(pods, came, event.cluster) for pods in near):
             return True
-        if isinstance(came, Pod) and rules.reaches_beyond and self._shares_terms(rules, PodInfo(came, event.cluster)):
+        if (
+            isinstance(came, Pod)
+            and rules.reaches_beyond
+            and self._shares_terms(rules, PodInfo(came, event.cluster))
+        ):
             return True
         if not isinstance(gone, Pod):
             return False
         if rules.reaches_beyond and gone.namespace == placed.pod.namespace and _has_terms(gone):
             return True
         away = tuple(rule.pods for rule in rules.repelling)
-        return _has_grudge(gone) or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
+        return _has_grudge(gone) or any(
+            _may_mean(pods, gone, event.cluster) for pods in (*near, *away)
+        )
 
     def _shares_terms(self, rules: AffinityRules, came: PodInfo) -> bool:
         of_came = self._book.rules_of(came)
-        return of_came is not None and not rules.names_about_others.isdisjoint(of_came.names_about_others)
+        return of_came is not None and not rules.names_about_others.isdisjoint(
+            of_came.names_about_others
+        )
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- asking
+    # ----------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
@@ -195,20 +240,31 @@ class InterPodAffinity(DomainPlugin[_State]):
         filters = (
             *_drawn(rules, placed, fleet),
             *_refused(_own_counts(away, fleet), Reason.POD_ANTI_AFFINITY, fleet),
-            *_refused(_counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet),
+            *_refused(
+                _counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet
+            ),
         )
         return _State(filters, self._scores(rules, about, fleet), rules, about, unlabelled)
 
-    def _scores(self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: FleetView) -> tuple[Part, ...]:
+    def _scores(
+        self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: FleetView
+    ) -> tuple[Part, ...]:
         sums: dict[str, Ints] = {}
         for key, weight, counts in (
-            *((rule.key, rule.weight, fleet.affinity.count_in(rule.pods, rule.key)) for rule in rules.preferred),
+            *(
+                (rule.key, rule.weight, fleet.affinity.count_in(rule.pods, rule.key))
+                for rule in rules.preferred
+            ),
             *((key, 1, counts) for key, counts in _counts_of(about, TermKind.PREFERRED, fleet)),
-            *((key, self._hard_weight, counts) for key, counts in _counts_of(about, TermKind.REQUIRED, fleet)),
+            *(
+                (key, self._hard_weight, counts)
+                for key, counts in _counts_of(about, TermKind.REQUIRED, fleet)
+            ),
         ):
             sums[key] = sums[key] + weight * counts if key in sums else weight * counts
         return tuple(
-            Part(fleet.topology.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items()
+            Part(fleet.topology.domain(key), np.append(total, 0).astype(np.float64))
+            for key, total in sums.items()
         )
 
     def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
@@ -220,7 +276,8 @@ class InterPodAffinity(DomainPlugin[_State]):
         if not state.unlabelled:
             return ()
         return (
-            f"labels of pod {state.unlabelled} are too large to be told, so it may be one that the pod's required "
+            f"labels of pod {state.unlabelled} are too large to be told, so it may be one that "
+            "the pod's required "
             "affinity or anti-affinity means: remove some of its metadata.labels",
         )
 
@@ -229,15 +286,20 @@ class InterPodAffinity(DomainPlugin[_State]):
         return state.scores
 
     def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules | None:
-        """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one. Nor
-        where labels are not told.
+        """The same as rules; None while nobody holds one of the pod's terms: the next pod would
+        meet a new one. Nor where labels are not told.
         """
         known = state
         brought = fleet.affinity.brings(placed)
         if brought is None or known.unlabelled:
             return None
         moving = AffinityCounts(known.rules, known.about, placed, fleet, brought)
-        return CountRules(moving.refusals(), moving.first, moving.score_terms(self._hard_weight), scale=Scale.RANGE)
+        return CountRules(
+            moving.refusals(),
+            moving.first,
+            moving.score_terms(self._hard_weight),
+            scale=Scale.RANGE,
+        )
 
     def normalize(self, raw: Floats) -> Floats:
         """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
@@ -250,7 +312,11 @@ class InterPodAffinity(DomainPlugin[_State]):
 
 
 def _unlabelled(rules: AffinityRules | None, fleet: FleetView) -> str:
-    return fleet.affinity.unlabelled(rules.unlabelled) if rules is not None and rules.unlabelled else ""
+    return (
+        fleet.affinity.unlabelled(rules.unlabelled)
+        if rules is not None and rules.unlabelled
+        else ""
+    )
 
 
 def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
@@ -262,14 +328,20 @@ def _drawn(rules: AffinityRules, placed: PodInfo, fleet: FleetView) -> Iterator[
     if rules.together is None:
         return
     counts = {key: fleet.affinity.count_in(rules.together, key) for key in _keys(rules.required)}
-    first = not any(found.any() for found in counts.values()) and is_one_of(rules.together, placed, fleet)
+    first = not any(found.any() for found in counts.values()) and is_one_of(
+        rules.together, placed, fleet
+    )
     first = first and not fleet.affinity.unlabelled(rules.drawn_unlabelled)
     code = fleet.reasons.code(Reason.POD_AFFINITY)
     for key, found in counts.items():
-        yield _refusing(fleet.topology.domain(key), (found <= 0) & (not first), code, elsewhere=code)
+        yield _refusing(
+            fleet.topology.domain(key), (found <= 0) & (not first), code, elsewhere=code
+        )
 
 
-def _refused(counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: FleetView) -> Iterator[Part]:
+def _refused(
+    counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: FleetView
+) -> Iterator[Part]:
     """Refuse the domains in which anything is counted."""
     taken: dict[str, Bools] = {}
     for key, found in counts:
@@ -290,14 +362,17 @@ def _own_counts(rules: Iterable[AffinityRule], fleet: FleetView) -> Iterator[tup
     return ((rule.key, fleet.affinity.count_in(rule.pods, rule.key)) for rule in rules)
 
 
-def _counts_of(about: Sequence[StandingTerm], kind: TermKind, fleet: FleetView) -> Iterator[tuple[str, Ints]]:
+def _counts_of(
+    about: Sequence[StandingTerm], kind: TermKind, fleet: FleetView
+) -> Iterator[tuple[str, Ints]]:
     return ((term.key, fleet.affinity.count_of(term)) for term in about if term.kind is kind)
 
 
 def _self_key(rules: AffinityRules, placed: PodInfo) -> Hashable:
     """Which of a pod's rules mean the pod itself, and whether all that are required do.
 
-    Where labels of namespaces have a say, they are looked up in time: what they are looked up by stands for them.
+    Where labels of namespaces have a say, they are looked up in time: what they are looked up by
+    stands for them.
     """
     pod = placed.pod
     home = placed.home
@@ -308,7 +383,11 @@ def _self_key(rules: AffinityRules, placed: PodInfo) -> Hashable:
 
 
 def _has_grudge(gone: object) -> bool:
-    return isinstance(gone, Pod) and gone.pod_anti_affinity is not None and bool(gone.pod_anti_affinity.required)
+    return (
+        isinstance(gone, Pod)
+        and gone.pod_anti_affinity is not None
+        and bool(gone.pod_anti_affinity.required)
+    )
 
 
 def _has_terms(pod: Pod) -> bool:
@@ -316,7 +395,9 @@ def _has_terms(pod: Pod) -> bool:
 
 
 def _may_mean(pods: PodSet, pod: Pod, home: str) -> bool:
-    """Whether a pod may be one of `pods`, whatever labels namespaces have, or it has itself if they are not told."""
+    """Whether a pod may be one of `pods`, whatever labels namespaces have, or it has itself if they
+    are not told.
+    """
     return pod.labels_cut or pods.asks_namespaces or pods.matches(pod, home, _no_labels)
 
 

@@ -1,4 +1,5 @@
-"""Nodes with more measured headroom are better: LiveCPU, LiveMemory, LiveNetwork, and LiveHeadroom for any signal.
+"""Nodes with more measured headroom are better: LiveCPU, LiveMemory, LiveNetwork, and LiveHeadroom
+for any signal.
 
     u = w * measured + (1 - w) * requested             utilisation expected with this pod, 0..1
     measured  = reading + recent / allocatable + pod / allocatable     (`recent`: placed since that reading)
@@ -6,14 +7,17 @@
     w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
     score     = 100 * (1 - (u + (s - 1) * max(u - k, 0)) / (1 + (s - 1) * (1 - k)))     k `hot_above`, s `hot_steepness`
 
-So an old or missing reading is never taken for an idle node: the node counts as loaded as its requests say. Above k
-each point of utilisation costs s times as much as below, so hot nodes are avoided in proportion, not excluded.
-A pod is expected to use its request (100m and 200 MiB without). What it adds to other signals than cpu and memory is
-not known and counts 0; they fall back to the larger of the CPU and memory requested shares. Network is the larger of
-receive and transmit over bandwidth. LiveHeadroom of several signals is the score of the one with the least headroom.
-Readings are shares 0..1, ages seconds. Turn these off (weight 0) where no telemetry is to be had.
+So an old or missing reading is never taken for an idle node: the node counts as loaded as its
+requests say. Above k each point of utilisation costs s times as much as below, so hot nodes are
+avoided in proportion, not excluded. A pod is expected to use its request (100m and 200 MiB
+without). What it adds to other signals than cpu and memory is not known and counts 0; they fall
+back to the larger of the CPU and memory requested shares. Network is the larger of receive and
+transmit over bandwidth. LiveHeadroom of several signals is the score of the one with the least
+headroom. Readings are shares 0..1, ages seconds. Turn these off (weight 0) where no telemetry is to
+be had.
 
-The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
+The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with
+numbers.
 """
 
 import math
@@ -23,7 +27,16 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    Depends,
+    FleetView,
+    Floats,
+    Ints,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -39,18 +52,29 @@ from dispatcher.scheduling.framework.kernels import (
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
 from dispatcher.scheduling.rules.requests import nonzero_request
 from shared.model.resources import CPU, MEMORY
-from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, NETWORK_SIGNAL, is_signal_name
+from shared.model.signals import (
+    CPU_SIGNAL,
+    MEMORY_SIGNAL,
+    NAME_PATTERN,
+    NETWORK_SIGNAL,
+    is_signal_name,
+)
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.recent
-_ADDS_TO = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}  # signal -> the row of what pods are expected to add to it
+_ADDS_TO = {
+    CPU_SIGNAL: 0,
+    MEMORY_SIGNAL: 1,
+}  # signal -> the row of what pods are expected to add to it
 Amounts = tuple[int, int]
 _NOTHING: Amounts = (0, 0)
 
 
 class LoadColumns(NamedTuple):
-    """What the formula takes of one signal: the reading, what came since, and twice what it falls back to.
+    """What the formula takes of one signal: the reading, what came since, and twice what it falls
+    back to.
 
-    `recent`, `more`: what was placed since the reading, and what the pod adds, of `capacity0`; `more` -1: not known.
+    `recent`, `more`: what was placed since the reading, and what the pod adds, of `capacity0`;
+    `more` -1: not known.
     """
 
     used: ShareColumn
@@ -65,7 +89,8 @@ class LoadColumns(NamedTuple):
     more1: Number
 
 
-# --- the formula -----------------------------------------------------------------------------------------------------
+# --- the formula
+# --------------------------------------------------------------------------------------------------
 
 
 def _measured(used: Any, recent: Any, more: Any, capacity: Any) -> Any:
@@ -75,7 +100,9 @@ def _measured(used: Any, recent: Any, more: Any, capacity: Any) -> Any:
     return used + (recent + more) / most(capacity, 1)
 
 
-def _requested(nonzero0: Any, more0: Any, capacity0: Any, nonzero1: Any, more1: Any, capacity1: Any) -> Any:
+def _requested(
+    nonzero0: Any, more0: Any, capacity0: Any, nonzero1: Any, more1: Any, capacity1: Any
+) -> Any:
     """Utilisation with the pod by requests; far above 1 where nothing can be allocated."""
     return most((nonzero0 + more0) / most(capacity0, 1), (nonzero1 + more1) / most(capacity1, 1))
 
@@ -97,7 +124,9 @@ def _score(utilisation: Any, knee: Any, extra: Any) -> Any:
 
 
 def _lowest(fresh: Any, measured: Any, requested: Any) -> Any:
-    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it is fresh."""
+    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it
+    is fresh.
+    """
     lesser = choose(measured < requested, measured, requested)  # also where nothing was measured
     return least(choose(fresh & (measured == measured), measured, lesser), 1.0)  # noqa: PLR0124 - no number
 
@@ -107,7 +136,9 @@ def _slope(utilisation: Any, knee: Any, extra: Any) -> Any:
     return choose(utilisation >= knee, 1.0 + extra, 1.0) * (100.0 / (1.0 + extra * (1.0 - knee)))
 
 
-_measured_number, _requested_number, _weight_number, _mixed_number = of_numbers(_measured, _requested, _weight, _mixed)
+_measured_number, _requested_number, _weight_number, _mixed_number = of_numbers(
+    _measured, _requested, _weight, _mixed
+)
 _FORMULA = (_measured, _requested, _weight, _mixed, _score, _lowest, _slope)
 
 
@@ -132,7 +163,12 @@ def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no
         weight = _weight(now - sampled_at[row], fresh, stale, measured)
         if weight < 1.0:
             requested = _requested(
-                nonzero0[row], columns.more0, capacity0[row], nonzero1[row], columns.more1, capacity1[row]
+                nonzero0[row],
+                columns.more0,
+                capacity0[row],
+                nonzero1[row],
+                columns.more1,
+                capacity1[row],
             )
             scores[row] = _score(_mixed(measured, least(requested, 1.0), weight), knee, extra)
 
@@ -151,7 +187,12 @@ def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ign
     for row in range(len(base)):
         measured = _measured(float(used[row]), recent[row], more, capacity0[row])
         requested = _requested(
-            nonzero0[row], columns.more0, capacity0[row], nonzero1[row], columns.more1, capacity1[row]
+            nonzero0[row],
+            columns.more0,
+            capacity0[row],
+            nonzero1[row],
+            columns.more1,
+            capacity1[row],
         )
         low = _lowest(until - sampled_at[row] <= fresh, measured, requested)
         fall = _slope(low, knee, extra)
@@ -160,19 +201,26 @@ def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ign
         room[row] = fall * (1.0 - low)
 
 
-# --- the plugins -----------------------------------------------------------------------------------------------------
+# --- the plugins
+# --------------------------------------------------------------------------------------------------
 
 
 class LiveArgs(Args):
     """The fade of readings and the curve."""
 
-    fresh_s: Annotated[float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")] = 45.0
+    fresh_s: Annotated[
+        float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")
+    ] = 45.0
     stale_s: Annotated[
-        float, Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all")
+        float,
+        Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all"),
     ] = 120.0
-    hot_above: Annotated[float, Meta(ge=0, le=1, description="utilisation (0..1) above which a node is hot")] = 0.8
+    hot_above: Annotated[
+        float, Meta(ge=0, le=1, description="utilisation (0..1) above which a node is hot")
+    ] = 0.8
     hot_steepness: Annotated[
-        float, Meta(ge=1, le=100, description="how much more a point of utilisation costs on a hot node")
+        float,
+        Meta(ge=1, le=100, description="how much more a point of utilisation costs on a hot node"),
     ] = 4.0
 
 
@@ -182,7 +230,9 @@ class _LiveHeadroom(BoundedScore[Amounts]):
     depends: ClassVar[Depends] = Depends.NODE
     SIGNALS: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float) -> None:
+    def __init__(
+        self, fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float
+    ) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self._fresh_s = fresh_s
@@ -194,7 +244,9 @@ class _LiveHeadroom(BoundedScore[Amounts]):
     def _take(self, signals: Sequence[str]) -> None:
         self._signals = tuple(signals)
         added = {_ADDS_TO.get(name) for name in self._signals}
-        self._only = added.pop() if len(added) == 1 else None  # which of the expected amounts tells classes apart
+        self._only = (
+            added.pop() if len(added) == 1 else None
+        )  # which of the expected amounts tells classes apart
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory: the fallback judges by them."""
@@ -206,16 +258,22 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         return nonzero_request(placed.pod)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
-        """The curve of the module over the utilisation expected with this pod; the least of several signals."""
+        """The curve of the module over the utilisation expected with this pod; the least of several
+        signals.
+        """
         scores = self._score(_columns(self._signals[0], state, fleet, rows), fleet.now)
         for name in self._signals[1:]:
-            np.minimum(scores, self._score(_columns(name, state, fleet, rows), fleet.now), out=scores)
+            np.minimum(
+                scores, self._score(_columns(name, state, fleet, rows), fleet.now), out=scores
+            )
         return scores
 
     def _score(self, columns: LoadColumns, now: float) -> Floats:
         if _scores.fast is not None:
             scores = np.empty(len(columns.used))
-            _scores.fast(*columns, now, self._fresh_s, self._stale_s, self._knee, self._extra, scores)
+            _scores.fast(
+                *columns, now, self._fresh_s, self._stale_s, self._knee, self._extra, scores
+            )
             return scores
         utilisation, _ = self._utilisation(columns, now)
         curve: Floats = _score(utilisation, self._knee, self._extra)
@@ -225,16 +283,19 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         """[rows] utilisation, and the weight that the reading had in it."""
         measured = least(_measured_in(columns), 1.0)
         age = now - columns.sampled_at
-        if (age <= self._fresh_s).all() and not np.isnan(measured).any():  # the usual case, at half the cost
+        if (age <= self._fresh_s).all() and not np.isnan(
+            measured
+        ).any():  # the usual case, at half the cost
             return measured, np.ones(len(measured))
         weight = _weight(age, self._fresh_s, self._stale_s, measured)
         return _mixed(measured, least(_requested_in(columns), 1.0), weight), weight
 
     def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        """By the reading where it counts in full until then, else by the lesser of reading and requests.
+        """By the reading where it counts in full until then, else by the lesser of reading and
+        requests.
 
-        The curve bends down at the knee, so its slope without the pod bounds it up to full utilisation. The least of
-        several signals is no higher than the first.
+        The curve bends down at the knee, so its slope without the pod bounds it up to full
+        utilisation. The least of several signals is no higher than the first.
         """
         signal = self._signals[0]
         columns = _columns(signal, _NOTHING, fleet, rows)
@@ -242,10 +303,14 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         none = np.zeros(len(base))
         adds_to = _ADDS_TO.get(signal)
         falls = none if adds_to is None else slope / most(columns.capacity0, 1)
-        return UpperBound(base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room)
+        return UpperBound(
+            base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room
+        )
 
     def _bound(self, columns: LoadColumns, until: float) -> tuple[Floats, Floats, Floats]:
-        """[rows] the score without the pod, and what it falls by for a whole node more and for all that is left."""
+        """[rows] the score without the pod, and what it falls by for a whole node more and for all
+        that is left.
+        """
         if _bounds.fast is not None:
             base, slope, room = (np.empty(len(columns.used)) for _ in range(3))
             _bounds.fast(*columns, until, self._fresh_s, self._knee, self._extra, base, slope, room)
@@ -255,7 +320,9 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         slope = _slope(low, self._knee, self._extra)
         return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
-    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
         return self._told(self._signals[0], state, fleet, row)
 
@@ -272,7 +339,9 @@ class _LiveHeadroom(BoundedScore[Amounts]):
 
     def _utilisation_of(self, load: "_Load", now: float) -> tuple[float, float]:
         """`_utilisation` of one row: the same numbers, bit for bit."""
-        used, sampled_at, recent, more, nonzero0, capacity0, more0, nonzero1, capacity1, more1 = load
+        used, sampled_at, recent, more, nonzero0, capacity0, more0, nonzero1, capacity1, more1 = (
+            load
+        )
         measured = _measured_number(used, recent, more, capacity0)
         measured = 1.0 if measured > 1.0 else measured
         age = now - sampled_at
@@ -319,7 +388,11 @@ def _fallback(at: int, amounts: Amounts, fleet: FleetView, rows: Rows) -> tuple[
     """Of CPU or memory: requested, allocatable, and what the pod requests."""
     nonzero = fleet.nodes.nonzero[at][rows]
     column = fleet.axis.column(_RESOURCES[at])
-    capacity = fleet.nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
+    capacity = (
+        fleet.nodes.allocatable[column][rows]
+        if column is not None
+        else np.zeros(len(nonzero), dtype=np.int64)
+    )
     return nonzero, capacity, float(amounts[at])
 
 
@@ -372,7 +445,10 @@ def _signal_names(raw: object) -> tuple[str, ...]:
     names = texts(raw)
     wrong = [name for name in names if not is_signal_name(name)]
     if wrong:
-        raise ValueError(f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at most")
+        raise ValueError(
+            f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at "
+            "most"
+        )
     if not names:
         raise ValueError("must name at least one signal, for example [disk]")
     return names
@@ -386,22 +462,34 @@ class HeadroomArgs(LiveArgs):
 
     signals: Annotated[
         tuple[str, ...],
-        Meta(description="signals of which the least headroom counts", extra=read_by(_signal_names, WrittenSignals)),
+        Meta(
+            description="signals of which the least headroom counts",
+            extra=read_by(_signal_names, WrittenSignals),
+        ),
     ] = (NETWORK_SIGNAL,)
 
 
 class LiveHeadroom(_LiveHeadroom):
-    """Prefers nodes with headroom in the scarcest of some signals, whatever agents are configured to measure."""
+    """Prefers nodes with headroom in the scarcest of some signals, whatever agents are configured
+    to measure.
+    """
 
     name: ClassVar[str] = "LiveHeadroom"
     keyed_by_template = True
 
     def __init__(
-        self, signals: Sequence[str], fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float
+        self,
+        signals: Sequence[str],
+        fresh_s: float,
+        stale_s: float,
+        hot_above: float,
+        hot_steepness: float,
     ) -> None:
         super().__init__(fresh_s, stale_s, hot_above, hot_steepness)
         self._take(signals)
 
-    def explain(self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """By signal, what the chosen row was judged by."""
         return {name: self._told(name, state, fleet, row) for name in self._signals}

@@ -1,14 +1,16 @@
-"""A pod goes to another cluster only where its namespace exists, too, and is open to pods of others.
+"""A pod goes to another cluster only where its namespace exists, too, and is open to pods of
+others.
 
-A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on namespace sameness);
-whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
-admin says so with the label, or annotation, `global-dispatcher.io/accept` of any value but "true". Of a cluster that
-shows no namespaces at all (an agent without the right to list them) nothing is known, and its own agent decides.
+A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on
+namespace sameness); whoever has no such namespace has not agreed to run its pods. Closed are
+namespaces `kube-*`, and where the target's admin says so with the label, or annotation,
+`global-dispatcher.io/accept` of any value but "true". Of a cluster that shows no namespaces at all
+(an agent without the right to list them) nothing is known, and its own agent decides.
 
-Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
-let in by no row of the target's policy (`model.crossing.Opening`), where its PriorityClass is lacking or higher than
-these let in, or where Services are missing that its namespace has at home. Whatever an agent of an older version does
-not tell is left to the target.
+Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of
+its own cluster) is let in by no row of the target's policy (`model.crossing.Opening`), where its
+PriorityClass is lacking or higher than these let in, or where Services are missing that its
+namespace has at home. Whatever an agent of an older version does not tell is left to the target.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -16,7 +18,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, PodInfo, Refuse, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    ClusterFilter,
+    Codes,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Skip,
+)
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from shared.model.crossing import rows_for, unmet, unmet_class
@@ -25,12 +35,16 @@ from shared.model.objects import Namespace, Service
 from shared.model.pod import Need
 from shared.model.reasons import Reason, Why
 
-_MARKED = f'its Namespace there has {ACCEPT} with another value than "true", as label or as annotation'
+_MARKED = (
+    f'its Namespace there has {ACCEPT} with another value than "true", as label or as annotation'
+)
 _NAMED = 3  # Services, or needs, in one message
 
 
 class NamespaceOpen(ClusterFilter):
-    """Refuses nodes of other clusters without the pod's namespace, where that is closed, or that lack what it needs."""
+    """Refuses nodes of other clusters without the pod's namespace, where that is closed, or that
+    lack what it needs.
+    """
 
     name: ClassVar[str] = "NamespaceOpen"
     keyed_by_template = True
@@ -53,13 +67,21 @@ class NamespaceOpen(ClusterFilter):
         return placed.home, placed.pod.namespace, placed.pod.needs, _calls_services(placed)
 
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """The namespace alone, where it matters to nobody from where the pod is: not to its own cluster, either."""
-        apart = placed.pod.needs is not None or _wanted(placed, fleet) or any(map(_tells_homes_apart, fleet.clusters))
+        """The namespace alone, where it matters to nobody from where the pod is: not to its own
+        cluster, either.
+        """
+        apart = (
+            placed.pod.needs is not None
+            or _wanted(placed, fleet)
+            or any(map(_tells_homes_apart, fleet.clusters))
+        )
         closed = apart or _closed(placed.home, placed, fleet)
         return None if closed else placed.pod.namespace
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
-        """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
+        """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is
+        everywhere.
+        """
         whys = [_why(info, placed, fleet) for info in fleet.clusters]
         if not any(whys):
             return SKIP
@@ -85,7 +107,11 @@ def _why(info: ClusterInfo, placed: PodInfo, fleet: FleetView) -> Why | None:
     barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
     if barred:
         return Why(Reason.CANNOT_CROSS, barred)
-    missing = () if any(row.services == NONE for row in rows or ()) else _missing(info.name, placed, fleet)
+    missing = (
+        ()
+        if any(row.services == NONE for row in rows or ())
+        else _missing(info.name, placed, fleet)
+    )
     return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
 
 
@@ -95,7 +121,9 @@ def _wanting(needs: Sequence[Need]) -> str:
     more = f" and {len(needs) - _NAMED} more" if len(needs) > _NAMED else ""
     fields = "; ".join(f"{one.field} {one.why}" for one in told)
     words = " and ".join(f'"{one.word}" in `{one.key}`' for one in told)
-    return f"{fields}{more}; they take it only if a row of their `executor.accept` has {words}{more}"
+    return (
+        f"{fields}{more}; they take it only if a row of their `executor.accept` has {words}{more}"
+    )
 
 
 def _calls_services(placed: PodInfo) -> bool:
@@ -116,11 +144,15 @@ def _names(services: Mapping[str, Service]) -> frozenset[str]:
 
 
 def _missing(cluster: str, placed: PodInfo, fleet: FleetView) -> list[str]:
-    """Those that the cluster lacks; none if it shows no Services at all: its agent may not list them."""
+    """Those that the cluster lacks; none if it shows no Services at all: its agent may not list
+    them.
+    """
     wanted = _wanted(placed, fleet)
     if not wanted or not fleet.objects.derived(cluster, _shows_any, (Service, "name")):
         return []
-    there = fleet.objects.derived(cluster, _names, (Service, "name"), namespace=placed.pod.namespace)
+    there = fleet.objects.derived(
+        cluster, _names, (Service, "name"), namespace=placed.pod.namespace
+    )
     return sorted(wanted - there)
 
 

@@ -1,18 +1,20 @@
-"""Better are clusters that are near to what the pod names, by the round-trip times between clusters.
+"""Better are clusters that are near to what the pod names, by the round-trip times between
+clusters.
 
-`global-dispatcher.io/near` names it: `cluster/a`; `zone/x`; or `service/ns/name`, the pods that this Service of the
-cluster of submission selects, wherever they run. With the argument `app`, pods that name nothing are near to the
-other pods of their own app.
+`global-dispatcher.io/near` names it: `cluster/a`; `zone/x`; or `service/ns/name`, the pods that
+this Service of the cluster of submission selects, wherever they run. With the argument `app`, pods
+that name nothing are near to the other pods of their own app.
 
     nearness(rtt) = 100 * half_ms / (half_ms + rtt)       rtt: ms between two clusters, 0 within one
     cluster:  nearness to it
     zone:     3/4 of the nearness to the nearest cluster that has the zone, and 25 on nodes of the zone itself
     service, app: the mean of the nearness to their pods, each counted once, by the cluster where it runs
 
-Unknown round-trip times are neither near nor far: such a cluster gets the mean of the other clusters of which it is
-known, or 50. A name that the fleet does not know, or a service without pods, makes no difference between clusters.
-Which times count: docs/links.md. Unit: ms. Source of the form: a hyperbola, so that 1 ms against 10 ms counts, and
-100 ms against 110 ms hardly does, as with waiting for one answer beside `half_ms` of work; ours.
+Unknown round-trip times are neither near nor far: such a cluster gets the mean of the other
+clusters of which it is known, or 50. A name that the fleet does not know, or a service without
+pods, makes no difference between clusters. Which times count: docs/links.md. Unit: ms. Source of
+the form: a hyperbola, so that 1 ms against 10 ms counts, and 100 ms against 110 ms hardly does, as
+with waiting for one answer beside `half_ms` of work; ours.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -23,7 +25,17 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Ints, Part, PodInfo, Refuse, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    DomainPlugin,
+    FleetView,
+    Floats,
+    Ints,
+    Part,
+    PodInfo,
+    Refuse,
+    Skip,
+)
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.named_places import (
     APP,
@@ -34,7 +46,13 @@ from dispatcher.scheduling.rules.named_places import (
     near_key,
     near_of,
 )
-from dispatcher.scheduling.rules.nearness import HALF_MS, nearest_of, to_many, to_nearest, way_between
+from dispatcher.scheduling.rules.nearness import (
+    HALF_MS,
+    nearest_of,
+    to_many,
+    to_nearest,
+    way_between,
+)
 from shared.model import names, nearness
 from shared.model.nearness import Near
 from shared.model.pod import Pod
@@ -44,7 +62,9 @@ _IN_ZONE = 25.0  # points of a zone's own nodes, the rest goes by cluster
 
 @dataclass(frozen=True)
 class _State:
-    """`there`: [clusters] pods, or 1 for a cluster that has what is named. `by_cluster`: [clusters] points."""
+    """`there`: [clusters] pods, or 1 for a cluster that has what is named. `by_cluster`: [clusters]
+    points.
+    """
 
     what: str
     there: Ints
@@ -56,11 +76,13 @@ class NearnessArgs(Args):
     """How fast nearness fades, and who is near to whom without saying so."""
 
     half_ms: Annotated[
-        float, Meta(ge=0.01, le=10_000, description="ms of round-trip time at which nearness is half")
+        float,
+        Meta(ge=0.01, le=10_000, description="ms of round-trip time at which nearness is half"),
     ] = HALF_MS
-    app: Annotated[bool, Meta(description="pods without the annotation are near to the other pods of their app")] = (
-        False
-    )
+    app: Annotated[
+        bool,
+        Meta(description="pods without the annotation are near to the other pods of their app"),
+    ] = False
 
 
 class Nearness(DomainPlugin[_State]):
@@ -107,8 +129,12 @@ class Nearness(DomainPlugin[_State]):
             parts.append(Part(fleet.topology.domain(ZONE_KEY), np.asarray([*inside, 0.0])))
         return parts
 
-    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """What it is near to, the nearest cluster that has it, and the round-trip time to that with age and source."""
+    def explain(
+        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """What it is near to, the nearest cluster that has it, and the round-trip time to that with
+        age and source.
+        """
         if not state.there.any():
             return {"near": state.what, "found": "nowhere" + _meant(state.what, fleet)}
         here = int(fleet.nodes.cluster[row])

@@ -1,16 +1,19 @@
-"""Better are nodes beside the pods that a pod works with: in the same rack, zone, region or cluster.
+"""Better are nodes beside the pods that a pod works with: in the same rack, zone, region or
+cluster.
 
-    score = 100 * sum(weight of level * share of those pods in the node's domain of that level) / sum(weights)
+    score = 100 * sum(weight of level * share of those pods in the node's domain of that level) /
+    sum(weights)
 
-Those pods are the others of its app or, with the annotation `global-dispatcher.io/near: service/ns/name`, the pods
-behind that Service. Levels are host, rack, zone, region, provider and cluster, or any label of nodes; a node without
-the label has nothing of that level. Without such pods no node is better.
-Example: weights {rack: 1, zone: 1}; 4 pods, 1 in this rack and 3 in this zone: 100 * (1/4 + 3/4) / 2 = 50.
+Those pods are the others of its app or, with the annotation `global-dispatcher.io/near:
+service/ns/name`, the pods behind that Service. Levels are host, rack, zone, region, provider and
+cluster, or any label of nodes; a node without the label has nothing of that level. Without such
+pods no node is better. Example: weights {rack: 1, zone: 1}; 4 pods, 1 in this rack and 3 in this
+zone: 100 * (1/4 + 3/4) / 2 = 50.
 
-Source: ours, a mean over the pods of the levels that are shared. It is what preferred pod affinity says with one term
-a level (InterPodAffinity), of a whole fleet instead of by each pod; Nearness goes by round-trip times between clusters,
-and knows nothing smaller. It pulls an app together where FaultDomainSpread pulls it apart: give it the smaller weight,
-or name it in a profile of its own.
+Source: ours, a mean over the pods of the levels that are shared. It is what preferred pod affinity
+says with one term a level (InterPodAffinity), of a whole fleet instead of by each pod; Nearness
+goes by round-trip times between clusters, and knows nothing smaller. It pulls an app together where
+FaultDomainSpread pulls it apart: give it the smaller weight, or name it in a profile of its own.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -20,7 +23,16 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Part, PodInfo, Refuse, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    DomainPlugin,
+    FleetView,
+    Floats,
+    Part,
+    PodInfo,
+    Refuse,
+    Skip,
+)
 from dispatcher.scheduling.framework.plugin_args import Args, label_key, number, read_by, shown
 from dispatcher.scheduling.rules.named_places import OWN_APP, near_key, near_of, pods_meant
 from shared.model import nearness
@@ -35,7 +47,9 @@ WrittenWeights = Annotated[dict[str, Annotated[float, Meta(ge=0.01, le=1000)]], 
 def _level_weights(raw: object) -> Weights:
     """{level or label: weight}, one at least."""
     if not isinstance(raw, Mapping) or not raw:
-        raise ValueError(f"must map levels to weights, for example {{rack: 2, zone: 1}}, not {shown(raw)}")
+        raise ValueError(
+            f"must map levels to weights, for example {{rack: 2, zone: 1}}, not {shown(raw)}"
+        )
     weight = number(0.01, 1000)
     found = dict[str, float]()
     for name, value in raw.items():
@@ -48,7 +62,9 @@ def _level_weights(raw: object) -> Weights:
 
 @dataclass(frozen=True)
 class _State:
-    """`shares`: by level, [domains + 1] the share of the pods meant that are in each domain; nothing for no such."""
+    """`shares`: by level, [domains + 1] the share of the pods meant that are in each domain;
+    nothing for no such.
+    """
 
     what: str
     pods: int
@@ -61,14 +77,17 @@ class TopologyArgs(Args):
     levels: Annotated[
         Weights,
         Meta(
-            description="weight of each level (host, rack, zone, region, provider, cluster) or node label",
+            description="weight of each level (host, rack, zone, region, provider, cluster) or "
+            "node label",
             extra=read_by(_level_weights, WrittenWeights),
         ),
     ] = _WEIGHTS
 
 
 class NetworkTopology(DomainPlugin[_State]):
-    """Prefers nodes that share rack, zone, region or cluster with the pod's app, or with the Service it is near to."""
+    """Prefers nodes that share rack, zone, region or cluster with the pod's app, or with the
+    Service it is near to.
+    """
 
     name: ClassVar[str] = "NetworkTopology"
     keyed_by_template = True
@@ -97,18 +116,28 @@ class NetworkTopology(DomainPlugin[_State]):
         if pods is None or not total:
             return _State(str(near), 0, ())
         counts = [(level, fleet.affinity.count_in(pods, level)) for level, _ in self._levels]
-        return _State(str(near), total, tuple((level, np.append(count / total, 0.0)) for level, count in counts))
+        return _State(
+            str(near),
+            total,
+            tuple((level, np.append(count / total, 0.0)) for level, count in counts),
+        )
 
     def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """One for each level."""
         weights = dict(self._levels)
         return [
-            Part(fleet.topology.domain(level), self._points * weights[level] * shares) for level, shares in state.shares
+            Part(fleet.topology.domain(level), self._points * weights[level] * shares)
+            for level, shares in state.shares
         ]
 
-    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """To what it is near, how many pods that is, and the share of them by level beside the node."""
+    def explain(
+        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """To what it is near, how many pods that is, and the share of them by level beside the
+        node.
+        """
         beside = {
-            level: round(float(shares[int(fleet.topology.domain(level)[row])]), 4) for level, shares in state.shares
+            level: round(float(shares[int(fleet.topology.domain(level)[row])]), 4)
+            for level, shares in state.shares
         }
         return {"near": state.what, "pods": state.pods, "beside": beside}

@@ -1,8 +1,9 @@
-"""Nodes must match nodeSelector and required node affinity, and are better the more preferred affinity they match.
+"""Nodes must match nodeSelector and required node affinity, and are better the more preferred
+affinity they match.
 
-raw = sum of the weights (1-100) of the preferred terms that the node matches; score = 100 * raw / largest raw, a whole
-number, rounded down. `added_affinity` holds required and preferred terms for all pods of the profile, besides their
-own. Source: kube-scheduler's NodeAffinity.
+raw = sum of the weights (1-100) of the preferred terms that the node matches; score = 100 * raw /
+largest raw, a whole number, rounded down. `added_affinity` holds required and preferred terms for
+all pods of the profile, besides their own. Source: kube-scheduler's NodeAffinity.
 """
 
 from collections.abc import Hashable, Mapping
@@ -103,7 +104,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         return names if names and not _asked_proxy(placed.pod, fleet) else None
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
-        """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
+        """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that
+        cannot be one.
+        """
         names = named_nodes(placed.pod)
         if names is not None and not names:
             return refuse(Reason.AFFINITY_CONFLICT)
@@ -111,7 +114,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         return placed.pod if asks else SKIP
 
     def filter(self, state: Pod, fleet: FleetView, rows: Rows) -> Codes:
-        """ADDED_AFFINITY where the profile's terms do not match, AFFINITY or PROXY_ASKED where its own do not."""
+        """ADDED_AFFINITY where the profile's terms do not match, AFFINITY or PROXY_ASKED where its
+        own do not.
+        """
         mask = self._masks.selected(state, fleet, rows)
         codes: Codes = ~mask * np.uint16(_unmatched(state, fleet))
         if self._added.required is not None:
@@ -120,13 +125,17 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         return codes
 
     def open_rows(self, state: Pod, fleet: FleetView) -> tuple[RowList, int] | None:
-        """The matching rows; None with required terms of the profile, which have a code of their own."""
+        """The matching rows; None with required terms of the profile, which have a code of their
+        own.
+        """
         if self._added.required is not None:
             return None
         return self._masks.rows(state, fleet), _unmatched(state, fleet)
 
     def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
-        """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
+        """The clusters of the nodes that its own terms let the pod be on; None unless its selector
+        makes these few.
+        """
         if not placed.pod.node_selector:
             return None
         hosts = fleet.topology.domain(HOST_LEVEL)
@@ -146,7 +155,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """Sum of the weights of the matching preferred terms."""
         terms = (*self._added.preferred, *(state.affinity.preferred if state.affinity else ()))
         length = len(fleet.nodes.live[rows])
-        scores = np.zeros(length) if terms else np.broadcast_to(0.0, length)  # one number stands for all rows
+        scores = (
+            np.zeros(length) if terms else np.broadcast_to(0.0, length)
+        )  # one number stands for all rows
         for preferred in terms:
             scores += preferred.weight * self._masks.term(preferred.term, fleet, rows)
         return scores
@@ -159,7 +170,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
 
 
 def named_nodes(pod: Pod) -> frozenset[str] | None:
-    """The only node names that the required terms allow; None if a term leaves the name open or there are none."""
+    """The only node names that the required terms allow; None if a term leaves the name open or
+    there are none.
+    """
     terms = pod.affinity.required if pod.affinity else None
     found = [_names_of(term) for term in terms or ()]
     known = [names for names in found if names is not None]
@@ -168,15 +181,23 @@ def named_nodes(pod: Pod) -> frozenset[str] | None:
 
 def _names_of(term: NodeSelectorTerm) -> frozenset[str] | None:
     fields = [
-        frozenset(clause.values) for clause in term.match_fields if clause.key == NAME_FIELD and clause.operator == IN
+        frozenset(clause.values)
+        for clause in term.match_fields
+        if clause.key == NAME_FIELD and clause.operator == IN
     ]
     return frozenset.intersection(*fields) if fields else None
 
 
 def _unmatched(pod: Pod, fleet: FleetView) -> int:
-    """The code of nodes that its selector and required terms do not match: PROXY_ASKED if they ask for a proxy node."""
+    """The code of nodes that its selector and required terms do not match: PROXY_ASKED if they ask
+    for a proxy node.
+    """
     cluster = _asked_proxy(pod, fleet)
-    return fleet.reasons.code(Reason.PROXY_ASKED, cluster) if cluster else fleet.reasons.code(Reason.AFFINITY)
+    return (
+        fleet.reasons.code(Reason.PROXY_ASKED, cluster)
+        if cluster
+        else fleet.reasons.code(Reason.AFFINITY)
+    )
 
 
 def _asked_proxy(pod: Pod, fleet: FleetView) -> str:
@@ -189,5 +210,9 @@ def _asked_proxy(pod: Pod, fleet: FleetView) -> str:
     clusters = {value for key, values in asked if key == PROXY_LABEL for value in values}
     if not named and not clusters:
         return ""
-    found = (one.name for one in fleet.clusters if one.name in clusters or proxy_node_name(one.name) in named)
+    found = (
+        one.name
+        for one in fleet.clusters
+        if one.name in clusters or proxy_node_name(one.name) in named
+    )
     return next(found, "")

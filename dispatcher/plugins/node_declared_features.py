@@ -1,6 +1,8 @@
-"""A pod that needs features of kubelet and runtime goes where a node declares them (status.declaredFeatures).
+"""A pod that needs features of kubelet and runtime goes where a node declares them
+(status.declaredFeatures).
 
-Which ones a pod needs, its agent infers (agents/kube/features.py). Source: kube-scheduler's NodeDeclaredFeatures.
+Which ones a pod needs, its agent infers (agents/kube/features.py). Source: kube-scheduler's
+NodeDeclaredFeatures.
 """
 
 from collections.abc import Hashable, Mapping
@@ -8,7 +10,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from shared.model.node import Node
 from shared.model.reasons import Reason
@@ -24,7 +36,9 @@ class NodeDeclaredFeatures(Filter[tuple[str, ...]]):
 
     def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if it declares what the pod needs."""
-        return not isinstance(event.after, Node) or set(placed.pod.features) <= set(event.after.features)
+        return not isinstance(event.after, Node) or set(placed.pod.features) <= set(
+            event.after.features
+        )
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """The features."""

@@ -1,6 +1,7 @@
 """A pod that names its node (spec.nodeName) goes to a node of that name or nowhere.
 
-Such pods do not come to a scheduler; the rule is here because it is one. Source: kube-scheduler's NodeName.
+Such pods do not come to a scheduler; the rule is here because it is one. Source: kube-scheduler's
+NodeName.
 """
 
 from collections.abc import Hashable
@@ -8,7 +9,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from shared.model.reasons import Reason
 
 

@@ -1,7 +1,7 @@
 """The host ports a pod asks for must be free on its node.
 
-Two ports clash when protocol and number are equal and the addresses are, or one of them is 0.0.0.0 (all addresses).
-Source: kube-scheduler's NodePorts.
+Two ports clash when protocol and number are equal and the addresses are, or one of them is 0.0.0.0
+(all addresses). Source: kube-scheduler's NodePorts.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -9,7 +9,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from shared.model.pod import HostPort
 from shared.model.reasons import Reason
 
@@ -33,7 +43,9 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
         return placed.pod.ports or SKIP
 
     def filter(self, state: tuple[HostPort, ...], fleet: FleetView, rows: Rows) -> Codes:
-        """PORTS where one of them is taken. Only rows on which any host port is taken are looked at."""
+        """PORTS where one of them is taken. Only rows on which any host port is taken are looked
+        at.
+        """
         wanted = state
         code = np.uint16(fleet.reasons.code(Reason.PORTS))
         taken = np.zeros(fleet.n, dtype=np.uint16)

@@ -3,10 +3,11 @@
     cost  = price of the node * the pod's share of it: the larger of CPU and memory, at least of 100m and 200 MiB
     score = 100 * the least cost of a feasible node / cost; so twice as dear is half as good
 
-The price is that of the node's value of a label (`prices`) times the factor of its cluster (`clusters`). A node without
-a price is neither cheap nor dear: it gets the mean of the different scores of others. Where no node has a price, all
-get 100. Unit: one currency an hour, the same in all rows. Source: cost by the larger share as OpenCost allocates a
-node's cost to pods; that scores are ratios is ours.
+The price is that of the node's value of a label (`prices`) times the factor of its cluster
+(`clusters`). A node without a price is neither cheap nor dear: it gets the mean of the different
+scores of others. Where no node has a price, all get 100. Unit: one currency an hour, the same in
+all rows. Source: cost by the larger share as OpenCost allocates a node's cost to pods; that scores
+are ratios is ours.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -46,7 +47,9 @@ def _read_table(low: float, high: float) -> Callable[[object], Table]:
 
     def read(raw: object) -> Table:
         if not isinstance(raw, Mapping) or not all(isinstance(name, str) and name for name in raw):
-            raise ValueError(f"must map names to numbers, for example {{m5.large: 0.096}}, not {shown(raw)}")
+            raise ValueError(
+                f"must map names to numbers, for example {{m5.large: 0.096}}, not {shown(raw)}"
+            )
         return tuple((name, _checked(check, name, value)) for name, value in raw.items())
 
     return read
@@ -60,21 +63,27 @@ def _checked(check: Callable[[object], float], name: str, value: object) -> floa
 
 
 _PRICES: dict[str, Any] = read_by(
-    _read_table(_LEAST_PRICE, _MOST_PRICE), dict[str, Annotated[float, Meta(ge=_LEAST_PRICE, le=_MOST_PRICE)]]
+    _read_table(_LEAST_PRICE, _MOST_PRICE),
+    dict[str, Annotated[float, Meta(ge=_LEAST_PRICE, le=_MOST_PRICE)]],
 )
 _FACTORS: dict[str, Any] = read_by(
-    _read_table(_LEAST_FACTOR, _MOST_FACTOR), dict[str, Annotated[float, Meta(ge=_LEAST_FACTOR, le=_MOST_FACTOR)]]
+    _read_table(_LEAST_FACTOR, _MOST_FACTOR),
+    dict[str, Annotated[float, Meta(ge=_LEAST_FACTOR, le=_MOST_FACTOR)]],
 )
 
 
 class PriceArgs(Args):
     """What nodes cost."""
 
-    label: Annotated[str, Meta(description="node label whose values have prices", extra=LABEL_KEY)] = (
-        "node.kubernetes.io/instance-type"
-    )
-    prices: Annotated[Table, Meta(description="value of the label: price of a whole node an hour", extra=_PRICES)] = ()
-    clusters: Annotated[Table, Meta(description="name of a cluster: factor on its prices, else 1", extra=_FACTORS)] = ()
+    label: Annotated[
+        str, Meta(description="node label whose values have prices", extra=LABEL_KEY)
+    ] = "node.kubernetes.io/instance-type"
+    prices: Annotated[
+        Table, Meta(description="value of the label: price of a whole node an hour", extra=_PRICES)
+    ] = ()
+    clusters: Annotated[
+        Table, Meta(description="name of a cluster: factor on its prices, else 1", extra=_FACTORS)
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,9 @@ class NodePrice(Score[_Asked]):
         self._label = label
         self._prices = dict(prices)
         self._factors = dict(clusters)
-        self._by_code = ByCode[str](lambda value: self._prices.get(value, np.nan), np.float64, np.nan)
+        self._by_code = ByCode[str](
+            lambda value: self._prices.get(value, np.nan), np.float64, np.nan
+        )
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """What the pod is taken to use."""
@@ -116,7 +127,9 @@ class NodePrice(Score[_Asked]):
         nodes = fleet.nodes
         prices = self._by_code.of(nodes.label_values(self._label))
         price = prices[nodes.label(self._label)[rows]] * state.factors[nodes.cluster[rows]]
-        cost = price * np.maximum(_share(CPU, state.cpu, fleet, rows), _share(MEMORY, state.memory, fleet, rows))
+        cost = price * np.maximum(
+            _share(CPU, state.cpu, fleet, rows), _share(MEMORY, state.memory, fleet, rows)
+        )
         raw: Floats = np.where(np.isnan(cost), _UNPRICED, -cost)
         return raw
 
@@ -130,7 +143,9 @@ class NodePrice(Score[_Asked]):
         scores: Floats = np.where(priced, found, np.unique(found[priced]).mean())
         return scores
 
-    def explain(self, state: _Asked, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: _Asked, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """What the pod costs there an hour."""
         raw = float(self.score(state, fleet, slice(row, row + 1))[0])
         return {"cost_per_hour": "unknown" if raw == _UNPRICED else round(-raw, 9)}

@@ -1,9 +1,10 @@
 """Only Ready nodes of Ready clusters take new pods.
 
-A cluster is not ready while its agent is silent, its API server does not answer, or it has not been listed once: what
-is known of its nodes may be old: no toleration helps. A node is not ready while it says so (a Ready condition that is
-not True); a pod that tolerates the taints which Kubernetes puts on such nodes may go there. This rule holds from the
-moment that the node says so until those taints are there, and TaintToleration takes over.
+A cluster is not ready while its agent is silent, its API server does not answer, or it has not been
+listed once: what is known of its nodes may be old: no toleration helps. A node is not ready while
+it says so (a Ready condition that is not True); a pod that tolerates the taints which Kubernetes
+puts on such nodes may go there. This rule holds from the moment that the node says so until those
+taints are there, and TaintToleration takes over.
 """
 
 from typing import ClassVar
@@ -14,7 +15,9 @@ from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, P
 from shared.model.node import NO_SCHEDULE, Taint
 from shared.model.reasons import Reason
 
-TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable"))
+TAINTS = tuple(
+    Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable")
+)
 
 
 class NodeReady(Filter[bool]):
@@ -35,10 +38,16 @@ class NodeReady(Filter[bool]):
 
     def filter(self, state: bool, fleet: FleetView, rows: Rows) -> Codes:
         """CLUSTER_NOT_READY before NOT_READY."""
-        usable = np.fromiter((info.ready and info.synced for info in fleet.clusters), dtype=np.bool_)
+        usable = np.fromiter(
+            (info.ready and info.synced for info in fleet.clusters), dtype=np.bool_
+        )
         clusters = fleet.nodes.cluster[rows]
-        node_code = np.where(fleet.nodes.ready[rows] | state, 0, fleet.reasons.code(Reason.NOT_READY))
+        node_code = np.where(
+            fleet.nodes.ready[rows] | state, 0, fleet.reasons.code(Reason.NOT_READY)
+        )
         if not len(usable):
             return node_code.astype(np.uint16)
-        codes: Codes = np.where(usable[clusters], node_code, fleet.reasons.code(Reason.CLUSTER_NOT_READY))
+        codes: Codes = np.where(
+            usable[clusters], node_code, fleet.reasons.code(Reason.CLUSTER_NOT_READY)
+        )
         return codes.astype(np.uint16)

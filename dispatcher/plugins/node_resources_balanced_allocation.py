@@ -1,9 +1,11 @@
-"""Better are nodes that the pod makes fill up more evenly, so that none of a resource is used up while another idles.
+"""Better are nodes that the pod makes fill up more evenly, so that none of a resource is used up
+while another idles.
 
-f = requested / allocatable of each of `resources` (at most 1; what a node lacks has no part), d the standard deviation
-of f, and balance = 100 * (1 - d), a whole number, rounded down: once with this pod, once without.
-score = 50 + (50 + balance with the pod - balance without) / 2, dropping fractions: 75 where nothing changes.
-Pods that request none of `resources` are not judged. Source: kube-scheduler's NodeResourcesBalancedAllocation.
+f = requested / allocatable of each of `resources` (at most 1; what a node lacks has no part), d the
+standard deviation of f, and balance = 100 * (1 - d), a whole number, rounded down: once with this
+pod, once without. score = 50 + (50 + balance with the pod - balance without) / 2, dropping
+fractions: 75 where nothing changes. Pods that request none of `resources` are not judged. Source:
+kube-scheduler's NodeResourcesBalancedAllocation.
 """
 
 from collections.abc import Hashable
@@ -38,7 +40,9 @@ _HALF = MAX_SCORE / 2
 class BalanceArgs(Args):
     """What is balanced."""
 
-    resources: Annotated[tuple[str, ...], Meta(description="which resources to balance", extra=RESOURCE_NAMES)] = (
+    resources: Annotated[
+        tuple[str, ...], Meta(description="which resources to balance", extra=RESOURCE_NAMES)
+    ] = (
         CPU,
         MEMORY,
     )
@@ -69,7 +73,11 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
         if _two.fast is not None and len(asked) == 2 and max(amount for _, amount in asked) < EXACT:
             columns: list[Any] = []
             for column, amount in asked:
-                columns += [fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount]
+                columns += [
+                    fleet.nodes.allocatable[column][rows],
+                    fleet.nodes.requested[column][rows],
+                    amount,
+                ]
             gains = np.empty(len(columns[0]))
             _two.fast(*columns, gains)
             return gains
@@ -91,24 +99,36 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
         """As if the pod brought the node into perfect balance."""
         if not set(self._resources) <= set(_ALWAYS):
             return None
-        columns = [column for name in self._resources if (column := fleet.axis.column(name)) is not None]
+        columns = [
+            column for name in self._resources if (column := fleet.axis.column(name)) is not None
+        ]
         if _best.fast is not None and len(columns) == 2:
             pairs = [
-                table[column][rows] for column in columns for table in (fleet.nodes.allocatable, fleet.nodes.requested)
+                table[column][rows]
+                for column in columns
+                for table in (fleet.nodes.allocatable, fleet.nodes.requested)
             ]
             base = np.empty(len(pairs[0]))
             none = np.zeros(len(pairs[0]))
             _best.fast(*pairs, base)
             return UpperBound(base, none, none, none, none)
         allocatable = fleet.nodes.allocatable[columns][:, rows]
-        shares = np.minimum(fleet.nodes.requested[columns][:, rows] / np.maximum(allocatable, 1), 1.0)
+        shares = np.minimum(
+            fleet.nodes.requested[columns][:, rows] / np.maximum(allocatable, 1), 1.0
+        )
         before = np.floor((1.0 - _deviation(shares, allocatable > 0)) * MAX_SCORE)
         none = np.zeros(len(before))
-        return UpperBound(_HALF + np.trunc((_HALF + MAX_SCORE - before) / 2), none, none, none, none)
+        return UpperBound(
+            _HALF + np.trunc((_HALF + MAX_SCORE - before) / 2), none, none, none, none
+        )
 
     def _asked(self, pod: Pod, fleet: FleetView) -> list[tuple[int, int]]:
-        """(column, amount) of the resources that have a part; an extended one only if it is requested."""
-        amounts = ((name, fleet.axis.column(name), pod.requests.get(name, 0)) for name in self._resources)
+        """(column, amount) of the resources that have a part; an extended one only if it is
+        requested.
+        """
+        amounts = (
+            (name, fleet.axis.column(name), pod.requests.get(name, 0)) for name in self._resources
+        )
         return [
             (column, asked)
             for name, column, asked in amounts
@@ -124,7 +144,13 @@ def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-u
         whole1 = all1[row]
         after = before = 0.0
         if whole0 > 0 and whole1 > 0:
-            after = abs((min((used0[row] + asked0) / whole0, 1.0) - min((used1[row] + asked1) / whole1, 1.0)) / 2.0)
+            after = abs(
+                (
+                    min((used0[row] + asked0) / whole0, 1.0)
+                    - min((used1[row] + asked1) / whole1, 1.0)
+                )
+                / 2.0
+            )
             before = abs((min(used0[row] / whole0, 1.0) - min(used1[row] / whole1, 1.0)) / 2.0)
         gain = 50.0 + np.floor((1.0 - after) * 100.0) - np.floor((1.0 - before) * 100.0)
         scores[row] = 50.0 + np.trunc(gain / 2)
@@ -150,7 +176,9 @@ def _deviation(shares: Floats, has: Bools) -> Floats:
     count = has.sum(axis=0)
     total = np.zeros(shares.shape[1])
     squares = np.zeros(shares.shape[1])
-    for share, there in zip(shares, has, strict=True):  # one after the other, as the sums of the source are rounded
+    for share, there in zip(
+        shares, has, strict=True
+    ):  # one after the other, as the sums of the source are rounded
         total += share * there
     mean = total / np.maximum(count, 1)
     for share, there in zip(shares, has, strict=True):

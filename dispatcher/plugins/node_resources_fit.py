@@ -1,14 +1,16 @@
 """A node must have room for all the pod requests; how full it may get is a matter of strategy.
 
-Filter: request <= allocatable - requested, for each resource and for the number of pods; all that lacks is told.
-Score: the mean over `resources`, by weight, of (allocatable a, requested r with this pod, both in internal units):
+Filter: request <= allocatable - requested, for each resource and for the number of pods; all that
+lacks is told. Score: the mean over `resources`, by weight, of (allocatable a, requested r with this
+pod, both in internal units):
     LeastAllocated            100 * (a - r) / a, 0 if r > a     spread: the emptier the better
     MostAllocated             100 * min(r, a) / a               pack: the fuller the better
     RequestedToCapacityRatio  `shape` at utilisation 100 * r / a, linear between its points, 0..10 stretched to 0..100;
                               resources whose value is 0 have no part in the mean
-All whole numbers, rounded down (the mean of the last one to the nearest).
-CPU and memory count 100m and 200 MiB for containers without requests; a resource that the node lacks, or that is
-neither CPU, memory nor storage and not requested, has no part in the mean. Source: kube-scheduler's NodeResourcesFit.
+All whole numbers, rounded down (the mean of the last one to the nearest). CPU and memory count 100m
+and 200 MiB for containers without requests; a resource that the node lacks, or that is neither CPU,
+memory nor storage and not requested, has no part in the mean. Source: kube-scheduler's
+NodeResourcesFit.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -20,11 +22,28 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import Codes, Depends, FleetView, Floats, Ints, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    Codes,
+    Depends,
+    FleetView,
+    Floats,
+    Ints,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
+from dispatcher.scheduling.framework.plugin_args import (
+    RESOURCE_WEIGHTS,
+    Args,
+    read_by,
+    shown,
+    texts,
+    whole_number,
+)
 from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.rules.room import MOST_TOLD, lacking_codes
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
@@ -101,7 +120,9 @@ class FitArgs(Args):
             extra=read_by(_shape, Annotated[list[WrittenPoint], Meta(min_length=1)]),
         ),
     ] = ((0, 0), (100, 10))
-    ignored_resources: Annotated[tuple[str, ...], Meta(description="extended resources that need no room")] = ()
+    ignored_resources: Annotated[
+        tuple[str, ...], Meta(description="extended resources that need no room")
+    ] = ()
     ignored_resource_groups: Annotated[
         tuple[str, ...],
         Meta(
@@ -132,7 +153,9 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     ) -> None:
         self._strategy = strategy
         self._resources = resources
-        self._values = np.asarray([_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64)
+        self._values = np.asarray(
+            [_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64
+        )
         self._ignored = frozenset(ignored_resources)
         self._groups = frozenset(ignored_resource_groups)
 
@@ -141,8 +164,8 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         return node_change_helps(event, _has_more_room)
 
     def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
-        """A node that came or changed helps if the pod would fit it were it empty; one that changed, only if it can
-        allocate more of what the pod asks for.
+        """A node that came or changed helps if the pod would fit it were it empty; one that
+        changed, only if it can allocate more of what the pod asks for.
         """
         before = event.before
         node = event.after
@@ -157,20 +180,30 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         return all(amount <= has.get(name, 0) for name, amount in wanted)
 
     def class_key(self, placed: PodInfo) -> Hashable:
-        """The requests that are not zero, what the pod is expected to use, and where it becomes larger."""
+        """The requests that are not zero, what the pod is expected to use, and where it becomes
+        larger.
+        """
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
         return asked, nonzero_request(placed.pod), placed.sizes
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
-        """What must have room: one pod, and what is requested and not ignored; in each cluster by the true size."""
+        """What must have room: one pod, and what is requested and not ignored; in each cluster by
+        the true size.
+        """
         sizes = {one.cluster for one in placed.sizes}
         infos = enumerate(fleet.clusters) if sizes else ()
-        sized = [(at, self._wanted(placed.at(info.name).pod)) for at, info in infos if info.name in sizes]
+        sized = [
+            (at, self._wanted(placed.at(info.name).pod)) for at, info in infos if info.name in sizes
+        ]
         return _Asked(placed.pod, self._wanted(placed.pod), tuple(sized))
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         requests = pod.requests.items()
-        wanted = tuple((name, amount) for name, amount in requests if amount and name != PODS and self._counts(name))
+        wanted = tuple(
+            (name, amount)
+            for name, amount in requests
+            if amount and name != PODS and self._counts(name)
+        )
         return ((PODS, 1), *wanted)
 
     def _counts(self, resource: str) -> bool:
@@ -179,7 +212,8 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         ignored = resource in self._ignored or resource.partition("/")[0] in self._groups
         return not (ignored and is_extended(resource))
 
-    # --- room --------------------------------------------------------------------------------------------------------
+    # --- room
+    # ----------------------------------------------------------------------------------------------
 
     def filter(self, state: _Asked, fleet: FleetView, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
@@ -194,7 +228,8 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         """What must have room, unless it is more than is told apart, or not the same everywhere."""
         return state.wanted if len(state.wanted) <= MOST_TOLD and not state.sized else None
 
-    # --- strategies --------------------------------------------------------------------------------------------------
+    # --- strategies
+    # ----------------------------------------------------------------------------------------------
 
     def score(self, state: _Asked, fleet: FleetView, rows: Rows) -> Floats:
         """The strategy's mean, a whole number 0..100."""
@@ -215,7 +250,11 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             if column is None:
                 continue
             allocatable = fleet.nodes.allocatable[column][rows]
-            used = fleet.nodes.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.nodes.requested[column]
+            used = (
+                fleet.nodes.nonzero[_NONZERO.index(name)]
+                if name in _NONZERO
+                else fleet.nodes.requested[column]
+            )
             share = weight * (allocatable > 0)
             slopes[name] = 100.0 * share / np.maximum(allocatable, 1)
             free[name] = slopes[name] * np.maximum(allocatable - used[rows], 0)
@@ -234,7 +273,11 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             asked = _expected(pod, name)
             if column is None or not _has_part(name, asked) or asked >= EXACT:
                 return self._score_any(pod, fleet, rows)
-            used = fleet.nodes.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.nodes.requested[column]
+            used = (
+                fleet.nodes.nonzero[_NONZERO.index(name)]
+                if name in _NONZERO
+                else fleet.nodes.requested[column]
+            )
             columns += [fleet.nodes.allocatable[column][rows], used[rows], asked, float(weight)]
         scores = np.empty(len(columns[0]))
         if not _two.fast(*columns, self._strategy == MOST, scores):
@@ -253,7 +296,9 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             value = self._value(_with_pod(fleet, rows, column, name, asked), allocatable)
             share = np.full(1, float(weight))
             if self._strategy == RATIO or not allocatable.all():
-                share = weight * ((allocatable > 0) & ((value > 0) | (self._strategy != RATIO))).astype(np.float64)
+                share = weight * (
+                    (allocatable > 0) & ((value > 0) | (self._strategy != RATIO))
+                ).astype(np.float64)
             total += value * share
             weights = weights + share
         mean = np.divide(total, weights, out=np.zeros_like(total), where=weights > 0)
@@ -269,7 +314,9 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
 
 
 def _has_more_room(before: Node, after: Node) -> bool:
-    return any(amount > before.allocatable.get(name, 0) for name, amount in after.allocatable.items())
+    return any(
+        amount > before.allocatable.get(name, 0) for name, amount in after.allocatable.items()
+    )
 
 
 def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:
@@ -290,13 +337,17 @@ def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:
 def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     all0, used0, asked0, weight0, all1, used1, asked1, weight1, most, scores
 ):
-    """The mean of two resources, least or `most` allocated; 0 where a quantity is too great for exact floats."""
+    """The mean of two resources, least or `most` allocated; 0 where a quantity is too great for
+    exact floats.
+    """
     worth_full = 100.0 if most else 0.0
     great = 0
     for row in range(len(scores)):
         whole0 = all0[row]
         whole1 = all1[row]
-        great |= (whole0 >= EXACT) | (whole1 >= EXACT) | (used0[row] >= EXACT) | (used1[row] >= EXACT)
+        great |= (
+            (whole0 >= EXACT) | (whole1 >= EXACT) | (used0[row] >= EXACT) | (used1[row] >= EXACT)
+        )
         left0 = whole0 - used0[row] - asked0
         left1 = whole1 - used1[row] - asked1
         part0 = whole0 - left0 if most else left0

@@ -1,6 +1,7 @@
 """Cordoned nodes (spec.unschedulable) take no new pods, unless the pod tolerates being there.
 
-Source: kube-scheduler's NodeUnschedulable: a toleration of the taint node.kubernetes.io/unschedulable:NoSchedule.
+Source: kube-scheduler's NodeUnschedulable: a toleration of the taint
+node.kubernetes.io/unschedulable:NoSchedule.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -8,7 +9,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Bools,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
 from shared.model.node import NO_SCHEDULE, Node, Taint
@@ -24,7 +36,9 @@ class NodeUnschedulable(Filter[Bools]):
     name: ClassVar[str] = "NodeUnschedulable"
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED}
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
+        Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED
+    }
 
     def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if it is not cordoned."""

@@ -1,10 +1,12 @@
 """No node is asked to attach more volumes of a CSI driver than its CSINode says it can.
 
-A driver may ask that nodes without it take no pod with its volumes (`preventPodSchedulingIfMissing` of its CSIDriver).
+A driver may ask that nodes without it take no pod with its volumes (`preventPodSchedulingIfMissing`
+of its CSIDriver).
 
-Counted are the different volumes of the pods on the node and those attached to it (VolumeAttachment); a volume that is
-there already costs nothing. In-tree volumes count as those of the driver they migrate to. A node without a limit for
-a driver has none. Source: kube-scheduler's NodeVolumeLimits (CSI).
+Counted are the different volumes of the pods on the node and those attached to it
+(VolumeAttachment); a volume that is there already costs nothing. In-tree volumes count as those of
+the driver they migrate to. A node without a limit for a driver has none. Source: kube-scheduler's
+NodeVolumeLimits (CSI).
 """
 
 from collections import Counter
@@ -26,7 +28,13 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.rules.csi_volumes import Attached, CsiVolumes, Wanted, attachments_of, wanted_of
+from dispatcher.scheduling.rules.csi_volumes import (
+    Attached,
+    CsiVolumes,
+    Wanted,
+    attachments_of,
+    wanted_of,
+)
 from dispatcher.scheduling.rules.volumes import CsiVolume
 from shared.model.objects import CSIDriver, CSINode
 from shared.model.pod import CLAIM
@@ -36,9 +44,9 @@ _NO_LIMIT = 2**31  # volumes
 
 
 class _State(NamedTuple):
-    """`tight`: nodes whose limits are too small for the pod's volumes even while nothing is attached there.
-    `least`: the smallest limit of any driver on any node of the cluster.
-    `needed`: drivers that a node has to have, and the nodes that have each.
+    """`tight`: nodes whose limits are too small for the pod's volumes even while nothing is
+    attached there. `least`: the smallest limit of any driver on any node of the cluster. `needed`:
+    drivers that a node has to have, and the nodes that have each.
     """
 
     home: str
@@ -50,7 +58,9 @@ class _State(NamedTuple):
 
 
 class NodeVolumeLimits(Filter[_State]):
-    """Refuses nodes that lack a driver of the pod's volumes, or cannot attach them beside those they have."""
+    """Refuses nodes that lack a driver of the pod's volumes, or cannot attach them beside those
+    they have.
+    """
 
     name: ClassVar[str] = "NodeVolumeLimits"
     keyed_by_template = True
@@ -66,7 +76,9 @@ class NodeVolumeLimits(Filter[_State]):
         return wanted_of(placed, fleet) if placed.pod.volumes else None
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
-        """The pod's CSI volumes and what is attached where; SKIP without any, or where nothing is limited or needed."""
+        """The pod's CSI volumes and what is attached where; SKIP without any, or where nothing is
+        limited or needed.
+        """
         wanted = wanted_of(placed, fleet) if placed.pod.volumes else Wanted()
         if not wanted.size:
             return SKIP
@@ -78,15 +90,23 @@ class NodeVolumeLimits(Filter[_State]):
         tight: frozenset[str] = frozenset()
         if least < wanted.size:
             counts = Counter(dict(wanted.new)) + Counter(driver for driver, _ in wanted.known)
-            tight = frozenset(name for name, node in limits.items() if node.limits and _passed(counts, node.limits))
+            tight = frozenset(
+                name
+                for name, node in limits.items()
+                if node.limits and _passed(counts, node.limits)
+            )
         return _State(placed.home, wanted, attachments_of(placed.home, fleet), tight, least, needed)
 
-    def refresh(self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def refresh(
+        self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView
+    ) -> _State | Refuse | Skip:
         """What rests on objects alone has not changed."""
         return state
 
     def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
-        """CSI_DRIVER where a driver is missing, else VOLUME_LIMIT where the limit of one would be passed."""
+        """CSI_DRIVER where a driver is missing, else VOLUME_LIMIT where the limit of one would be
+        passed.
+        """
         used, supposed = fleet.volumes.counts(rows)
         codes = np.zeros(len(used), dtype=np.uint16)
         limits = fleet.objects.of(state.home, CSINode)
@@ -101,7 +121,9 @@ class NodeVolumeLimits(Filter[_State]):
                 if _too_many(state.wanted, there, attached, pods, node.limits):
                     codes[at] = fleet.reasons.code(Reason.VOLUME_LIMIT)
         for driver, having in reversed(state.needed):
-            codes[_lacking(state.home, having, fleet, rows)] = fleet.reasons.code(Reason.CSI_DRIVER, driver)
+            codes[_lacking(state.home, having, fleet, rows)] = fleet.reasons.code(
+                Reason.CSI_DRIVER, driver
+            )
         return codes
 
 
@@ -135,8 +157,12 @@ def _lacking(home: str, having: frozenset[str], fleet: FleetView, rows: Rows) ->
     return np.fromiter(lacks, dtype=np.bool_, count=len(names))
 
 
-def _worth_a_look(asked: _State, fleet: FleetView, rows: Rows, used: Ints) -> Iterator[tuple[int, int]]:
-    """(place in `rows`, row) where what is in use and attached might leave too little; others have room."""
+def _worth_a_look(
+    asked: _State, fleet: FleetView, rows: Rows, used: Ints
+) -> Iterator[tuple[int, int]]:
+    """(place in `rows`, row) where what is in use and attached might leave too little; others have
+    room.
+    """
     doubtful = used > asked.least - asked.wanted.size - asked.attached.most
     numbers = np.arange(fleet.n)[rows]
     if asked.tight:
@@ -148,11 +174,17 @@ def _worth_a_look(asked: _State, fleet: FleetView, rows: Rows, used: Ints) -> It
 
 def _least(limits: Mapping[str, CSINode]) -> int:
     """The smallest limit of any driver on any node."""
-    return min((min(node.limits.values()) for node in limits.values() if node.limits), default=_NO_LIMIT)
+    return min(
+        (min(node.limits.values()) for node in limits.values() if node.limits), default=_NO_LIMIT
+    )
 
 
 def _too_many(
-    wanted: Wanted, used: frozenset[CsiVolume], attached: frozenset[CsiVolume], pods: int, limits: Mapping[str, int]
+    wanted: Wanted,
+    used: frozenset[CsiVolume],
+    attached: frozenset[CsiVolume],
+    pods: int,
+    limits: Mapping[str, int],
 ) -> bool:
     """Beside so many `pods` more that each bring as many new volumes, and use the same known ones."""
     used = used | wanted.known if pods else used

@@ -1,8 +1,8 @@
 """Order of the queue: higher spec.priority first, then who has waited longer.
 
-Pods of equal priority that were queued in the same second are one turn: the queue decides them class by class (what it
-promises is in scheduling/queue.py).
-Source: kube-scheduler's PrioritySort. Unit: priority is Kubernetes' integer, time is seconds on the core's clock.
+Pods of equal priority that were queued in the same second are one turn: the queue decides them
+class by class (what it promises is in scheduling/queue.py). Source: kube-scheduler's PrioritySort.
+Unit: priority is Kubernetes' integer, time is seconds on the core's clock.
 """
 
 from collections.abc import Hashable
@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 from dispatcher.scheduling.framework import Depends, Plugin, PodInfo
 
-TURN_S = 1.0  # far below what a user can tell; long enough that a burst of several Deployments is in one turn or two
+# far below what a user can tell; long enough that a burst of several Deployments is in one turn or
+# two
+TURN_S = 1.0
 
 
 class PrioritySort(Plugin[None]):
@@ -21,7 +23,9 @@ class PrioritySort(Plugin[None]):
     depends: ClassVar[Depends] = Depends.STATIC
 
     def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
-        """Smallest first; in a turn the queue goes by class, then by time and id, so that ties are deterministic."""
+        """Smallest first; in a turn the queue goes by class, then by time and id, so that ties are
+        deterministic.
+        """
         return -placed.pod.priority, queued_at // TURN_S
 
     def class_key(self, placed: PodInfo) -> Hashable:

@@ -1,7 +1,7 @@
 """The plugins that a profile may name, as a plain table, and how a profile becomes plugins.
 
-A third-party plugin brings a PluginSpec of its own (entry point group `global_dispatcher.plugins`); the runtime loads
-it and passes it to `build` and to the check of profiles.
+A third-party plugin brings a PluginSpec of its own (entry point group `global_dispatcher.plugins`);
+the runtime loads it and passes it to `build` and to the check of profiles.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +21,18 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.hot_node import HotArgs, HotNode
 from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import AffinityArgs, InterPodAffinity
-from dispatcher.plugins.live_headroom import HeadroomArgs, LiveArgs, LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
-from dispatcher.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing, VariationArgs
+from dispatcher.plugins.live_headroom import (
+    HeadroomArgs,
+    LiveArgs,
+    LiveCPU,
+    LiveHeadroom,
+    LiveMemory,
+    LiveNetwork,
+)
+from dispatcher.plugins.load_variation_risk_balancing import (
+    LoadVariationRiskBalancing,
+    VariationArgs,
+)
 from dispatcher.plugins.namespace_open import NamespaceOpen
 from dispatcher.plugins.nearness import Nearness, NearnessArgs
 from dispatcher.plugins.network_topology import NetworkTopology, TopologyArgs
@@ -32,7 +42,10 @@ from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
 from dispatcher.plugins.node_price import NodePrice, PriceArgs
 from dispatcher.plugins.node_ready import NodeReady
-from dispatcher.plugins.node_resources_balanced_allocation import BalanceArgs, NodeResourcesBalancedAllocation
+from dispatcher.plugins.node_resources_balanced_allocation import (
+    BalanceArgs,
+    NodeResourcesBalancedAllocation,
+)
 from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
@@ -55,8 +68,21 @@ from dispatcher.scheduling.framework import (
     Score,
     closes_clusters,
 )
-from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
-from dispatcher.scheduling.framework.plugin_args import Args, ArgTable, check_args, did_you_mean, table_of
+from dispatcher.scheduling.framework.lifecycle import (
+    Bind,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreScore,
+)
+from dispatcher.scheduling.framework.plugin_args import (
+    Args,
+    ArgTable,
+    check_args,
+    did_you_mean,
+    table_of,
+)
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules.expected_use import FadeArgs
 
@@ -104,10 +130,14 @@ class PluginSpec:
         return tuple(point for point, has in table if has(self.plugin))
 
     def make(self, args: Mapping[str, Any], context: PluginContext) -> Plugin:
-        """The plugin; ValueError names an argument that is unknown, wrong, or does not go with another."""
+        """The plugin; ValueError names an argument that is unknown, wrong, or does not go with
+        another.
+        """
         values, problems = check_args(self.arguments, args)
         if problems:
-            raise ValueError("; ".join(f"{self.plugin.name}.{one.key}: {one.text}" for one in problems))
+            raise ValueError(
+                "; ".join(f"{self.plugin.name}.{one.key}: {one.text}" for one in problems)
+            )
         return self.make_checked(values, context)
 
     def make_checked(self, values: Mapping[str, Any], context: PluginContext) -> Plugin:
@@ -172,8 +202,12 @@ def canonical(name: str, registry: Mapping[str, PluginSpec]) -> str:
     return name if name in registry else ALIASES.get(name, name)
 
 
-def build(profile: Profile, context: PluginContext, registry: Mapping[str, PluginSpec] | None = None) -> list[Plugin]:
-    """The plugins of a profile, in its order, from its arguments as written; ValueError for anything wrong."""
+def build(
+    profile: Profile, context: PluginContext, registry: Mapping[str, PluginSpec] | None = None
+) -> list[Plugin]:
+    """The plugins of a profile, in its order, from its arguments as written; ValueError for
+    anything wrong.
+    """
     known = REGISTRY if registry is None else registry
     plugins = []
     for use in profile.plugins:
@@ -190,19 +224,26 @@ def queue_sort(plugins: Sequence[Plugin]) -> QueueSort:
     """The plugin that orders the queue: the only one, or ValueError."""
     sorts = [plugin for plugin in plugins if hasattr(plugin, "sort_key")]
     if len(sorts) != 1:
-        raise ValueError(f"a profile needs exactly one QueueSort plugin, such as PrioritySort; it has {len(sorts)}")
+        raise ValueError(
+            "a profile needs exactly one QueueSort plugin, such as PrioritySort; it has "
+            f"{len(sorts)}"
+        )
     return cast(QueueSort, sorts[0])
 
 
 def shared_queue_sort(profiles: Sequence[tuple[Profile, Sequence[Plugin]]]) -> QueueSort:
-    """The one plugin that orders the queue of all profiles; ValueError where they do not agree on it."""
+    """The one plugin that orders the queue of all profiles; ValueError where they do not agree on
+    it.
+    """
     first, plugins = profiles[0]
     chosen = queue_sort(plugins)
     for profile, others in profiles[1:]:
         if _sort_use(profile, queue_sort(others)) != _sort_use(first, chosen):
             raise ValueError(
-                f"profile {profile.scheduler_name} sorts the queue by another plugin or other arguments than profile "
-                f"{first.scheduler_name}: there is one queue, so all profiles need the same QueueSort plugin"
+                f"profile {profile.scheduler_name} sorts the queue by another plugin or other "
+                "arguments than profile "
+                f"{first.scheduler_name}: there is one queue, so all profiles need the same "
+                "QueueSort plugin"
             )
     return chosen
 

@@ -18,7 +18,9 @@ class SchedulingGates(PreEnqueue[None]):
     name: ClassVar[str] = "SchedulingGates"
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.GATED: NEVER}  # its own change is told to the queue anyway
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
+        Reason.GATED: NEVER
+    }  # its own change is told to the queue anyway
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """A pod without gates is judged without them."""

@@ -1,8 +1,10 @@
-"""Nodes whose NoSchedule or NoExecute taints the pod does not tolerate are out; fewer PreferNoSchedule ones are better.
+"""Nodes whose NoSchedule or NoExecute taints the pod does not tolerate are out; fewer
+PreferNoSchedule ones are better.
 
-raw = -(number of PreferNoSchedule taints not tolerated); score = 100 - 100 * count / largest count, the quotient a
-whole number, rounded down; 100 everywhere if no node has such a taint. Source: kube-scheduler's TaintToleration.
-In another cluster the tolerations count that the pod keeps there (`shared.model.crossing`).
+raw = -(number of PreferNoSchedule taints not tolerated); score = 100 - 100 * count / largest count,
+the quotient a whole number, rounded down; 100 everywhere if no node has such a taint. Source:
+kube-scheduler's TaintToleration. In another cluster the tolerations count that the pod keeps there
+(`shared.model.crossing`).
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -36,8 +38,8 @@ _MOST_JUDGES = 1024
 
 
 class _Judge:
-    """What pods with such tolerations think of each taint set, by kind of tolerance: a reason code, and soft taints
-    not tolerated.
+    """What pods with such tolerations think of each taint set, by kind of tolerance: a reason code,
+    and soft taints not tolerated.
     """
 
     def __init__(self, kinds: Sequence[Sequence[Toleration]], reasons: ReasonTable) -> None:
@@ -88,7 +90,9 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     normalizes: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._judges: dict[Hashable, _Judge] = {}  # by kinds of tolerance: they outlast a change of a node
+        self._judges: dict[
+            Hashable, _Judge
+        ] = {}  # by kinds of tolerance: they outlast a change of a node
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its taints are the same."""
@@ -98,7 +102,8 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
         """A node that came or changed helps if the pod tolerates all its hard taints."""
         node = event.after
         return not isinstance(node, Node) or all(
-            taint.effect == PREFER_NO_SCHEDULE or any(taint.tolerated_by(one) for one in placed.pod.tolerations)
+            taint.effect == PREFER_NO_SCHEDULE
+            or any(taint.tolerated_by(one) for one in placed.pod.tolerations)
             for taint in node.taints
         )
 
@@ -117,7 +122,9 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
         return _Verdicts(tolerance, judge)
 
     def filter(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Codes:
-        """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at home."""
+        """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at
+        home.
+        """
         return state.at(state.judge.codes, fleet, rows)
 
     def score(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Floats:
@@ -127,7 +134,11 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     def normalize(self, raw: Floats) -> Floats:
         """100 without soft taints, 0 for the most; 100 everywhere if there are none."""
         worst = -raw.min(initial=0.0)
-        scores: Floats = MAX_SCORE - np.floor(-raw * MAX_SCORE / worst) if worst > 0 else np.full_like(raw, MAX_SCORE)
+        scores: Floats = (
+            MAX_SCORE - np.floor(-raw * MAX_SCORE / worst)
+            if worst > 0
+            else np.full_like(raw, MAX_SCORE)
+        )
         return scores
 
 

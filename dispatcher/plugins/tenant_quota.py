@@ -1,12 +1,14 @@
 """No tenant uses more of the fleet than its quota.
 
-A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods) that its tenant's quota
-names; limits are absolute or a share of what the Ready clusters can allocate. Charged when a place is reserved, given
-back when the pod ends or the place is forgotten. A refused pod waits without holding up others, and is tried again
-when quota of its tenant comes free. After a start a tenant with quota waits for clusters that were not heard yet,
-unless what they charge is stored (unsynced_usage.py). A pod is charged the size that it has in the cluster of its
-place: what a webhook there adds is asked for before the pod is bound, and clusters for whose size no quota is left are
-passed over. Pods of namespaces that belong to no tenant are not limited. Internal units (see quota.py).
+A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods)
+that its tenant's quota names; limits are absolute or a share of what the Ready clusters can
+allocate. Charged when a place is reserved, given back when the pod ends or the place is forgotten.
+A refused pod waits without holding up others, and is tried again when quota of its tenant comes
+free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
+charge is stored (unsynced_usage.py). A pod is charged the size that it has in the cluster of its
+place: what a webhook there adds is asked for before the pod is bound, and clusters for whose size
+no quota is left are passed over. Pods of namespaces that belong to no tenant are not limited.
+Internal units (see quota.py).
 """
 
 from collections import Counter
@@ -14,7 +16,17 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, PodInfo, Refuse, Reserve, Skip, refuse
+from dispatcher.scheduling.framework import (
+    SKIP,
+    CycleState,
+    Depends,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Reserve,
+    Skip,
+    refuse,
+)
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.value_columns import Column, each, fields, picked
@@ -54,8 +66,8 @@ class TenantQuota(Reserve[None]):
         return self._tenant(placed)
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
-        """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of the fleet it makes
-        larger.
+        """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of
+        the fleet it makes larger.
         """
         before = event.before
         after = event.after
@@ -63,7 +75,11 @@ class TenantQuota(Reserve[None]):
         if isinstance(after, Node) and isinstance(tenant, str):
             had = before.allocatable if isinstance(before, Node) else {}
             return self.ledger.grows(tenant, had, after.allocatable)
-        if not event.kind & WakeEvent.QUOTA_FREED or event.kind & NODES or not isinstance(before, Pod):
+        if (
+            not event.kind & WakeEvent.QUOTA_FREED
+            or event.kind & NODES
+            or not isinstance(before, Pod)
+        ):
             return True
         return tenant == self.ledger.tenant_of(event.cluster, before.namespace)
 
@@ -77,7 +93,9 @@ class TenantQuota(Reserve[None]):
         return key[1] if isinstance(key, tuple) else None
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
-        """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
+        """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not
+        fit.
+        """
         tenant = self._tenant(placed)
         if tenant is None:
             return SKIP
@@ -89,10 +107,14 @@ class TenantQuota(Reserve[None]):
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
             return refuse(Reason.QUOTA_UNKNOWN, unknown)
-        exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), fleet.nodes.allocatable_total())
+        exceeded = self.ledger.exceeded(
+            tenant, charge_of(placed.pod), fleet.nodes.allocatable_total()
+        )
         return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+    ) -> Refuse | None:
         """Charge the pod; a pod that does not fit (any more) is charged nothing."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -133,7 +155,9 @@ class TenantQuota(Reserve[None]):
         totals = fleet.nodes.allocatable_total()
         asked = charge_of(pods[0].pod)
         pod_ids = _pod_ids(pods)
-        known = {one: (ledger.usage(one), ledger.limits(one, totals)) for one in dict.fromkeys(tenants)}
+        known = {
+            one: (ledger.usage(one), ledger.limits(one, totals)) for one in dict.fromkeys(tenants)
+        }
         charged = {one: list[PodId]() for one in known} if len(known) > 1 else {tenants[0]: pod_ids}
         for tenant, pod_id in zip(tenants, pod_ids, strict=True) if len(known) > 1 else ():
             charged[tenant].append(pod_id)
@@ -148,8 +172,13 @@ class TenantQuota(Reserve[None]):
             return {}
         totals = fleet.nodes.allocatable_total()
         clusters = [one.cluster for one in placed.sizes]
-        found = {name: self.ledger.exceeded(tenant, charge_of(placed.at(name).pod), totals) for name in clusters}
-        return {name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None}
+        found = {
+            name: self.ledger.exceeded(tenant, charge_of(placed.at(name).pod), totals)
+            for name in clusters
+        }
+        return {
+            name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None
+        }
 
     def holds_to_size(self, placed: PodInfo) -> bool:
         """Whether anybody is charged for the pod."""
@@ -165,8 +194,12 @@ class TenantQuota(Reserve[None]):
         if tenant is not None:
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
 
-    def explain(self, state: None, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """The tenant, and per limited resource what was used before and after this pod, and the limit."""
+    def explain(
+        self, state: None, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """The tenant, and per limited resource what was used before and after this pod, and the
+        limit.
+        """
         tenant = self._tenant(placed)
         if tenant is None:
             return {}
@@ -182,7 +215,9 @@ def _figures(
     tenant: str, usage: Mapping[str, int], asked: Mapping[str, int], limits: Mapping[str, int]
 ) -> dict[str, Any]:
     """What is told of a pod that comes after all that `usage` counts."""
-    found: dict[str, Any] = _figures_of([tenant], asked, {tenant: (usage, limits)}, [0]).values(1)[0]
+    found: dict[str, Any] = _figures_of([tenant], asked, {tenant: (usage, limits)}, [0]).values(1)[
+        0
+    ]
     return found
 
 
@@ -192,7 +227,8 @@ def _figures_of(
     known: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]],
     ats: Sequence[int],
 ) -> Column:
-    """What is told of the pods of these numbers: each came after those of its own tenant among the ones before it.
+    """What is told of the pods of these numbers: each came after those of its own tenant among the
+    ones before it.
 
     `known`: usage before them all and limits, by tenant.
     """
@@ -209,7 +245,9 @@ def _figures_of(
         begun = {one: known[one][0].get(name, 0) for one in limits}
         used = [begun[one] + count * more for one, count in zip(of, before, strict=True)]
         after = [one + more for one in used]
-        texts = {one: format_quantity(name, one) for one in dict.fromkeys(used + after)}  # mostly two pods have one
+        texts = {
+            one: format_quantity(name, one) for one in dict.fromkeys(used + after)
+        }  # mostly two pods have one
         limit = {one: format_quantity(name, told[name]) for one, told in limits.items()}
         columns[name] = fields(
             {

@@ -1,11 +1,13 @@
 """A pod runs where its claims have their volumes, or can get them.
 
 - A bound claim: where the node affinity of its volume holds.
-- A claim that waits for its first consumer: where a free volume of its class fits (the smallest that does), or where
-  its class can provide one: allowed topologies and, if the driver tells it, enough free storage.
-- Any other claim without a volume makes the pod wait until the claim is bound.
-All of it in the pod's own cluster, where its claims are. Better is where the storage has more room. What is chosen
-is held for the pod from the moment its place is reserved. Source: kube-scheduler's VolumeBinding (1.37).
+- A claim that waits for its first consumer: where a free volume of its class fits (the smallest
+  that does), or where its class can provide one: allowed topologies and, if the driver tells it,
+  enough free storage.
+- Any other claim without a volume makes the pod wait until the claim is bound. All of it in the
+  pod's own cluster, where its claims are. Better is where the storage has more room. What is chosen
+  is held for the pod from the moment its place is reserved. Source: kube-scheduler's VolumeBinding
+  (1.37).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -32,7 +34,14 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.lifecycle import Order, PreBind
-from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, delayed_claims, plan_key, plan_of
+from dispatcher.scheduling.rules.volume_plan import (
+    BITS,
+    Rulings,
+    VolumePlan,
+    delayed_claims,
+    plan_key,
+    plan_of,
+)
 from dispatcher.scheduling.rules.volume_scores import scores_of
 from dispatcher.scheduling.rules.volumes import claim_key, claims_of
 from shared.messages import BindVolume, PodRef, SelectNode
@@ -43,7 +52,9 @@ from shared.model.reasons import Reason
 
 @dataclass
 class _Held:
-    """What is held for a pod: a claim, and the volume or else the node it is to get. `told`: its cluster showed it."""
+    """What is held for a pod: a claim, and the volume or else the node it is to get. `told`: its
+    cluster showed it.
+    """
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume | None
@@ -68,13 +79,21 @@ class _Held:
         claim = self.claim.key
         uid = self.claim.uid
         if self.volume is None:
-            return Order(placed.home, SelectNode("", pod, 0, claim, uid, self.node), f"a volume for claim {claim}")
+            return Order(
+                placed.home,
+                SelectNode("", pod, 0, claim, uid, self.node),
+                f"a volume for claim {claim}",
+            )
         about = f"claim {claim} to be bound to volume {self.volume.name}"
         return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid), about)
 
 
-class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]):
-    """Refuses nodes where a claim cannot be served, prefers room, holds what is chosen, has it done before the bind."""
+class VolumeBinding(
+    Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
+):
+    """Refuses nodes where a claim cannot be served, prefers room, holds what is chosen, has it done
+    before the bind.
+    """
 
     name: ClassVar[str] = "VolumeBinding"
     keyed_by_template = True
@@ -93,7 +112,9 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         return plan_key(placed, fleet) if any(claims_of(placed.pod)) else None
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse | Skip:
-        """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not bound yet."""
+        """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not
+        bound yet.
+        """
         return plan_of(placed, fleet) if any(claims_of(placed.pod)) else SKIP
 
     def refresh(
@@ -103,7 +124,9 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         return state
 
     def filter(self, state: VolumePlan, fleet: FleetView, rows: Rows) -> Codes:
-        """Why the claims cannot be served, all reasons together; VOLUMES_ELSEWHERE outside the home cluster."""
+        """Why the claims cannot be served, all reasons together; VOLUMES_ELSEWHERE outside the home
+        cluster.
+        """
         plan = state
         bits = self._rulings.judge(plan, fleet, rows).bits
         table = np.zeros(1 << len(BITS), dtype=np.uint16)
@@ -118,7 +141,9 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         """How much of the storage that the claims would get stays free."""
         return scores_of(state, self._rulings, fleet, rows)
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+    ) -> Refuse | None:
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
         if not any(claims_of(placed.pod)):
             return None
@@ -127,33 +152,50 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
             return None
         plan = plan_of(placed, fleet)
         if isinstance(known, VolumePlan) and isinstance(plan, VolumePlan) and not plan.chooses:
-            self._hold(placed, row, fleet, plan, {})  # the filter has judged it, and there is nothing to choose
+            self._hold(
+                placed, row, fleet, plan, {}
+            )  # the filter has judged it, and there is nothing to choose
             return None
         return self._book(placed, row, fleet, plan)
 
-    def _book(self, placed: PodInfo, row: int, fleet: FleetView, plan: VolumePlan | Refuse) -> Refuse | None:
+    def _book(
+        self, placed: PodInfo, row: int, fleet: FleetView, plan: VolumePlan | Refuse
+    ) -> Refuse | None:
         if isinstance(plan, Refuse):
             return plan
         verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
         if verdict.bits[0]:
             return refuse(BITS[int(verdict.bits[0]).bit_length() - 1])
-        self._hold(placed, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()})
+        self._hold(
+            placed, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()}
+        )
         return None
 
-    def _hold(self, placed: PodInfo, row: int, fleet: FleetView, plan: VolumePlan, chosen: Mapping[str, int]) -> None:
+    def _hold(
+        self,
+        placed: PodInfo,
+        row: int,
+        fleet: FleetView,
+        plan: VolumePlan,
+        chosen: Mapping[str, int],
+    ) -> None:
         """`chosen`: the index of a claim's candidate, -1 for none."""
         _, node = fleet.nodes.name_of(row)
         for one in plan.delayed:
             at = chosen.get(one.claim.key, -1)
-            self._hold_one(placed, fleet, _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node))
+            self._hold_one(
+                placed,
+                fleet,
+                _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node),
+            )
 
     def _hold_one(self, placed: PodInfo, fleet: FleetView, held: _Held) -> None:
         fleet.objects.assume(placed.home, held.object, held.fields, placed.pod.uid)
         self._held.setdefault(placed.pod.uid, []).append(held)
 
     def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
-        """Whether none of these has an inline disk or a claim of another, and no volume that is there is to be chosen:
-        what is held for one is read of no other then.
+        """Whether none of these has an inline disk or a claim of another, and no volume that is
+        there is to be chosen: what is held for one is read of no other then.
         """
         if not isinstance(state, VolumePlan) or state.chooses:
             return False
@@ -161,8 +203,12 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         keys = {claim_key(pod, volume) for pod, volume in volumes if volume.kind == CLAIM}
         return len(keys) == len(volumes)
 
-    def reserve_rows(self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView) -> None:
-        """Hold claims to be provided for the nodes; LookupError if one cannot be, which cannot be told in advance."""
+    def reserve_rows(
+        self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
+    ) -> None:
+        """Hold claims to be provided for the nodes; LookupError if one cannot be, which cannot be
+        told in advance.
+        """
         if not isinstance(state, VolumePlan) or not state.delayed:
             return
         found = [delayed_claims(placed, fleet) for placed in pods]
@@ -177,7 +223,9 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
     def pre_bind(
         self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
-        """Orders until every claim has its volume; a Refuse if what was chosen is gone, or its making was given up."""
+        """Orders until every claim has its volume; a Refuse if what was chosen is gone, or its
+        making was given up.
+        """
         orders: list[Order] = []
         for held in self._held.get(placed.pod.uid, ()):
             claim = fleet.objects.reported(placed.home, held.claim)
@@ -185,14 +233,20 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
                 return refuse(Reason.PRE_BIND, f'persistentvolumeclaim "{held.claim.name}" is gone')
             if claim.bound:
                 continue
-            given_up = _given_up(held, claim, fleet.objects.reported(placed.home, held.volume) if held.volume else None)
+            given_up = _given_up(
+                held,
+                claim,
+                fleet.objects.reported(placed.home, held.volume) if held.volume else None,
+            )
             if given_up:
                 return refuse(Reason.PRE_BIND, given_up)
             orders.append(held.order(placed))
         return orders
 
     def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
-        """A pod that is bound has its volumes there; one that is on its way there gets held what it needs."""
+        """A pod that is bound has its volumes there; one that is on its way there gets held what it
+        needs.
+        """
         if row >= 0 and not placed.pod.node and any(claims_of(placed.pod)):
             self._book(placed, row, fleet, plan_of(placed, fleet))
 
@@ -203,7 +257,9 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
 
 
 def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> str:
-    """Why what was chosen will not come about, '' if it may: it was shown once and is taken back, or went elsewhere."""
+    """Why what was chosen will not come about, '' if it may: it was shown once and is taken back,
+    or went elsewhere.
+    """
     if held.volume is None:
         shown = claim.selected_node
         wanted = held.node
@@ -215,7 +271,10 @@ def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolum
         return ""
     if not held.told and not shown and (held.volume is None or volume is not None):
         return ""
-    return f'the volume of persistentvolumeclaim "{held.claim.name}" could not be provided on node "{held.node}"'
+    return (
+        f'the volume of persistentvolumeclaim "{held.claim.name}" could not be provided on node '
+        f'"{held.node}"'
+    )
 
 
 def _at_home(home: str, fleet: FleetView, rows: Rows) -> Bools:

@@ -1,7 +1,8 @@
 """Disks that bear one writer, and claims that bear one pod.
 
-- An inline disk (GCE PD, EBS, iSCSI, RBD) that a pod on a node uses refuses that node, unless both use it read-only;
-  an EBS volume refuses it in any case. RBD images are the same if pool, image and any monitor are.
+- An inline disk (GCE PD, EBS, iSCSI, RBD) that a pod on a node uses refuses that node, unless both
+  use it read-only; an EBS volume refuses it in any case. RBD images are the same if pool, image and
+  any monitor are.
 - A claim of access mode ReadWriteOncePod that any pod uses refuses every node.
 Source: kube-scheduler's VolumeRestrictions.
 """
@@ -11,7 +12,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    PodInfo,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
 from shared.model.objects import PersistentVolumeClaim
 from shared.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
@@ -43,7 +54,9 @@ class VolumeRestrictions(Filter[_State]):
         return found.why if isinstance(found, Refuse) else found or None
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
-        """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a claim that is not."""
+        """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a
+        claim that is not.
+        """
         pod = placed.pod
         if not pod.volumes:
             return SKIP
@@ -74,7 +87,9 @@ def _disks(pod: Pod) -> tuple[Volume, ...]:
 
 
 def _claims_of_one_pod(placed: PodInfo, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
-    """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not there."""
+    """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not
+    there.
+    """
     pod = placed.pod
     alone = list[tuple[str, str]]()
     for volume in claims_of(pod):

@@ -1,8 +1,9 @@
 """A pod runs in the zone and region that the labels of its bound volumes name.
 
-A label may name several zones, joined by '__'. A node without any label of zone or region takes every volume; an old
-label of a volume (failure-domain.beta.kubernetes.io/) is compared with the node's new one where it has no old one.
-Claims without a volume are left to VolumeBinding. Source: kube-scheduler's VolumeZone.
+A label may name several zones, joined by '__'. A node without any label of zone or region takes
+every volume; an old label of a volume (failure-domain.beta.kubernetes.io/) is compared with the
+node's new one where it has no old one. Claims without a volume are left to VolumeBinding. Source:
+kube-scheduler's VolumeZone.
 """
 
 from collections.abc import Hashable, Iterator
@@ -30,7 +31,10 @@ from shared.model.names import REGION, ZONE
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.reasons import Reason
 
-_OLD = {"failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": REGION}
+_OLD = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+}
 _LABELS = (*_OLD, ZONE, REGION)
 _ZONES_BETWEEN = "__"
 
@@ -47,17 +51,25 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """Where the claims are; what they are says the fleet."""
-        return placed.home if any(not volume.ephemeral for volume in claims_of(placed.pod)) else None
+        return (
+            placed.home if any(not volume.ephemeral for volume in claims_of(placed.pod)) else None
+        )
 
     def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What the volumes demand, or why the pod is refused."""
         if not placed.pod.volumes:
             return None
         found = self.pre_filter(placed, fleet)
-        return found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
+        return (
+            found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
+        )
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[Requirement, ...] | Refuse | Skip:
-        """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that will get no volume."""
+    def pre_filter(
+        self, placed: PodInfo, fleet: FleetView
+    ) -> tuple[Requirement, ...] | Refuse | Skip:
+        """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that
+        will get no volume.
+        """
         pod = placed.pod
         if not pod.volumes:
             return SKIP
@@ -99,7 +111,9 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         return np.where(fleet.nodes.label(demand.key)[rows] >= 0, met, by_new)
 
 
-def _without_volume(claim: PersistentVolumeClaim, placed: PodInfo, fleet: FleetView) -> Refuse | None:
+def _without_volume(
+    claim: PersistentVolumeClaim, placed: PodInfo, fleet: FleetView
+) -> Refuse | None:
     if not claim.storage_class:
         return refuse(Reason.CLAIM_WITHOUT_CLASS)
     found = fleet.objects.named(placed.home, StorageClass, claim.storage_class)
@@ -111,6 +125,8 @@ def _without_volume(claim: PersistentVolumeClaim, placed: PodInfo, fleet: FleetV
 def _demands(volume: PersistentVolume) -> Iterator[Requirement]:
     for label in _LABELS if volume.labels else ():
         text = volume.labels.get(label)
-        zones = tuple(part.strip() for part in text.split(_ZONES_BETWEEN)) if text is not None else ()
+        zones = (
+            tuple(part.strip() for part in text.split(_ZONES_BETWEEN)) if text is not None else ()
+        )
         if zones and all(zones):
             yield Requirement(label, IN, zones)

@@ -1,4 +1,5 @@
-"""What the dispatcher knows of each cluster: whether to trust it now, its nodes and its pods, as last reported.
+"""What the dispatcher knows of each cluster: whether to trust it now, its nodes and its pods, as
+last reported.
 
 Other objects are not kept here: they go straight into the fleet, where plugins look for them.
 """
@@ -26,7 +27,9 @@ MOST_MEMORY = REPORT_MIB * 2**20  # of one cluster
 
 
 class SharedLabels:
-    """How many real nodes of a cluster have which value of each label that its proxy nodes may show ("": none)."""
+    """How many real nodes of a cluster have which value of each label that its proxy nodes may show
+    ("": none).
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {key: Counter() for key in names.SHARED_LABELS}
@@ -51,18 +54,25 @@ class SharedLabels:
 
     @property
     def agreed(self) -> dict[str, str]:
-        """Those on which all real nodes agree. What no API server takes would be told to each cluster in vain."""
-        alike = ((key, next(iter(counts))) for key, counts in self._counts.items() if len(counts) == 1)
+        """Those on which all real nodes agree. What no API server takes would be told to each
+        cluster in vain.
+        """
+        alike = (
+            (key, next(iter(counts))) for key, counts in self._counts.items() if len(counts) == 1
+        )
         return {key: value for key, value in alike if value and is_label_value(value)}
 
 
 @dataclass
 class ClusterView:
-    """One cluster as last reported. `ready`: the agent answers, has listed everything, and its API server answers."""
+    """One cluster as last reported. `ready`: the agent answers, has listed everything, and its API
+    server answers.
+    """
 
     name: str
     uid: str = ""
-    pinned_uid: str = ""  # the only one that it may have, as configured; "": the first that is heard
+    # the only one that it may have, as configured; "": the first that is heard
+    pinned_uid: str = ""
     pinned_key: str = ""  # the one from which its keys must follow, as configured; "": any
     network: str = names.OWN_NETWORK  # the pod network that it is part of, as configured
     most_memory: int = MOST_MEMORY  # bytes that what it reports may take, as configured
@@ -72,16 +82,19 @@ class ClusterView:
     synced: bool = False
     api_ok: bool = False
     silent: bool = True
-    executor: bool | None = None  # whether the executor is there, where it is a process apart from who reports
+    # whether the executor is there, where it is a process apart from who reports
+    executor: bool | None = None
     refuses: bool = False  # it has said that it obeys nothing that we sign
     problem: str = "has not reported yet"
-    restored: bool = False  # it went back in time and is not reconciled: what is missing there proves nothing
+    # it went back in time and is not reconciled: what is missing there proves nothing
+    restored: bool = False
     confirmed: int = 0  # as in Changes
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
     priority_classes: tuple[PriorityClass, ...] = ()  # as in Changes
-    hidden: bool = False  # its first report is being folded: to others it is as if it had not reported yet
+    # its first report is being folded: to others it is as if it had not reported yet
+    hidden: bool = False
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
@@ -110,13 +123,16 @@ class ClusterView:
     def unrenewed_s(self, now: float) -> float:
         """For how long none of its leases can have been renewed, 0 while it is ready.
 
-        Who led before us may have renewed until we began: what was before we missed the cluster does not count.
+        Who led before us may have renewed until we began: what was before we missed the cluster
+        does not count.
         """
         return 0.0 if self.ready else max(0.0, now - max(self.answered_at, self.not_ready_since))
 
 
 def share_network(one: ClusterView, other: ClusterView) -> bool:
-    """Whether pods of one cluster reach those of the other by their addresses, as an operator has said."""
+    """Whether pods of one cluster reach those of the other by their addresses, as an operator has
+    said.
+    """
     return one.network == other.network != names.OWN_NETWORK
 
 
@@ -126,7 +142,8 @@ Seen = TypeVar("Seen", Node, Pod, AnyObject)
 class Change(msgspec.Struct, Generic[Seen], frozen=True, gc=False):
     """One object before and after; None before: new, None after: gone.
 
-    `seen_deleted` is False for one that is only missing from a list: no watch event has shown its deletion.
+    `seen_deleted` is False for one that is only missing from a list: no watch event has shown its
+    deletion.
     """
 
     before: Seen | None
@@ -142,20 +159,26 @@ def check_continues(view: ClusterView, changes: Changes) -> None:
     """Raise GapError unless `changes` is full or starts where `view` ends, in the same incarnation."""
     if changes.full:
         return
-    if view.memory > view.most_memory:  # by what came since the last full one, which is weighed before it is read
-        raise GapError(f"cluster {view.name}: its reports take {view.memory >> 20} MiB, more than its share")
+    if (
+        view.memory > view.most_memory
+    ):  # by what came since the last full one, which is weighed before it is read
+        raise GapError(
+            f"cluster {view.name}: its reports take {view.memory >> 20} MiB, more than its share"
+        )
     if changes.incarnation != view.incarnation or changes.since != view.revision:
         raise GapError(
-            f"cluster {view.name}: report from {changes.incarnation}/{changes.since} does not continue "
+            f"cluster {view.name}: report from {changes.incarnation}/{changes.since} does not "
+            "continue "
             f"{view.incarnation}/{view.revision}"
         )
 
 
 def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, ClusterView]) -> str:
-    """Why this is no report of the cluster that is meant, '' if it may be: a cluster is the UID of its kube-system.
+    """Why this is no report of the cluster that is meant, '' if it may be: a cluster is the UID of
+    its kube-system.
 
-    An agent asserts that UID itself. So a configured one counts before all that is heard; without, of two names of one
-    cluster the one that was heard first holds: what it told of is counted once.
+    An agent asserts that UID itself. So a configured one counts before all that is heard; without,
+    of two names of one cluster the one that was heard first holds: what it told of is counted once.
     """
     uid = changes.cluster_uid
     if not uid or uid == view.uid:
@@ -164,14 +187,22 @@ def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, C
         return _not_as_pinned(view, uid)
     owner = next((name for name, other in clusters.items() if other.pinned_uid == uid), "")
     if owner:
-        return f'"{view.name}" says it is the cluster {uid} (kube-system), which `uid` of "{owner}" pins: list it once'
+        return (
+            f'"{view.name}" says it is the cluster {uid} (kube-system), which `uid` of "{owner}" '
+            "pins: list it once"
+        )
     if view.uid:
         return (
-            f'"{view.name}" leads to another cluster now (kube-system {uid}, was {view.uid}): correct its kubeconfig '
+            f'"{view.name}" leads to another cluster now (kube-system {uid}, was {view.uid}): '
+            "correct its kubeconfig "
             "or context; if the cluster was made anew, start the dispatcher again"
         )
     twin = next((name for name, other in clusters.items() if other.uid == uid), "")
-    return f'"{view.name}" is the same cluster as "{twin}" (kube-system {uid}): list it once' if twin else ""
+    return (
+        f'"{view.name}" is the same cluster as "{twin}" (kube-system {uid}): list it once'
+        if twin
+        else ""
+    )
 
 
 def wrong_keys(view: ClusterView, changes: Changes) -> str:
@@ -180,20 +211,25 @@ def wrong_keys(view: ClusterView, changes: Changes) -> str:
         return ""
     keys = ", ".join(plain_keys(changes.keys))[:200]
     return (
-        f'"{view.name}": its entry in `clusters` has key: {view.pinned_key}, and its agent says that the cluster signs '
-        f"with {keys}, for which that one does not vouch: nobody is told of it. If you have replaced the key, set key "
-        "to the new one (`global-dispatcher join` prints it) and start the dispatcher again; if not, find out who "
+        f'"{view.name}": its entry in `clusters` has key: {view.pinned_key}, and its agent says '
+        "that the cluster signs "
+        f"with {keys}, for which that one does not vouch: nobody is told of it. If you have "
+        "replaced the key, set key "
+        "to the new one (`global-dispatcher join` prints it) and start the dispatcher again; if "
+        "not, find out who "
         "speaks there as its agent"
     )
 
 
 def without_older_keys(view: ClusterView, changes: Changes) -> Changes:
-    """The same, with the newest keys alone, each of which every mark of the cluster may have to be held against; and
-    without those for which the pinned one does not stand.
+    """The same, with the newest keys alone, each of which every mark of the cluster may have to be
+    held against; and without those for which the pinned one does not stand.
     """
     if len(changes.keys) <= 1:
         return changes
-    keys = from_pinned(view.pinned_key, changes.keys) if view.pinned_key else changes.keys[:MAX_KEYS]
+    keys = (
+        from_pinned(view.pinned_key, changes.keys) if view.pinned_key else changes.keys[:MAX_KEYS]
+    )
     return msgspec.structs.replace(changes, keys=keys)
 
 
@@ -201,9 +237,12 @@ def _not_as_pinned(view: ClusterView, uid: str) -> str:
     if uid == view.pinned_uid:
         return ""
     return (
-        f'"{view.name}": its entry in `clusters` has uid: {view.pinned_uid}, and its agent says {uid}: correct its '
-        "kubeconfig or context, or whoever runs there as its agent; if the cluster was made anew, set uid to what "
-        "`kubectl get ns kube-system -o jsonpath={.metadata.uid}` says there, and start the dispatcher again"
+        f'"{view.name}": its entry in `clusters` has uid: {view.pinned_uid}, and its agent says '
+        f"{uid}: correct its "
+        "kubeconfig or context, or whoever runs there as its agent; if the cluster was made anew, "
+        "set uid to what "
+        "`kubectl get ns kube-system -o jsonpath={.metadata.uid}` says there, and start the "
+        "dispatcher again"
     )
 
 
@@ -228,14 +267,17 @@ def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
 
 
 def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyObject]]:
-    """Bring what is kept of the cluster up to date and yield what changed: what came or changed first, then what went.
+    """Bring what is kept of the cluster up to date and yield what changed: what came or changed
+    first, then what went.
 
     In this order a claim that got its volume is never seen without it.
     """
     cluster = changes.cluster
     gone = {(ref.kind, ref.key) for ref in changes.objects_gone}
     if changes.full:
-        gone = set(kept.keys_of(cluster)) - {(type(found).__name__, found.key) for found in changes.objects}
+        gone = set(kept.keys_of(cluster)) - {
+            (type(found).__name__, found.key) for found in changes.objects
+        }
     for found in changes.objects:
         before = kept.get(cluster, type(found).__name__, found.key)
         if kept.put(cluster, found):
@@ -246,7 +288,9 @@ def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyO
             yield Change(before, None)
 
 
-def weighed(view: ClusterView, changes: Changes, found: Iterator[Change[Seen]]) -> Iterator[Change[Seen]]:
+def weighed(
+    view: ClusterView, changes: Changes, found: Iterator[Change[Seen]]
+) -> Iterator[Change[Seen]]:
     """The same; `view.memory` follows. A full report was weighed as a whole."""
     for change in found:
         if not changes.full:
@@ -254,7 +298,9 @@ def weighed(view: ClusterView, changes: Changes, found: Iterator[Change[Seen]]) 
         yield change
 
 
-def _gone(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool) -> Iterator[Seen]:
+def _gone(
+    known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool
+) -> Iterator[Seen]:
     for key in sorted(known.keys() - put.keys() if full else set(gone)):
         before = known.pop(key, None)
         if before is not None:
@@ -270,10 +316,17 @@ def _put(known: dict[str, Seen], put: dict[str, Seen]) -> Iterator[Change[Seen]]
 
 
 def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
-    """Whether a Ready cluster is as trustworthy as before by its report: nothing follows from when that is folded."""
+    """Whether a Ready cluster is as trustworthy as before by its report: nothing follows from when
+    that is folded.
+    """
     healthy = changes.synced and changes.api_ok and not (changes.restored or view.restored)
     known = (view.keys, view.opens, view.priority_classes, view.evicts_foreign)
-    reported = (changes.keys or view.keys, changes.opens, changes.priority_classes, changes.evicts_foreign)
+    reported = (
+        changes.keys or view.keys,
+        changes.opens,
+        changes.priority_classes,
+        changes.evicts_foreign,
+    )
     return view.ready and healthy and known == reported and not confirms(view, changes)
 
 
@@ -298,17 +351,20 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
 
 
 def confirms(view: ClusterView, changes: Changes) -> bool:
-    """Whether this report says that an operator has confirmed what the API server shows, since the report before.
+    """Whether this report says that an operator has confirmed what the API server shows, since the
+    report before.
 
-    What was confirmed before this dispatcher first heard of the cluster says nothing of what is missing now.
+    What was confirmed before this dispatcher first heard of the cluster says nothing of what is
+    missing now.
     """
     before = view.confirmed if view.incarnation == changes.incarnation else 0
     return bool(view.incarnation) and changes.confirmed > before
 
 
 def note_readiness(view: ClusterView, was_ready: bool, now: float) -> bool:
-    """Stamp a change of readiness; True if there was one. A cluster that is not ready when it is first heard of, or
-    missed, is so from then on: what was before this dispatcher's life is not known.
+    """Stamp a change of readiness; True if there was one. A cluster that is not ready when it is
+    first heard of, or missed, is so from then on: what was before this dispatcher's life is not
+    known.
     """
     if view.ready == was_ready:
         if not view.ready and view.not_ready_since == float("-inf"):

@@ -1,4 +1,6 @@
-"""What goes into the core and what comes out of it: plain data, the whole surface between core and world."""
+"""What goes into the core and what comes out of it: plain data, the whole surface between core and
+world.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +13,8 @@ from shared.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome
 
 @dataclass(frozen=True)
 class ClusterChanged:
-    """An agent reported; an empty report still proves that it lives. `executor`: as of ClusterView. `memory`: bytes
-    that the report takes, about.
+    """An agent reported; an empty report still proves that it lives. `executor`: as of ClusterView.
+    `memory`: bytes that the report takes, about.
     """
 
     changes: Changes
@@ -22,15 +24,17 @@ class ClusterChanged:
 
 @dataclass(frozen=True)
 class FoldOn:
-    """Go on with a large report of a cluster that was taken in only in part (`SchedulerCore.folding`)."""
+    """Go on with a large report of a cluster that was taken in only in part
+    (`SchedulerCore.folding`).
+    """
 
     cluster: str
 
 
 @dataclass(frozen=True)
 class ClusterSilent:
-    """An agent did not answer in time or died: nothing new goes there until it reports again. `executor`: as of
-    ClusterView.
+    """An agent did not answer in time or died: nothing new goes there until it reports again.
+    `executor`: as of ClusterView.
     """
 
     cluster: str
@@ -48,7 +52,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A batch whose call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
+    """A batch whose call failed: what happened to its intents is unknown until the cluster's truth
+    is seen again.
+    """
 
     cluster: str
     intent_ids: tuple[str, ...]
@@ -57,7 +63,9 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class Unsent:
-    """A batch whose call was never begun, since the cluster's agent is known to be away: none of it was done."""
+    """A batch whose call was never begun, since the cluster's agent is known to be away: none of it
+    was done.
+    """
 
     cluster: str
     intent_ids: tuple[str, ...]
@@ -65,9 +73,11 @@ class Unsent:
 
 @dataclass(frozen=True)
 class PeersAcknowledged:
-    """An agent has answered to peers: the token in its answer is echoed from now on, and renews its leases.
+    """An agent has answered to peers: the token in its answer is echoed from now on, and renews its
+    leases.
 
-    `probe`, `links`: as in PeersAck. `refuses`: it carries out no orders, as it says; it is told of peers all the same.
+    `probe`, `links`: as in PeersAck. `refuses`: it carries out no orders, as it says; it is told of
+    peers all the same.
     """
 
     cluster: str
@@ -78,8 +88,8 @@ class PeersAcknowledged:
 
 @dataclass(frozen=True)
 class PeersRefused:
-    """An agent obeys nothing that we sign (its clock, an authority that it does not trust): it takes no orders, until
-    it acknowledges peers, which are told on as a probe.
+    """An agent obeys nothing that we sign (its clock, an authority that it does not trust): it
+    takes no orders, until it acknowledges peers, which are told on as a probe.
     """
 
     cluster: str
@@ -87,7 +97,8 @@ class PeersRefused:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations.
+    """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair
+    delegations.
 
     `budget` None: all but the scheduling cycles, which a `Decide` asks for.
     """
@@ -105,10 +116,12 @@ def _stopped() -> float:
 
 @dataclass(frozen=True)
 class Decide:
-    """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can be timed alone.
+    """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can
+    be timed alone.
 
-    `enough` is asked after each class of pods, and between pods that are decided one by one, whether to leave the rest
-    for the next Decide. `clock` tells the CPU seconds that were spent, by which pods that take long are set aside.
+    `enough` is asked after each class of pods, and between pods that are decided one by one,
+    whether to leave the rest for the next Decide. `clock` tells the CPU seconds that were spent, by
+    which pods that take long are set aside.
     """
 
     budget: int = 1000
@@ -140,7 +153,9 @@ class SendIntents:
 
 @dataclass(frozen=True)
 class SendPeers:
-    """Tell one cluster's agent what its proxy nodes shall show. `encoded`: the same peers, encoded once for all."""
+    """Tell one cluster's agent what its proxy nodes shall show. `encoded`: the same peers, encoded
+    once for all.
+    """
 
     cluster: str
     peers: tuple[Peer, ...]
@@ -149,9 +164,11 @@ class SendPeers:
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):
-    """One decision, for metrics and the journal; `decision.record()` makes the explain record when it is wanted.
+    """One decision, for metrics and the journal; `decision.record()` makes the explain record when
+    it is wanted.
 
-    `attempts`: how many there were for its pod with this one, since it came into the queue at `queued_at`.
+    `attempts`: how many there were for its pod with this one, since it came into the queue at
+    `queued_at`.
     """
 
     decision: Decision
@@ -161,7 +178,8 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class OperatorWarning:
-    """Something for the operator's log: a plugin failed (its pod is parked, others go on), or a cluster needs care.
+    """Something for the operator's log: a plugin failed (its pod is parked, others go on), or a
+    cluster needs care.
 
     `error`: a fault of the dispatcher's own, to be logged with its traceback.
     """

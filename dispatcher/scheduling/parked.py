@@ -1,14 +1,16 @@
 """Pods that wait for an event that may help them, and how many of them one event has tried again.
 
-Pods are *refused alike* if what refuses one of them refuses the others: pods of one template and home
-(`Gates.refused_alike`), and pods of one class and priority that quota alone refuses (`Gates.quota_alike`). They stand
-in one line, and an event has the first of it tried for all. If that one is placed, or refused for something else, the
-next two are tried, then four, and so on up to `queued.AT_A_TIME`. If it is refused for the same again, the line backs
-off before its next try, as a pod does. So an event costs no more with more replicas. Other pods are all tried.
+Pods are *refused alike* if what refuses one of them refuses the others: pods of one template and
+home (`Gates.refused_alike`), and pods of one class and priority that quota alone refuses
+(`Gates.quota_alike`). They stand in one line, and an event has the first of it tried for all. If
+that one is placed, or refused for something else, the next two are tried, then four, and so on up
+to `queued.AT_A_TIME`. If it is refused for the same again, the line backs off before its next try,
+as a pod does. So an event costs no more with more replicas. Other pods are all tried.
 
-Example: 10,000 replicas wait for room, and a pod ends. The first of them is tried, and takes the room; the next two are
-tried, and refused; the other 9,997 are left alone. If a node with room for 100 is added, then 1, 2, 4, 8, 16, 32 and
-37 of the next 64 are placed, one batch after the other, in one go.
+Example: 10,000 replicas wait for room, and a pod ends. The first of them is tried, and takes the
+room; the next two are tried, and refused; the other 9,997 are left alone. If a node with room for
+100 is added, then 1, 2, 4, 8, 16, 32 and 37 of the next 64 are placed, one batch after the other,
+in one go.
 """
 
 from collections.abc import Hashable, Iterator
@@ -16,12 +18,14 @@ from collections.abc import Hashable, Iterator
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import QueuedPod, RefusedTogether
 
-_OfKind = dict[Hashable, dict[Hashable, RefusedTogether]]  # class -> what is alike about its pods -> line
+_OfKind = dict[
+    Hashable, dict[Hashable, RefusedTogether]
+]  # class -> what is alike about its pods -> line
 
 
 class _Lines:
-    """Lines by the events that may help their pods, by the kind of what these wait for (which says for what they were
-    refused), by class, and by what is alike about them.
+    """Lines by the events that may help their pods, by the kind of what these wait for (which says
+    for what they were refused), by class, and by what is alike about them.
     """
 
     def __init__(self) -> None:
@@ -83,12 +87,16 @@ class ParkedPods:
             self._idle.put(item, item.line)
 
     def waiting_for(self, event: WakeEvent) -> Iterator[tuple[Hashable, _OfKind]]:
-        """The classes whose pods wait for such an event, kind by kind; lines that are kept apart are left out."""
+        """The classes whose pods wait for such an event, kind by kind; lines that are kept apart
+        are left out.
+        """
         for kinds in [kinds for mask, kinds in self._idle.by_events.items() if mask & event]:
             yield from list(kinds.items())
 
     def set_apart(self, line: RefusedTogether) -> bool:
-        """Whether a pod is tried for the line: then no event looks at it from now on, until that pod is `popped`."""
+        """Whether a pod is tried for the line: then no event looks at it from now on, until that
+        pod is `popped`.
+        """
         if not line.is_tried():
             return False
         first = next(iter(line.values()))

@@ -7,8 +7,9 @@
     batch.CountMerge              many equal pods whose policies count pods by domain   one row and a few counts
     cycle.second_pass.SecondPass  any pod while rooms are held for nominated ones       as its class, twice
 
-All of them answer the same for the same pod on the same fleet (tests/laws); they differ in what they cost and in what
-they can decide at all. The cycle asks them in turn: who cannot tell says so, and the next one is asked.
+All of them answer the same for the same pod on the same fleet (tests/laws); they differ in what
+they cost and in what they can decide at all. The cycle asks them in turn: who cannot tell says so,
+and the next one is asked.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ from shared.model.reasons import Why
 class NoPlace:
     """No row is feasible. `context`: how many were refused, and for what.
 
-    `codes` [n]: the reason code of each row, for PostFilter; None from one that does not know them row by row.
+    `codes` [n]: the reason code of each row, for PostFilter; None from one that does not know them
+    row by row.
     """
 
     context: DecisionContext
@@ -52,7 +54,9 @@ class PlaceFinder(Protocol):
         ...
 
     def explainers(self) -> Explainers:
-        """Plugins that must be asked about a decision before its pod is booked: they look further than the row."""
+        """Plugins that must be asked about a decision before its pod is booked: they look further
+        than the row.
+        """
         return ()
 
     def booked(self, row: int) -> None:
@@ -72,5 +76,7 @@ class BatchPlaceFinder(PlaceFinder, Protocol):
         ...
 
     def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, as if each had been booked; then it is spent."""
+        """The places of as many of the first pods as find one here, as if each had been booked;
+        then it is spent.
+        """
         ...

@@ -1,8 +1,9 @@
 """The profiles that are built in: tables of plugins and weights, in the order in which filters run.
 
-The default holds when none is configured. Its order and weights are kube-scheduler's where that has the plugin, ours
-beside it; but requests do not score there beside expected load, which goes by them where nothing is read: as guesses
-they pull against readings (docs/closed-loop.md). Profile files extend them (`BUILT_IN`).
+The default holds when none is configured. Its order and weights are kube-scheduler's where that has
+the plugin, ours beside it; but requests do not score there beside expected load, which goes by them
+where nothing is read: as guesses they pull against readings (docs/closed-loop.md). Profile files
+extend them (`BUILT_IN`).
 """
 
 from collections.abc import Iterable
@@ -56,7 +57,9 @@ _KUBERNETES_ARGS = {"FaultDomainSpread": {"defaulting": SYSTEM}}
 
 
 def _uses(*tables: _Table) -> Iterable[PluginUse]:
-    return (PluginUse(name, weight, _ARGS.get(name, {})) for table in tables for name, weight in table)
+    return (
+        PluginUse(name, weight, _ARGS.get(name, {})) for table in tables for name, weight in table
+    )
 
 
 DEFAULT_PROFILE = Profile(
@@ -71,8 +74,12 @@ DEFAULT_PROFILE = Profile(
 KUBE_SCHEDULER_PROFILE = Profile(
     SCHEDULER_NAME,
     tuple(
-        PluginUse(use.name, use.weight, _KUBERNETES_ARGS.get(use.name, {})) for use in _uses(_QUEUE, _KUBERNETES, _LAST)
+        PluginUse(use.name, use.weight, _KUBERNETES_ARGS.get(use.name, {}))
+        for use in _uses(_QUEUE, _KUBERNETES, _LAST)
     ),
 )
 
-BUILT_IN = {"default": DEFAULT_PROFILE, "kube-scheduler": KUBE_SCHEDULER_PROFILE}  # by the name that files extend
+BUILT_IN = {
+    "default": DEFAULT_PROFILE,
+    "kube-scheduler": KUBE_SCHEDULER_PROFILE,
+}  # by the name that files extend

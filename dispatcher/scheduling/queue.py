@@ -1,19 +1,24 @@
-"""The scheduling queue: pods that wait for a decision, in which order, and what wakes those that found no place.
+"""The scheduling queue: pods that wait for a decision, in which order, and what wakes those that
+found no place.
 
-A pod is active (to be decided, in the order of the QueueSort plugin), backing off (until a time), unschedulable (until
-an event that may help, or for `flush_s` at most), gated (a PreEnqueue plugin does not let it in) or waiting (it has a
-place, which something still holds up). Order rests on no hash and no clock.
+A pod is active (to be decided, in the order of the QueueSort plugin), backing off (until a time),
+unschedulable (until an event that may help, or for `flush_s` at most), gated (a PreEnqueue plugin
+does not let it in) or waiting (it has a place, which something still holds up). Order rests on no
+hash and no clock.
 
 What is promised of the order of pods that are active:
-    1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal priority, queued in
-       the same second, or come back then to be tried again).
+    1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal
+       priority, queued in the same second, or come back then to be tried again).
     2. In a turn, pods of one class are decided in the order in which they were queued (then by id).
-    3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next pods of its class;
-       then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
-       fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
-    4. Of pods that failed before those of at most `RETRIED` classes are active; others back off until then.
-    5. All whom an event may help are woken, without another event; where these are many, part by part (`waking`).
-Pods of two tenants that can go to another cluster alone may be of one class here; for quota they wait by tenant.
+    3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next
+       pods of its class; then the pod that is the oldest now, with others of its class, and so on.
+       So between two looks at the oldest pod fewer than `IN_A_ROW` younger ones pass it, and these
+       are of its own turn.
+    4. Of pods that failed before those of at most `RETRIED` classes are active; others back off
+       until then.
+    5. All whom an event may help are woken, without another event; where these are many, part by
+       part (`waking`). Pods of two tenants that can go to another cluster alone may be of one class
+       here; for quota they wait by tenant.
 """
 
 import itertools
@@ -45,7 +50,9 @@ from shared.model.reasons import Reason
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
-IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
+# pods; with that many of a class, what a class costs to bring up to date is shared by enough of
+# them
+IN_A_ROW = 256
 _FLUSHED = 1000  # lines, and pods, at a time; the next flush goes on with the others
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
@@ -58,10 +65,11 @@ _PARKED = (_UNSCHEDULABLE, _GATED)
 
 
 class SchedulingQueue:
-    """Holds every pod that waits. `classify` names the class of a pod: equal names are decided together.
+    """Holds every pod that waits. `classify` names the class of a pod: equal names are decided
+    together.
 
-    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` and `wake_rest` per pod
-    they wake and class whose hint they ask for.
+    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` and
+    `wake_rest` per pod they wake and class whose hint they ask for.
     """
 
     def __init__(
@@ -81,20 +89,26 @@ class SchedulingQueue:
         self._flush_s = flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
-        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
+        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(
+            int
+        )  # pods into a state, by what moved them
         self._active = ActivePods()
         self._parked = ParkedPods()
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
-        self._left: deque[RefusedTogether] = deque()  # nobody is tried for these any more: the next `flush` sees to it
+        self._left: deque[RefusedTogether] = (
+            deque()
+        )  # nobody is tried for these any more: the next `flush` sees to it
         self._tickets = itertools.count(1)
         self._policies = 0
 
-    # --- in and out --------------------------------------------------------------------------------------------------
+    # --- in and out
+    # ----------------------------------------------------------------------------------------------
 
     def add(self, pod_id: PodId, placed: PodInfo, now: float) -> QueuedPod:
-        """Enter a pod, or its new version: one that changed is tried again, one that did not keeps its place.
+        """Enter a pod, or its new version: one that changed is tried again, one that did not keeps
+        its place.
 
         A pod that has a place already goes on waiting for it, whatever changes about it.
         """
@@ -103,7 +117,9 @@ class SchedulingQueue:
             return known
         queued_at = known.queued_at if known else now
         order = order_of(self._sort, pod_id, placed, queued_at)
-        item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies)
+        item = QueuedPod(
+            pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies
+        )
         if known is not None:
             item.attempts = known.attempts
             item.ready_at = known.ready_at
@@ -128,12 +144,21 @@ class SchedulingQueue:
                     continue
                 order, class_key = order_of(self._sort, pod_id, placed, now), self._classify(placed)
                 item = QueuedPod(
-                    pod_id, placed, class_key, now, order, state=_ACTIVE, ticket=next(tickets), policies=policies
+                    pod_id,
+                    placed,
+                    class_key,
+                    now,
+                    order,
+                    state=_ACTIVE,
+                    ticket=next(tickets),
+                    policies=policies,
                 )
                 known[pod_id] = item
                 self._counts[_ACTIVE] += 1
                 entered += 1
-                self._active.add(item)  # counted before: a QueueSort's keys may refuse to be compared
+                self._active.add(
+                    item
+                )  # counted before: a QueueSort's keys may refuse to be compared
                 items.append(item)
         finally:
             if entered:
@@ -178,21 +203,27 @@ class SchedulingQueue:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
         return item.state.value if (item := self._pods.get(pod_id)) else None
 
-    # --- deciding ----------------------------------------------------------------------------------------------------
+    # --- deciding
+    # ----------------------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
         """Take out the first pod to be decided, None if there is none."""
         return None if (item := self._first(now)) is None else self._take(item, 1)[0]
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
-        """Take out the first pod and others of its class, `limit` at most, in order: see the module.
+        """Take out the first pod and others of its class, `limit` at most, in order: see the
+        module.
 
         They are of its turn, or there is nobody else in between.
         """
         batch = list[QueuedPod]()
         item = self._first(now)
         key = None if item is None else batch_key(item.class_key)
-        while item is not None and len(batch) < limit and (not batch or batch_key(item.class_key) == key):
+        while (
+            item is not None
+            and len(batch) < limit
+            and (not batch or batch_key(item.class_key) == key)
+        ):
             batch += self._take(item, min(limit - len(batch), IN_A_ROW))
             item = self._first(now)
         return batch
@@ -227,13 +258,22 @@ class SchedulingQueue:
         return self._active.first()
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
-        """A popped pod found no place for `reasons`, which say nothing of other pods: it waits for an event."""
+        """A popped pod found no place for `reasons`, which say nothing of other pods: it waits for
+        an event.
+        """
         self.unschedulable_all([item], reasons, now, alone=True)
 
     def unschedulable_all(
-        self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float, *, alone: bool = False
+        self,
+        items: Sequence[QueuedPod],
+        reasons: frozenset[Reason],
+        now: float,
+        *,
+        alone: bool = False,
     ) -> None:
-        """`unschedulable` of pods that were popped together; their refusal holds for pods like them unless `alone`."""
+        """`unschedulable` of pods that were popped together; their refusal holds for pods like them
+        unless `alone`.
+        """
         helped_by = helped_by_of(self._gates, items[0].placed, reasons)
         line = None
         attempts = 0
@@ -280,7 +320,9 @@ class SchedulingQueue:
         unflushed.forget_void(len(pods))
 
     def retry(self, item: QueuedPod, now: float, placed: PodInfo | None = None) -> None:
-        """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
+        """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its
+        back-off.
+        """
         if placed is not None:
             item.placed = placed
             self._renew(item)
@@ -289,7 +331,9 @@ class SchedulingQueue:
         self._return(item, _BACKOFF, Cause.FAILED)
 
     def anew(self, item: QueuedPod, placed: PodInfo, now: float, cause: str = Cause.UPDATE) -> None:
-        """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
+        """A popped pod is to be decided again at once by what is known of it now; its age stands,
+        nothing failed.
+        """
         self._drop(item.pod_id)
         item.placed = placed
         self._renew(item)
@@ -317,10 +361,15 @@ class SchedulingQueue:
         item.class_key = class_key
         item.policies = self._policies
 
-    # --- waking ------------------------------------------------------------------------------------------------------
+    # --- waking
+    # ----------------------------------------------------------------------------------------------
 
-    def wake(self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None) -> None:
-        """Pods that it may help, `but` the one that did it, are decided again, after what is left of their back-off."""
+    def wake(
+        self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None
+    ) -> None:
+        """Pods that it may help, `but` the one that did it, are decided again, after what is left
+        of their back-off.
+        """
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
         self._wake(self.waking.on_event(event, but, self._gates), now)
 
@@ -351,13 +400,17 @@ class SchedulingQueue:
         return self._parked.listens(kind)
 
     def activate(self, pod_id: PodId, now: float) -> None:
-        """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
+        """Try an unschedulable pod again, after what is left of its back-off; others are left
+        alone.
+        """
         item = self._pods.get(pod_id)
         if item is not None and item.state is _UNSCHEDULABLE:
             self._ready(item, now, Cause.ACTIVATED)
 
     def flush(self, now: float) -> None:
-        """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is gone, is tried again."""
+        """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is
+        gone, is tried again.
+        """
         self._first(now)
         for _ in range(min(len(self._left), _FLUSHED)):
             self._wake([ToActivate.next_of(self._left.popleft())], now)
@@ -365,9 +418,16 @@ class SchedulingQueue:
             self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
-        self, sort: QueueSort, classify: Callable[[PodInfo], Hashable], now: float, *, gates: Gates | None = None
+        self,
+        sort: QueueSort,
+        classify: Callable[[PodInfo], Hashable],
+        now: float,
+        *,
+        gates: Gates | None = None,
     ) -> None:
-        """Other policies hold from now on: all that waits for a decision is sorted, classified and tried anew."""
+        """Other policies hold from now on: all that waits for a decision is sorted, classified and
+        tried anew.
+        """
         self._sort = sort
         self._classify = classify
         self._gates = gates or self._gates
@@ -377,14 +437,16 @@ class SchedulingQueue:
             if item.state is not _WAITING:
                 self.anew(item, item.placed, now, Cause.POLICIES)
 
-    # --- states ------------------------------------------------------------------------------------------------------
+    # --- states
+    # ----------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float, cause: str) -> None:
         was_gated = item.state is _GATED
         why = self._gates.gate(item.placed)
         if why is not None:
             self._leave(item)
-            item.state = _POPPED  # what wakes it is written over: it must have left its old group first
+            # what wakes it is written over: it must have left its old group first
+            item.state = _POPPED
             note_gated(self._gates, item, why)
             self._move(item, _GATED, cause)
             self.incoming[_GATED, cause] -= was_gated  # it stays where it was
@@ -397,7 +459,10 @@ class SchedulingQueue:
             self._move(item, _ACTIVE, cause)
         elif self._retried.may_be_tried(item, now):
             self._leave(item)
-            item.state, item.order = _POPPED, order_of(self._sort, item.pod_id, item.placed, item.queued_at, now)
+            item.state, item.order = (
+                _POPPED,
+                order_of(self._sort, item.pod_id, item.placed, item.queued_at, now),
+            )
             self._move(item, _ACTIVE, cause)
             self._retried.enter(item)
         else:

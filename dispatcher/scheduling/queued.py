@@ -1,5 +1,5 @@
-"""A pod as the scheduling queue holds it, active pods by turn and class, lines of refused ones, and what is asked of
-plugins.
+"""A pod as the scheduling queue holds it, active pods by turn and class, lines of refused ones, and
+what is asked of plugins.
 """
 
 import enum
@@ -37,11 +37,15 @@ class Gates(Protocol):
         ...
 
     def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
-        """What pods that wait for the same events have in common; equal for equal class keys and reasons."""
+        """What pods that wait for the same events have in common; equal for equal class keys and
+        reasons.
+        """
         ...
 
     def worth_any(self, event: ClusterEvent, kind: Hashable) -> bool:
-        """Whether an event may really help any pod of this kind: asked once for all of them, before `worth`."""
+        """Whether an event may really help any pod of this kind: asked once for all of them, before
+        `worth`.
+        """
         ...
 
     def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
@@ -49,7 +53,9 @@ class Gates(Protocol):
         ...
 
     def refused_alike(self, placed: PodInfo) -> bool:
-        """Whether what refuses a pod refuses all others with the very same class key, as the fleet is now."""
+        """Whether what refuses a pod refuses all others with the very same class key, as the fleet
+        is now.
+        """
         ...
 
     def quota_alike(self, placed: PodInfo) -> bool:
@@ -68,7 +74,9 @@ def helped_by_of(gates: Gates, placed: PodInfo, reasons: frozenset[Reason]) -> W
 def order_of(
     sort: QueueSort, pod_id: PodId, placed: PodInfo, queued_at: float, back_at: float | None = None
 ) -> tuple[Any, ...]:
-    """Where a pod stands among active ones. `back_at`: when one that failed before comes back to be tried."""
+    """Where a pod stands among active ones. `back_at`: when one that failed before comes back to be
+    tried.
+    """
     sorted_by = queued_at if back_at is None else back_at
     try:
         key = (0, *sort.sort_key(placed, sorted_by))
@@ -112,7 +120,9 @@ class NoPlugins:
 class State(enum.Enum):
     """Where a pod waits, or that it was popped."""
 
-    __hash__ = object.__hash__  # counted with every move of every pod; Enum's own hash is a call of Python
+    __hash__ = (
+        object.__hash__
+    )  # counted with every move of every pod; Enum's own hash is a call of Python
     ACTIVE = "active"
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
@@ -124,8 +134,8 @@ class State(enum.Enum):
 class Cause:
     """Why a pod came into a state, where no event of the fleet (`WakeEvent`, by its name) did it.
 
-    Values are kube-scheduler's labels `event` of scheduler_queue_incoming_pods_total, where it has one that means this.
-    Plain strings, not an Enum: they are counted with every move of every pod.
+    Values are kube-scheduler's labels `event` of scheduler_queue_incoming_pods_total, where it has
+    one that means this. Plain strings, not an Enum: they are counted with every move of every pod.
     """
 
     ADD = "UnschedulablePodAdd"
@@ -141,7 +151,8 @@ class Cause:
 
 
 class QueuedPod(msgspec.Struct, eq=False):
-    """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off.
+    """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its
+    back-off.
 
     `note` says in words why it is gated or waiting.
     """
@@ -162,7 +173,8 @@ class QueuedPod(msgspec.Struct, eq=False):
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
     group: "Group | None" = None  # while it is active: the pods of its turn and class
-    line: "RefusedTogether | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
+    # where it waits for an event, or whose pods wait for what becomes of it
+    line: "RefusedTogether | None" = None
 
 
 def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
@@ -180,19 +192,23 @@ class _OfQuota(msgspec.Struct, frozen=True):
 
 
 def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
-    """What a refused pod has in common with pods that are refused alike (see `parked`); None: there are none."""
+    """What a refused pod has in common with pods that are refused alike (see `parked`); None: there
+    are none.
+    """
     if item.reasons == QUOTA and gates.quota_alike(item.placed):
         return _OfQuota(item.placed.pod.priority)  # who is more important waits for no other
-    # The very same key is one template and home (see `ClassKey`); the pods of the line keep it from being used again.
+    # The very same key is one template and home (see `ClassKey`); the pods of the line keep it from
+    # being used again.
     return id(item.class_key) if gates.refused_alike(item.placed) else None
 
 
 class RefusedTogether(dict[PodId, QueuedPod]):
     """Pods of one class that were refused for the same; the one that was tried longest ago first.
 
-    `alike`: what they have in common that refuses them alike; None: nothing, so all of them are tried with each event.
-    `tried`: the pod that is tried for all (of several that are tried together the last). `width`: how many are tried
-    together. `failed`: refusals in a row of those that were tried, `ready_at`: the end of the line's back-off.
+    `alike`: what they have in common that refuses them alike; None: nothing, so all of them are
+    tried with each event. `tried`: the pod that is tried for all (of several that are tried
+    together the last). `width`: how many are tried together. `failed`: refusals in a row of those
+    that were tried, `ready_at`: the end of the line's back-off.
     """
 
     __slots__ = ("alike", "failed", "ready_at", "tried", "width")
@@ -206,7 +222,9 @@ class RefusedTogether(dict[PodId, QueuedPod]):
         self.ready_at = float("-inf")
 
     def due(self, *, more: bool) -> list[QueuedPod]:
-        """The pods to be tried, now that an event may help; `more`: the last try did not end in the same refusal."""
+        """The pods to be tried, now that an event may help; `more`: the last try did not end in the
+        same refusal.
+        """
         if self.alike is None:
             return list(self.values())
         if not self or self.is_tried():
@@ -218,7 +236,9 @@ class RefusedTogether(dict[PodId, QueuedPod]):
         else:
             self.width = 1
         found = (
-            heapq.nsmallest(self.width, self.values(), key=_age_of)  # the oldest pods get what quota there is
+            heapq.nsmallest(
+                self.width, self.values(), key=_age_of
+            )  # the oldest pods get what quota there is
             if isinstance(self.alike, _OfQuota)
             else list(itertools.islice(self.values(), self.width))
         )
@@ -228,12 +248,20 @@ class RefusedTogether(dict[PodId, QueuedPod]):
         return found
 
     def is_tried(self) -> bool:
-        """Whether a pod is queued to be tried for all: another event changes nothing until that is decided."""
+        """Whether a pod is queued to be tried for all: another event changes nothing until that is
+        decided.
+        """
         tried = self.tried
-        return tried is not None and tried.line is self and tried.state in (State.ACTIVE, State.BACKOFF)
+        return (
+            tried is not None
+            and tried.line is self
+            and tried.state in (State.ACTIVE, State.BACKOFF)
+        )
 
     def refused_again(self, now: float, pause: Backoff) -> None:
-        """The pod that was tried for all is refused for what it was refused for before: so are the others."""
+        """The pod that was tried for all is refused for what it was refused for before: so are the
+        others.
+        """
         self.failed += 1
         self.ready_at = now + pause.after(self.failed)
 
@@ -242,7 +270,9 @@ _Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
 
 
 class Group:
-    """The active pods of one turn and class, first in order first. `shown`: the order by which the queue knows it."""
+    """The active pods of one turn and class, first in order first. `shown`: the order by which the
+    queue knows it.
+    """
 
     __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
 
@@ -295,11 +325,13 @@ class Group:
 
 
 class ActivePods:
-    """The pods that are to be decided, in groups of one turn and class; the group with the first of all pods first."""
+    """The pods that are to be decided, in groups of one turn and class; the group with the first of
+    all pods first.
+    """
 
     def __init__(self) -> None:
-        # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Void ones
-        # are dropped when they come up.
+        # Groups by their first pods: an entry is void once its group is empty, or is shown by
+        # another order. Void ones are dropped when they come up.
         self.entries: list[tuple[tuple[Any, ...], int, Group]] = []
         self._numbers = itertools.count()  # no two groups are ever compared
         self._groups: dict[Hashable, Group] = {}
@@ -321,9 +353,12 @@ class ActivePods:
 
     def _show(self, group: Group, item: QueuedPod) -> None:
         group.shown = item.order
-        # Pods that change all the time leave void entries behind: never more of them than groups that wait.
+        # Pods that change all the time leave void entries behind: never more of them than groups
+        # that wait.
         if len(self.entries) > 2 * len(self._groups) + 64:
-            self.entries = [entry for entry in self.entries if entry[2].pods and entry[0] == entry[2].shown]
+            self.entries = [
+                entry for entry in self.entries if entry[2].pods and entry[0] == entry[2].shown
+            ]
             heapq.heapify(self.entries)
         heapq.heappush(self.entries, (item.order, next(self._numbers), group))
 
@@ -342,7 +377,9 @@ class ActivePods:
         return None
 
     def take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
-        """The `first` of all and the next of its turn and class, `most` at most; they are active no more."""
+        """The `first` of all and the next of its turn and class, `most` at most; they are active no
+        more.
+        """
         group = first.group
         taken = group.take(most) if group is not None else []
         self._drop_empty(group)

@@ -1,7 +1,7 @@
 """Tenant quota as short arithmetic; the ledger remembers who was charged what.
 
-All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. Nothing is lent or borrowed: what is
-free is nominal minus usage.
+All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. Nothing is lent
+or borrowed: what is free is nominal minus usage.
 """
 
 import re
@@ -22,7 +22,9 @@ _NOTHING: Mapping[str, int] = {}
 
 
 def limit_of(share: Share, total: int) -> int:
-    """A nominal share as an amount: absolute, or a ratio of `total`, rounded down without float error."""
+    """A nominal share as an amount: absolute, or a ratio of `total`, rounded down without float
+    error.
+    """
     if share.absolute is not None:
         return share.absolute
     return _part(share.ratio or 0.0, total)
@@ -43,12 +45,17 @@ class QuotaNode:
     usage: Resources = field(default_factory=dict)
 
     def limit(self, resource: str, totals: Mapping[str, int]) -> int | None:
-        """The nominal amount of a resource when the fleet can allocate `totals`; None: not limited here."""
+        """The nominal amount of a resource when the fleet can allocate `totals`; None: not limited
+        here.
+        """
         share = self.nominal.get(resource)
         return None if share is None else limit_of(share, totals.get(resource, 0))
 
     def exceeded(
-        self, asked: Mapping[str, int], totals: Mapping[str, int], beside: Mapping[str, int] = _NOTHING
+        self,
+        asked: Mapping[str, int],
+        totals: Mapping[str, int],
+        beside: Mapping[str, int] = _NOTHING,
     ) -> "Exceeded | None":
         """The first limit, by name of resource, that `asked` would break.
 
@@ -62,16 +69,26 @@ class QuotaNode:
                 return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
         return None
 
-    def times(self, asked: Mapping[str, int], totals: Mapping[str, int], beside: Mapping[str, int], most: int) -> int:
+    def times(
+        self,
+        asked: Mapping[str, int],
+        totals: Mapping[str, int],
+        beside: Mapping[str, int],
+        most: int,
+    ) -> int:
         """How often `asked` can be charged before a limit breaks, `most` at most."""
         for resource, amount in asked.items():
             limit = self.limit(resource, totals)
             if limit is not None and amount > 0:
-                most = min(most, (limit - self.usage.get(resource, 0) - beside.get(resource, 0)) // amount)
+                most = min(
+                    most, (limit - self.usage.get(resource, 0) - beside.get(resource, 0)) // amount
+                )
         return max(most, 0)
 
     def grows(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-        """Whether a limit is larger when a node of the fleet can allocate `after`, no more `before`."""
+        """Whether a limit is larger when a node of the fleet can allocate `after`, no more
+        `before`.
+        """
         ratios = [name for name, share in self.nominal.items() if share.absolute is None]
         return any(after.get(name, 0) > before.get(name, 0) for name in ratios)
 
@@ -87,7 +104,9 @@ class QuotaNode:
 
 @dataclass(frozen=True)
 class Exceeded:
-    """Why a pod does not fit a quota. `unseen`: how much of `used` is known from an earlier life alone."""
+    """Why a pod does not fit a quota. `unseen`: how much of `used` is known from an earlier life
+    alone.
+    """
 
     tenant: str
     resource: str
@@ -99,9 +118,14 @@ class Exceeded:
     @property
     def text(self) -> str:
         """In words: 'tenant team-a: cpu asked 500m, used 39500m, limit 40'."""
-        asked, used, limit = (format_quantity(self.resource, n) for n in (self.asked, self.used, self.limit))
+        asked, used, limit = (
+            format_quantity(self.resource, n) for n in (self.asked, self.used, self.limit)
+        )
         if self.unseen:
-            used += f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard since the start)"
+            used += (
+                f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard "
+                "since the start)"
+            )
         return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
 
 
@@ -109,7 +133,9 @@ _FIGURES = re.compile(r"used [^,;]+, limit [^\s,;]+")
 
 
 def without_figures(text: str) -> str:
-    """What a refusal for quota says beside the figures that move with every other pod of the tenant."""
+    """What a refusal for quota says beside the figures that move with every other pod of the
+    tenant.
+    """
     return _FIGURES.sub("", text)
 
 
@@ -129,17 +155,23 @@ def charge_of(pod: Pod) -> Resources:
 class QuotaLedger:
     """Usage per tenant, charged and given back pod by pod, exactly.
 
-    The first tenant (in the order given) that owns a namespace is charged for it. A namespace that nobody owns is
-    free. Each pod is charged at most once, under its fleet-wide id. `unsynced`: usage of clusters that have not synced
-    since the start.
+    The first tenant (in the order given) that owns a namespace is charged for it. A namespace that
+    nobody owns is free. Each pod is charged at most once, under its fleet-wide id. `unsynced`:
+    usage of clusters that have not synced since the start.
     """
 
-    def __init__(self, tenants: Sequence[Tenant] = (), unsynced: UnsyncedUsage | None = None) -> None:
+    def __init__(
+        self, tenants: Sequence[Tenant] = (), unsynced: UnsyncedUsage | None = None
+    ) -> None:
         self.tenants = tuple(tenants)
         self.unsynced = unsynced or UnsyncedUsage()
         self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
-        self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(dict)  # by cluster of submission and UID
-        self._alike: dict[tuple[str, frozenset[tuple[str, int]]], Charge] = {}  # equal ones are kept once
+        self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
+            dict
+        )  # by cluster of submission and UID
+        self._alike: dict[
+            tuple[str, frozenset[tuple[str, int]]], Charge
+        ] = {}  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
@@ -148,26 +180,42 @@ class QuotaLedger:
         if key not in self._owners:
             if len(self._owners) >= _MEMO_LIMIT:
                 self._owners.clear()
-            self._owners[key] = next((one.name for one in self.tenants if one.owns(cluster, namespace)), None)
+            self._owners[key] = next(
+                (one.name for one in self.tenants if one.owns(cluster, namespace)), None
+            )
         return self._owners[key]
 
-    def exceeded(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]) -> Exceeded | None:
-        """The limit that charging `asked` would break, None if it fits; `totals`: what Ready clusters can allocate."""
+    def exceeded(
+        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
+    ) -> Exceeded | None:
+        """The limit that charging `asked` would break, None if it fits; `totals`: what Ready
+        clusters can allocate.
+        """
         return self.nodes[tenant].exceeded(asked, totals, self.unsynced.unseen(tenant))
 
-    def times(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int) -> int:
+    def times(
+        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int
+    ) -> int:
         """How often `asked` can be charged before a limit breaks, `most` at most."""
         return self.nodes[tenant].times(asked, totals, self.unsynced.unseen(tenant), most)
 
     def grows(self, tenant: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-        """Whether the tenant may use more when a node of the fleet can allocate `after`, no more `before`."""
+        """Whether the tenant may use more when a node of the fleet can allocate `after`, no more
+        `before`.
+        """
         return self.nodes[tenant].grows(before, after)
 
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
-        """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the fleet's, as they are."""
+        """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the
+        fleet's, as they are.
+        """
         self.unsynced.refresh(clusters)
         silent = self.unsynced.unknown() if self.nodes[tenant].nominal else ""
-        return f"tenant {tenant}: cluster {silent} has not been heard since the start" if silent else ""
+        return (
+            f"tenant {tenant}: cluster {silent} has not been heard since the start"
+            if silent
+            else ""
+        )
 
     def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
@@ -199,7 +247,9 @@ class QuotaLedger:
         return known
 
     def release(self, pod_id: PodId) -> Charge | None:
-        """Give back what a pod was charged, the exact inverse of `charge`; None if it was charged nothing."""
+        """Give back what a pod was charged, the exact inverse of `charge`; None if it was charged
+        nothing.
+        """
         home, uid = pod_id
         charge = self._charges[home].pop(uid, None)
         if charge is not None:

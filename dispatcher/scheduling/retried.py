@@ -1,4 +1,6 @@
-"""Pods that failed before: when they come back to be tried whatever happens, and how many are tried at a time."""
+"""Pods that failed before: when they come back to be tried whatever happens, and how many are tried
+at a time.
+"""
 
 import heapq
 from collections import Counter, deque
@@ -13,18 +15,25 @@ _ENDED = 4096  # back-offs that are seen to have ended, at a time
 
 
 class RetriedPods:
-    """Those that back off, in the order in which they come back, and the classes of which some are active.
+    """Those that back off, in the order in which they come back, and the classes of which some are
+    active.
 
-    Pods of at most RETRIED classes are, so that pods that find no place, however many, do not keep others from being
-    decided; a class comes back with all its pods, as these cost next to nothing more. Example: 10,000 such pods, each
-    of its own class, are woken at 7.0, and a pod comes at 7.5: it follows those alone that came back by 8.0.
+    Pods of at most RETRIED classes are, so that pods that find no place, however many, do not keep
+    others from being decided; a class comes back with all its pods, as these cost next to nothing
+    more. Example: 10,000 such pods, each of its own class, are woken at 7.0, and a pod comes at
+    7.5: it follows those alone that came back by 8.0.
     """
 
     def __init__(self) -> None:
-        self._active = Counter[Hashable]()  # class -> its pods that are to be decided now, and failed before
-        # Entries of pods whose ticket is not their pod's any more are void; these are dropped when they come up.
+        self._active = Counter[
+            Hashable
+        ]()  # class -> its pods that are to be decided now, and failed before
+        # Entries of pods whose ticket is not their pod's any more are void; these are dropped when
+        # they come up.
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
-        self._ended: dict[Hashable, list[tuple[int, QueuedPod]]] = {}  # by class: they wait for room alone
+        self._ended: dict[
+            Hashable, list[tuple[int, QueuedPod]]
+        ] = {}  # by class: they wait for room alone
 
     def may_be_tried(self, item: QueuedPod, now: float) -> bool:
         """Whether its back-off has ended and there is room for its class."""
@@ -61,7 +70,11 @@ class RetriedPods:
         while self._ended and room > 0:
             key = next(iter(self._ended))
             entries = self._ended.pop(key)
-            some = [item for ticket, item in entries if item.state is State.BACKOFF and item.ticket == ticket]
+            some = [
+                item
+                for ticket, item in entries
+                if item.state is State.BACKOFF and item.ticket == ticket
+            ]
             room -= bool(some) and key not in self._active
             found += some
         return found

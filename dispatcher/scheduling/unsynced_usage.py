@@ -1,8 +1,10 @@
-"""Quota usage of clusters that have not synced since this process started: as persisted earlier, or unknown.
+"""Quota usage of clusters that have not synced since this process started: as persisted earlier, or
+unknown.
 
-A pod is charged once its cluster of submission has shown it. Until then its tenant uses more than is seen; so what was
-charged last for pods of that cluster counts, as far as it is not seen elsewhere (as delegates), and where nothing is
-remembered the tenant waits. Amounts are internal units.
+A pod is charged once its cluster of submission has shown it. Until then its tenant uses more than
+is seen; so what was charged last for pods of that cluster counts, as far as it is not seen
+elsewhere (as delegates), and where nothing is remembered the tenant waits. Amounts are internal
+units.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +12,19 @@ from collections.abc import Mapping, Sequence
 from dispatcher.scheduling.framework import ClusterInfo
 from shared.model.resources import Resources
 
-PersistedUsage = Mapping[str, Mapping[str, Mapping[str, int]]]  # cluster of submission -> tenant -> resource -> amount
+PersistedUsage = Mapping[
+    str, Mapping[str, Mapping[str, int]]
+]  # cluster of submission -> tenant -> resource -> amount
 _NOTHING: Mapping[str, int] = {}
 
 
 class UnsyncedUsage:
-    """Charges by cluster of submission. `remembered`: as of the end of the last life, at least; None: nothing is.
+    """Charges by cluster of submission. `remembered`: as of the end of the last life, at least;
+    None: nothing is.
 
-    A cluster that is missing there is unknown, and so are its charges. `wait`: tenants wait for the unknown; else it
-    counts as nothing. `raised`: (tenant, cluster) charged more since somebody emptied it.
+    A cluster that is missing there is unknown, and so are its charges. `wait`: tenants wait for the
+    unknown; else it counts as nothing. `raised`: (tenant, cluster) charged more since somebody
+    emptied it.
     """
 
     def __init__(self, remembered: PersistedUsage | None = None, *, wait: bool = True) -> None:
@@ -79,14 +85,22 @@ class UnsyncedUsage:
         return sorted(self._silent)
 
     def known(self) -> dict[str, dict[str, Resources]]:
-        """All that the next life should remember: of clusters not heard, what was remembered (or more, if seen)."""
+        """All that the next life should remember: of clusters not heard, what was remembered (or
+        more, if seen).
+        """
         usage: dict[str, dict[str, Resources]] = {}
         for home in self._silent:
             if home in self.remembered:
-                usage[home] = {tenant: dict(amounts) for tenant, amounts in self.remembered[home].items()}
+                usage[home] = {
+                    tenant: dict(amounts) for tenant, amounts in self.remembered[home].items()
+                }
         usage |= {home: {} for home in self._names if home not in self._silent}
         for (tenant, home), amounts in self._charged.items():
             if home in usage:
                 kept = usage[home].setdefault(tenant, {})
-                kept |= {name: max(kept.get(name, 0), amount) for name, amount in amounts.items() if amount}
+                kept |= {
+                    name: max(kept.get(name, 0), amount)
+                    for name, amount in amounts.items()
+                    if amount
+                }
         return usage

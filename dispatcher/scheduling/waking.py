@@ -1,14 +1,15 @@
 """Whom events wake, part by part: however many pods wait for one, others are decided in between.
 
-An event is asked about class by class, and those that it may help are woken, until the part is as large as it may be
-(`AT_ONCE`). The rest is left, and each turn of decisions goes on with it by a part (`A_TURN`). Events are served in the
-order in which they came, each for all whom it found waiting; who is refused after it knows of it. Where more than
-`MOST_EVENTS` are left, the last two become one of which is known only what kinds of things happened: it wakes those
-whom either would, and perhaps others.
+An event is asked about class by class, and those that it may help are woken, until the part is as
+large as it may be (`AT_ONCE`). The rest is left, and each turn of decisions goes on with it by a
+part (`A_TURN`). Events are served in the order in which they came, each for all whom it found
+waiting; who is refused after it knows of it. Where more than `MOST_EVENTS` are left, the last two
+become one of which is known only what kinds of things happened: it wakes those whom either would,
+and perhaps others.
 
-Example: 10,000 pods, each of a class of its own, wait for room, and a pod ends. 1,000 of them are woken at once, 500 at
-the beginning of each of the next 18 turns. If more pods end meanwhile, each of those who wait again is asked about
-them, too, after that.
+Example: 10,000 pods, each of a class of its own, wait for room, and a pod ends. 1,000 of them are
+woken at once, 500 at the beginning of each of the next 18 turns. If more pods end meanwhile, each
+of those who wait again is asked about them, too, after that.
 """
 
 from collections import deque
@@ -19,7 +20,8 @@ from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.parked import ParkedPods
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, Gates, QueuedPod, RefusedTogether
 
-# What waking costs, in the time that it takes to ask about a line: about 3 us, so 9 ms are the most at once.
+# What waking costs, in the time that it takes to ask about a line: about 3 us, so 9 ms are the most
+# at once.
 _ASKED = 1
 _WOKEN = 2
 AT_ONCE = 3000
@@ -51,7 +53,9 @@ class PendingEvent(NamedTuple):
         """Both as one."""
         kind = self.event.kind | other.event.kind
         but = self.but if self.but is other.but else None
-        return PendingEvent(ClusterEvent(kind), but, self.cause if self.cause == other.cause else Cause.SEVERAL)
+        return PendingEvent(
+            ClusterEvent(kind), but, self.cause if self.cause == other.cause else Cause.SEVERAL
+        )
 
 
 class Waking:
@@ -68,7 +72,9 @@ class Waking:
         """Whether anybody is still to be asked about."""
         return bool(self._events)
 
-    def on_event(self, event: ClusterEvent, but: QueuedPod | None, gates: Gates) -> Iterator[ToActivate]:
+    def on_event(
+        self, event: ClusterEvent, but: QueuedPod | None, gates: Gates
+    ) -> Iterator[ToActivate]:
         """Whom a new event wakes at once: nobody while there is something left of earlier ones."""
         if not self._parked.listens(event.kind):
             return
@@ -119,13 +125,17 @@ class Waking:
                         continue
                     for pods in _parts(line):
                         yield ToActivate(
-                            line, pods if but is None else [item for item in pods if item is not but], cause
+                            line,
+                            pods if but is None else [item for item in pods if item is not but],
+                            cause,
                         )
 
     def _helped(
         self, lines: Mapping[Hashable, RefusedTogether], event: ClusterEvent, gates: Gates
     ) -> Iterator[RefusedTogether | None]:
-        """Of a class, if it may help its pods: lines of which none is tried now. None: it does not help one."""
+        """Of a class, if it may help its pods: lines of which none is tried now. None: it does not
+        help one.
+        """
         is_helped = False
         for line in list(lines.values()):
             if not line or self._parked.set_apart(line):
@@ -139,7 +149,9 @@ class Waking:
 
 
 def _parts(line: RefusedTogether) -> Iterable[list[QueuedPod]]:
-    """The pods that are to be tried: of those that are refused alike the first, else all, some at a time."""
+    """The pods that are to be tried: of those that are refused alike the first, else all, some at a
+    time.
+    """
     return _some_of(line) if line.alike is None else (line.due(more=False),)
 
 

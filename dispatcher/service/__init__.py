@@ -1,4 +1,6 @@
-"""The dispatcher at work: service loop, links to agents, leader election, journal, quota file, metrics, views.
+"""The dispatcher at work: service loop, links to agents, leader election, journal, quota file,
+metrics, views.
 
-Here may not live: a scheduling decision. This room feeds events to the core and carries out its effects.
+Here may not live: a scheduling decision. This room feeds events to the core and carries out its
+effects.
 """

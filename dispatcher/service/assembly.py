@@ -1,4 +1,6 @@
-"""Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
+"""Puts a dispatcher together: profile, plugins and quota into a core; core and links into a
+service.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,10 +43,11 @@ from dispatcher.service.traces.pod_traces import PodTraces
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration.
+    """A service, what can be asked of it, and how it takes over the profiles of a changed
+    configuration.
 
-    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the same fleet. `loads`:
-    what is known of the load of its clusters.
+    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the
+    same fleet. `loads`: what is known of the load of its clusters.
     """
 
     service: Service
@@ -60,15 +63,19 @@ def assemble(
     term: Term | None = None,
     obeyed: ObeyedEpochs | None = None,
 ) -> Dispatcher:
-    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term.
+    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`,
+    for one term.
 
-    `obeyed` is what agents have said in earlier terms. In the term NOBODY it follows the fleet, until it is to lead.
+    `obeyed` is what agents have said in earlier terms. In the term NOBODY it follows the fleet,
+    until it is to lead.
     """
     term = term or Term()
     _pod_traces(config.tracing)  # what is missing for it shows at the start, also of a standby
     clock = Clock()
     fleet = FleetState()
-    fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
+    fleet.links.configure(
+        {row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s
+    )
     ledger = QuotaLedger(config.tenants)
     core = _core(links, config, fleet, _policies(config, fleet, ledger), term)
 
@@ -90,7 +97,9 @@ def assemble(
         )
         service.pod_traces = _pod_traces(config.tracing) if term is not NOBODY else None
         service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
-        service.metrics.watch(WrittenCollector({"journal": journal, "quota_ledger": service.quota_file}))
+        service.metrics.watch(
+            WrittenCollector({"journal": journal, "quota_ledger": service.quota_file})
+        )
         for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
             service.metrics.watch(collector)
         return Dispatcher(
@@ -127,7 +136,9 @@ def _core(
     )
     for section in config.clusters:
         if section.name in core.clusters:
-            core.pin(section.name, section.uid, section.key, section.network, section.report_mib * 2**20)
+            core.pin(
+                section.name, section.uid, section.key, section.network, section.report_mib * 2**20
+            )
     if term is NOBODY:
         core.follow()
     return core
@@ -143,12 +154,21 @@ def _collectors(
     yield QuotaCollector(ledger, fleet)
     if config.signing.cert_file or any(entry.via == GATEWAY for entry in config.clusters):
         gateway = config.gateway
-        yield CertificateCollector(gateway.cert_file, gateway.client_ca_file, config.signing.cert_file)
+        yield CertificateCollector(
+            gateway.cert_file, gateway.client_ca_file, config.signing.cert_file
+        )
 
 
-def _policies(config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger) -> tuple[Profiles, QueueSort]:
-    built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
-    return Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built]), shared_queue_sort(built)
+def _policies(
+    config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger
+) -> tuple[Profiles, QueueSort]:
+    built = [
+        (profile, build(profile, PluginContext(quota=ledger), config.registry))
+        for profile in config.profiles
+    ]
+    return Profiles(
+        [Scheduler(profile, plugins, fleet) for profile, plugins in built]
+    ), shared_queue_sort(built)
 
 
 def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> SchedulingQueue:
@@ -162,8 +182,12 @@ def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> Schedu
     )
 
 
-def _quota_file(config: DispatcherConfig, ledger: QuotaLedger, fleet: FleetState) -> QuotaFile | None:
-    """Clusters that are not heard in this term are charged as the file says now; it is kept from here on."""
+def _quota_file(
+    config: DispatcherConfig, ledger: QuotaLedger, fleet: FleetState
+) -> QuotaFile | None:
+    """Clusters that are not heard in this term are charged as the file says now; it is kept from
+    here on.
+    """
     section = config.quota
     path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
     remembered = read_quota(path, config.tenants) if path else None
@@ -201,4 +225,8 @@ def _pod_traces(section: TracingSection) -> PodTraces | None:
 
 
 def _journal(section: JournalSection) -> Journal | None:
-    return Journal(Path(section.path).expanduser(), section.max_mib * 1024 * 1024) if section.path else None
+    return (
+        Journal(Path(section.path).expanduser(), section.max_mib * 1024 * 1024)
+        if section.path
+        else None
+    )

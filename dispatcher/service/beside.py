@@ -8,7 +8,9 @@ from typing import Any
 
 @asynccontextmanager
 async def beside(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> AsyncIterator[None]:
-    """Meanwhile do `work` in a task of this name, which is cancelled at the end; what it raises is not told."""
+    """Meanwhile do `work` in a task of this name, which is cancelled at the end; what it raises is
+    not told.
+    """
     task = asyncio.create_task(work(), name=name)
     try:
         yield

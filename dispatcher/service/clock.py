@@ -1,4 +1,6 @@
-"""The one clock of the dispatcher: seconds that never jump back, counted from the wall clock's time at start."""
+"""The one clock of the dispatcher: seconds that never jump back, counted from the wall clock's time
+at start.
+"""
 
 import time
 
@@ -6,8 +8,8 @@ import time
 class Clock:
     """Calling it gives `now`: unix seconds at start plus monotonic seconds since.
 
-    So `now` compares with timestamps from API objects about as well as this machine's clock did at start, and a later
-    step of the wall clock (NTP, suspend) moves no deadline and no age.
+    So `now` compares with timestamps from API objects about as well as this machine's clock did at
+    start, and a later step of the wall clock (NTP, suspend) moves no deadline and no age.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,8 @@
-"""What agents read of each cluster, written into its ClusterProfile (`status.properties`, KEP-4322) for others to see.
+"""What agents read of each cluster, written into its ClusterProfile (`status.properties`, KEP-4322)
+for others to see.
 
-Properties of other authors stay: theirs are read, and the write is refused by the API server if one changed meanwhile.
+Properties of other authors stay: theirs are read, and the write is refused by the API server if one
+changed meanwhile.
 """
 
 import asyncio
@@ -44,12 +46,17 @@ def folder_of(namespace: str) -> str:
 
 
 def properties_of(loads: LoadCollector, now: float) -> dict[str, list[Object]]:
-    """Properties by cluster, in the units of the metrics of the same meaning; `now` is unix seconds.
+    """Properties by cluster, in the units of the metrics of the same meaning; `now` is unix
+    seconds.
 
     A load was observed when its oldest reading was taken, everything else now.
     """
     samples = [sample for metric in loads.collect() for sample in metric.samples]
-    ages = {(one.labels["cluster"], one.labels["signal"]): one.value for one in samples if one.name == _AGE}
+    ages = {
+        (one.labels["cluster"], one.labels["signal"]): one.value
+        for one in samples
+        if one.name == _AGE
+    }
     found: dict[str, list[Object]] = {}
     for one in samples:
         if one.name not in _PROPERTIES:
@@ -58,7 +65,11 @@ def properties_of(loads: LoadCollector, now: float) -> dict[str, list[Object]]:
         cluster = one.labels["cluster"]
         age = ages.get((cluster, one.labels.get("signal", "")), 0.0)
         named = ".".join((name, *(one.labels[label] for label in labels)))
-        row = {"name": PREFIX + named, "value": f"{one.value:.10g}", "lastObservedTime": rfc3339(now - max(age, 0.0))}
+        row = {
+            "name": PREFIX + named,
+            "value": f"{one.value:.10g}",
+            "lastObservedTime": rfc3339(now - max(age, 0.0)),
+        }
         found.setdefault(cluster, []).append(row)
     return found
 
@@ -82,8 +93,8 @@ _PROFILE = msgspec.json.Decoder(_Profile)
 
 
 class ClusterProfiles:
-    """The ClusterProfiles of one namespace, named like clusters of ours. Each is asked for by itself: what others write
-    into theirs, and how many there are, costs nothing here.
+    """The ClusterProfiles of one namespace, named like clusters of ours. Each is asked for by
+    itself: what others write into theirs, and how many there are, costs nothing here.
     """
 
     def __init__(self, client: Client, namespace: str) -> None:
@@ -93,11 +104,15 @@ class ClusterProfiles:
         self._named: list[str] | None = None
 
     async def publish(self, properties: Mapping[str, list[Object]]) -> int:
-        """Write the properties of each cluster that has a profile; how many were written. What fails is logged."""
+        """Write the properties of each cluster that has a profile; how many were written. What
+        fails is logged.
+        """
         written = 0
         named = []
         for cluster, ours in properties.items():
-            response = await self._client.send(Request("GET", f"{self._folder}/{cluster}"), timeout_s=_TIMEOUT_S)
+            response = await self._client.send(
+                Request("GET", f"{self._folder}/{cluster}"), timeout_s=_TIMEOUT_S
+            )
             if response.status == NOT_FOUND:
                 continue
             named.append(cluster)
@@ -108,7 +123,11 @@ class ClusterProfiles:
                 self._say(cluster, f"its ClusterProfile cannot be read: {error_text(response)}")
         if named != self._named:
             without = sorted(set(properties) - set(named))
-            log.info("readings are published in ClusterProfiles", clusters=len(named), without_one=without[:_SHOWN])
+            log.info(
+                "readings are published in ClusterProfiles",
+                clusters=len(named),
+                without_one=without[:_SHOWN],
+            )
         self._named = named
         return written
 
@@ -124,10 +143,17 @@ class ClusterProfiles:
             "metadata": {"resourceVersion": profile.metadata.resource_version},
             "status": {"properties": [*theirs, *ours]},
         }
-        request = Request("PATCH", f"{self._folder}/{cluster}/status", msgspec.json.encode(wanted), MERGE_PATCH)
+        request = Request(
+            "PATCH", f"{self._folder}/{cluster}/status", msgspec.json.encode(wanted), MERGE_PATCH
+        )
         response = await self._client.send(request, timeout_s=_TIMEOUT_S)
-        if not response.ok and response.status != CONFLICT:  # another author was faster: the next round reads theirs
-            self._say(cluster, f"the status of its ClusterProfile cannot be written: {error_text(response)}")
+        if (
+            not response.ok and response.status != CONFLICT
+        ):  # another author was faster: the next round reads theirs
+            self._say(
+                cluster,
+                f"the status of its ClusterProfile cannot be written: {error_text(response)}",
+            )
         return bool(response.ok)
 
     def _say(self, cluster: str, text: str) -> None:
@@ -141,7 +167,9 @@ class ClusterProfiles:
 async def publishing(
     section: ClusterProfilesSection, access: Access, loads: Callable[[], LoadCollector | None]
 ) -> AsyncIterator[None]:
-    """Publish while this is open, if the settings say so; `loads` gives None while this dispatcher does not lead."""
+    """Publish while this is open, if the settings say so; `loads` gives None while this dispatcher
+    does not lead.
+    """
     if not section.namespace:
         yield
         return
@@ -154,7 +182,9 @@ async def publishing(
         await client.close()
 
 
-async def _publish(profiles: ClusterProfiles, every_s: float, loads: Callable[[], LoadCollector | None]) -> None:
+async def _publish(
+    profiles: ClusterProfiles, every_s: float, loads: Callable[[], LoadCollector | None]
+) -> None:
     while True:
         await asyncio.sleep(every_s)
         try:

@@ -1,4 +1,6 @@
-"""What is read at each scrape: gauges and totals that the service, its core and leader election hold anyway."""
+"""What is read at each scrape: gauges and totals that the service, its core and leader election
+hold anyway.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
@@ -44,7 +46,8 @@ class ReloadCollector(Collector):
         )
         restart = GaugeMetricFamily(
             "global_dispatcher_restart_needed",
-            "1: a file that is read at the start alone has changed since, `dispatcher` (dispatcher.yaml) or `tenants`.",
+            "1: a file that is read at the start alone has changed since, `dispatcher` "
+            "(dispatcher.yaml) or `tenants`.",
             labels=["file"],
         )
         if self._reloader is not None:
@@ -73,8 +76,10 @@ class WrittenCollector(Collector):
         """One scrape."""
         family = GaugeMetricFamily(
             "global_dispatcher_file_not_written",
-            "1: a file cannot be written, `journal` (journal.path: decisions are missing in it) or `quota_ledger` "
-            "(quota.ledger: after a restart tenants wait for clusters that are silent); only where it is configured.",
+            "1: a file cannot be written, `journal` (journal.path: decisions are missing in it) "
+            "or `quota_ledger` "
+            "(quota.ledger: after a restart tenants wait for clusters that are silent); only "
+            "where it is configured.",
             labels=["file"],
         )
         for name, file in self._files.items():
@@ -115,7 +120,8 @@ class ServiceCollector(Collector):
     def _not_started(self) -> Metric:
         family = CounterMetricFamily(
             "global_dispatcher_not_started",
-            "Remote pods of which no container has run for timing.start_s: told, and moved on to another place.",
+            "Remote pods of which no container has run for timing.start_s: told, and moved on to "
+            "another place.",
             labels=["result"],
         )
         for result in ("told", "moved"):
@@ -125,7 +131,8 @@ class ServiceCollector(Collector):
     def _compared(self) -> Metric:
         family = CounterMetricFamily(
             "global_dispatcher_canary_decisions",
-            "First pods of batches that a canary decided, by what the profile it stands for would have done.",
+            "First pods of batches that a canary decided, by what the profile it stands for would "
+            "have done.",
             labels=["profile", "of", "result"],
         )
         for labels, count in self._service.core.compared.items():
@@ -139,7 +146,9 @@ class ServiceCollector(Collector):
             labels=["profile"],
         )
         dropped = CounterMetricFamily(
-            "global_dispatcher_classes_dropped", "Classes that made room for others.", labels=["profile"]
+            "global_dispatcher_classes_dropped",
+            "Classes that made room for others.",
+            labels=["profile"],
         )
         searches = CounterMetricFamily(
             "global_dispatcher_class_searches",
@@ -155,7 +164,8 @@ class ServiceCollector(Collector):
     def _reports(self) -> Iterator[Metric]:
         in_parts = GaugeMetricFamily(
             "global_dispatcher_cluster_report_in_parts",
-            "1: a large report of its agent is being taken in part by part, with decisions between the parts.",
+            "1: a large report of its agent is being taken in part by part, with decisions "
+            "between the parts.",
             labels=["cluster"],
         )
         parts = CounterMetricFamily(
@@ -171,7 +181,9 @@ class ServiceCollector(Collector):
 
     def _attempts(self) -> Metric:
         family = CounterMetricFamily(
-            "scheduler_schedule_attempts", "Attempts to schedule pods.", labels=["result", "profile"]
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods.",
+            labels=["result", "profile"],
         )
         for (result, profile), count in sorted(self._service.core.counters.items()):
             if result in RESULTS:
@@ -182,18 +194,22 @@ class ServiceCollector(Collector):
         counters = self._service.core.counters
         attempts = CounterMetricFamily(
             "scheduler_preemption_attempts",
-            "Pods nominated to a node from which others are evicted for them; kube-scheduler counts failed tries, too.",
+            "Pods nominated to a node from which others are evicted for them; kube-scheduler "
+            "counts failed tries, too.",
         )
         attempts.add_metric([], counters.get(("preemption_attempts", "nominated"), 0))
         victims = CounterMetricFamily(
-            "global_dispatcher_preemption_victims", "Evictions ordered for pods of higher priority.", labels=["cluster"]
+            "global_dispatcher_preemption_victims",
+            "Evictions ordered for pods of higher priority.",
+            labels=["cluster"],
         )
         for (what, cluster), count in sorted(counters.items()):
             if what == "preemption_victims":
                 victims.add_metric([cluster], count)
         held = CounterMetricFamily(
             "global_dispatcher_preemptors_held_back",
-            "Times that nobody was evicted elsewhere for a pod of this cluster: not confirmed, or too many at once.",
+            "Times that nobody was evicted elsewhere for a pod of this cluster: not confirmed, or "
+            "too many at once.",
             labels=["cluster", "reason"],
         )
         for cluster in sorted(self._service.core.clusters):
@@ -202,12 +218,20 @@ class ServiceCollector(Collector):
         yield from (attempts, victims, held)
 
     def _clusters(self) -> Iterator[Metric]:
-        ready = GaugeMetricFamily("global_dispatcher_cluster_ready", "1: new pods may go there.", labels=["cluster"])
-        age = GaugeMetricFamily(
-            "global_dispatcher_cluster_report_age_seconds", "Since the agent last answered.", labels=["cluster"]
+        ready = GaugeMetricFamily(
+            "global_dispatcher_cluster_ready", "1: new pods may go there.", labels=["cluster"]
         )
-        nodes = GaugeMetricFamily("global_dispatcher_cluster_nodes", "Nodes, proxies included.", labels=["cluster"])
-        pods = GaugeMetricFamily("global_dispatcher_cluster_pods", "Pods that count.", labels=["cluster"])
+        age = GaugeMetricFamily(
+            "global_dispatcher_cluster_report_age_seconds",
+            "Since the agent last answered.",
+            labels=["cluster"],
+        )
+        nodes = GaugeMetricFamily(
+            "global_dispatcher_cluster_nodes", "Nodes, proxies included.", labels=["cluster"]
+        )
+        pods = GaugeMetricFamily(
+            "global_dispatcher_cluster_pods", "Pods that count.", labels=["cluster"]
+        )
         memory = GaugeMetricFamily(
             "global_dispatcher_cluster_memory_bytes",
             "What its last reports take here, about; at most report_mib of its entry in clusters.",
@@ -229,8 +253,12 @@ class ServiceCollector(Collector):
         yield from (ready, age, nodes, pods, memory, quarantined)
 
     def _boxes(self) -> Iterator[Metric]:
-        waiting = GaugeMetricFamily("global_dispatcher_intents_waiting", "Intents not sent yet.", labels=["cluster"])
-        flying = GaugeMetricFamily("global_dispatcher_calls_in_flight", "Calls without answer.", labels=["cluster"])
+        waiting = GaugeMetricFamily(
+            "global_dispatcher_intents_waiting", "Intents not sent yet.", labels=["cluster"]
+        )
+        flying = GaugeMetricFamily(
+            "global_dispatcher_calls_in_flight", "Calls without answer.", labels=["cluster"]
+        )
         for name, box in sorted(self._service.senders.items()):
             waiting.add_metric([name], box.depth)
             flying.add_metric([name], box.in_flight)

@@ -1,4 +1,6 @@
-"""The processes below this one, so that what outlives its parent can be ended: by pid, and ours alone (Linux)."""
+"""The processes below this one, so that what outlives its parent can be ended: by pid, and ours
+alone (Linux).
+"""
 
 import os
 import signal
@@ -19,7 +21,9 @@ class Process(NamedTuple):
 
 
 def descendants(mentioning: str) -> list[Process]:
-    """The living processes below this one whose command line mentions a text, and all those below them."""
+    """The living processes below this one whose command line mentions a text, and all those below
+    them.
+    """
     children: dict[int, list[Process]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         found = _stat(int(entry.name))
@@ -27,7 +31,9 @@ def descendants(mentioning: str) -> list[Process]:
             process, parent = found
             children.setdefault(parent, []).append(process)
     roots = [one for one in _below(os.getpid(), children) if mentioning in _command(one.pid)]
-    return list(dict.fromkeys([*roots, *(one for root in roots for one in _below(root.pid, children))]))
+    return list(
+        dict.fromkeys([*roots, *(one for root in roots for one in _below(root.pid, children))])
+    )
 
 
 def program(process: Process) -> str:
@@ -53,7 +59,9 @@ def _command(pid: int) -> str:
 
 
 def end(processes: Iterable[Process], patience_s: float) -> None:
-    """Wait until these have ended; kill those that have not after `patience_s`, and see that they are gone."""
+    """Wait until these have ended; kill those that have not after `patience_s`, and see that they
+    are gone.
+    """
     for process in _left(list(processes), patience_s):
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
@@ -62,7 +70,9 @@ def end(processes: Iterable[Process], patience_s: float) -> None:
 
 def _left(processes: list[Process], patience_s: float) -> list[Process]:
     until = time.monotonic() + patience_s
-    while (left := [process for process in processes if lives(process)]) and time.monotonic() < until:
+    while (
+        left := [process for process in processes if lives(process)]
+    ) and time.monotonic() < until:
         time.sleep(0.02)
     return left
 

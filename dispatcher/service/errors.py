@@ -1,4 +1,6 @@
-"""Failures of a command as people see them: one line on stderr that says what to do, and an exit code."""
+"""Failures of a command as people see them: one line on stderr that says what to do, and an exit
+code.
+"""
 
 import enum
 

@@ -1,4 +1,6 @@
-"""What people may ask of a running dispatcher, as JSON-ready rows; the HTTP API and the demo show the same."""
+"""What people may ask of a running dispatcher, as JSON-ready rows; the HTTP API and the demo show
+the same.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -15,7 +17,9 @@ from shared.model.resources import format_quantity
 
 
 class FleetViews(Protocol):
-    """Rows in a stable order; in pieces (dispatcher.scheduling.views.pieces) where a large fleet has many."""
+    """Rows in a stable order; in pieces (dispatcher.scheduling.views.pieces) where a large fleet
+    has many.
+    """
 
     def clusters(self) -> Pieces:
         """One row a cluster."""
@@ -54,8 +58,8 @@ class FleetViews(Protocol):
         ...
 
     def drain(self, cluster: str, *, leave: bool = False) -> Pieces:
-        """One row a controller whose pods run in a cluster for others: where these would go without it. `leave`: also
-        of its own pods that run in others.
+        """One row a controller whose pods run in a cluster for others: where these would go without
+        it. `leave`: also of its own pods that run in others.
         """
         ...
 
@@ -84,8 +88,8 @@ class CoreViews:
         self._senders = senders
 
     def clusters(self) -> Pieces:
-        """One row a cluster, with what its agent reported of itself when it was last greeted, whether it is silent now,
-        and whether it takes orders.
+        """One row a cluster, with what its agent reported of itself when it was last greeted,
+        whether it is silent now, and whether it takes orders.
         """
         for piece in views.clusters_view(self._core):
             yield [self._with_agent(row) for row in piece]
@@ -141,7 +145,9 @@ class CoreViews:
 
     def rebalancing(self) -> list[Row] | None:
         """One row a pod."""
-        return self._core.rebalancing.rows() if self._core.rebalancing.mode is not Mode.OFF else None
+        return (
+            self._core.rebalancing.rows() if self._core.rebalancing.mode is not Mode.OFF else None
+        )
 
     def drain(self, cluster: str, *, leave: bool = False) -> Pieces:
         """One row a controller."""
@@ -152,8 +158,8 @@ class CoreViews:
         return views.explain(self._core, namespace, name, cluster)
 
     def relay_objection(self, home: str, cluster: str, uid: str) -> str:
-        """Why no stream about the copy of a pod (its UID) is passed from `home` to `cluster`: '' if it is, as `cluster`
-        has shown one.
+        """Why no stream about the copy of a pod (its UID) is passed from `home` to `cluster`: '' if
+        it is, as `cluster` has shown one.
         """
         tracked = self._core.tracked.peek((home, uid))
         if tracked is not None and cluster in tracked.delegates:

@@ -1,14 +1,15 @@
-"""Free memory goes back to the system: of what a report took while it was read, the allocator keeps what lies between
-records that stay, though nobody needs it for minutes.
+"""Free memory goes back to the system: of what a report took while it was read, the allocator keeps
+what lies between records that stay, though nobody needs it for minutes.
 
-`malloc_trim` of the GNU C library gives back all whole pages that are free (malloc_trim(3)); other C libraries have no
-such call, and there nothing is done.
+`malloc_trim` of the GNU C library gives back all whole pages that are free (malloc_trim(3)); other
+C libraries have no such call, and there nothing is done.
 """
 
 import ctypes
 from collections.abc import Callable
 
-_EVERY_S = 5.0  # it takes 1 ms for 100,000 nodes and as many pods, 3 ms at most for a million and 300,000
+# it takes 1 ms for 100,000 nodes and as many pods, 3 ms at most for a million and 300,000
+_EVERY_S = 5.0
 
 
 def trim() -> None:

@@ -1,4 +1,6 @@
-"""Sends one cluster's intents: in order, in batches, a bounded number at once, and an answer for every intent."""
+"""Sends one cluster's intents: in order, in batches, a bounded number at once, and an answer for
+every intent.
+"""
 
 import asyncio
 from collections import deque
@@ -10,7 +12,15 @@ from typing import cast
 import msgspec
 import structlog
 
-from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
+from dispatcher.scheduling.events import (
+    Answered,
+    Event,
+    PeersAcknowledged,
+    PeersRefused,
+    SendPeers,
+    Unanswered,
+    Unsent,
+)
 from dispatcher.service.link import (
     AgentDied,
     AgentFault,
@@ -61,7 +71,9 @@ def _size(intent: AnyIntent) -> int:
 
 @dataclass(slots=True)
 class _Lane:
-    """Intents that wait behind each other, with their bytes. `most`: intents in a call, `at_once`: calls."""
+    """Intents that wait behind each other, with their bytes. `most`: intents in a call, `at_once`:
+    calls.
+    """
 
     most: int
     at_once: int
@@ -72,20 +84,28 @@ class _Lane:
 class IntentSender:
     """One cluster's queue of intents.
 
-    Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
-    those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
+    Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in
+    flight, and so do those behind it: an agent never sees two orders about one pod at once. Nothing
+    leaves outside of the term.
 
-    A call carries so many bytes of orders, and asks for so many of answers: half as many after a call that was not
-    answered in time, or whose connection ended before (a ping behind it is late, too), as the line may be slow, and
-    twice as many after one that was answered in half of the time.
+    A call carries so many bytes of orders, and asks for so many of answers: half as many after a
+    call that was not answered in time, or whose connection ended before (a ping behind it is late,
+    too), as the line may be slow, and twice as many after one that was answered in half of the
+    time.
 
-    Two kinds of intents stand in lines of their own, with one call at a time beside those of orders: large ones and
-    claims whose answers are large, so that nobody's small pods wait behind them; and questions whether pods have ended,
-    as an observer can have any number of them asked (a few in a call, behind the orders of their round).
+    Two kinds of intents stand in lines of their own, with one call at a time beside those of
+    orders: large ones and claims whose answers are large, so that nobody's small pods wait behind
+    them; and questions whether pods have ended, as an observer can have any number of them asked (a
+    few in a call, behind the orders of their round).
     """
 
     def __init__(
-        self, link: AgentLink, emit: Emit, timing: ServiceTiming, term: Term, depose: Callable[[Deposed], None]
+        self,
+        link: AgentLink,
+        emit: Emit,
+        timing: ServiceTiming,
+        term: Term,
+        depose: Callable[[Deposed], None],
     ) -> None:
         self.cluster = link.cluster
         self._link = link
@@ -105,7 +125,8 @@ class IntentSender:
         self._peers: SendPeers | None = None
         self._peers_call: asyncio.Task[None] | None = None
         self._word = ""  # of the agent's last answer to peers
-        self.refusal = ""  # why the agent has not taken the last that was sent, such as orders that it does not verify
+        # why the agent has not taken the last that was sent, such as orders that it does not verify
+        self.refusal = ""
 
     @property
     def depth(self) -> int:
@@ -118,8 +139,12 @@ class IntentSender:
         return sum(len(lane.calls) for lane in self._lanes)
 
     def put(self, intents: tuple[AnyIntent, ...]) -> None:
-        """Send these after all that was put before, with what else is put before the event loop goes on."""
-        behind = {one.pod.uid for _, one in self._heavy.waiting}  # its pod's earlier intent is not overtaken
+        """Send these after all that was put before, with what else is put before the event loop
+        goes on.
+        """
+        behind = {
+            one.pod.uid for _, one in self._heavy.waiting
+        }  # its pod's earlier intent is not overtaken
         for intent in intents:
             size = _size(intent)
             if _asks_about_end(intent):
@@ -167,7 +192,9 @@ class IntentSender:
                 intents = self._next_batch(lane)
                 if not intents:
                     break
-                call = asyncio.create_task(self._send(lane, intents), name=f"execute {self.cluster}")
+                call = asyncio.create_task(
+                    self._send(lane, intents), name=f"execute {self.cluster}"
+                )
                 lane.calls.add(call)
                 call.add_done_callback(partial(self._ended, lane))
 
@@ -180,7 +207,8 @@ class IntentSender:
         batch: list[AnyIntent] = []
         uids: set[str] = set()
         room = self._room
-        # Executors of an older version answer without a limit: fewer orders, then, make smaller answers.
+        # Executors of an older version answer without a limit: fewer orders, then, make smaller
+        # answers.
         most = max(1, lane.most * room // MAX_CALL)
         while lane.waiting and len(batch) < most:
             size, intent = lane.waiting[0]
@@ -206,19 +234,29 @@ class IntentSender:
         begun = asyncio.get_running_loop().time()
         try:
             if not self._may_speak():  # this process may have slept since the batch was made
-                raise AgentMissing(f"nothing may be sent to the agent of cluster {self.cluster} now")
+                raise AgentMissing(
+                    f"nothing may be sent to the agent of cluster {self.cluster} now"
+                )
             answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
         except LinkError as error:
             self._note(error)
             if isinstance(error, AgentTimeout | AgentDied):
                 self._room = max(_LEAST_CALL, min(self._room, room // 2))
-            log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
+            log.warning(
+                "batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error)
+            )
             ids = tuple(intent.id for intent in intents)
             unsent = isinstance(error, AgentMissing)
-            self._emit(Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error)))
+            self._emit(
+                Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error))
+            )
         except Exception as error:  # a fault of ours: what else is due is sent all the same
             log.exception("a batch could not be sent", cluster=self.cluster, intents=len(intents))
-            self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), repr(error)[:_SHOWN]))
+            self._emit(
+                Unanswered(
+                    self.cluster, tuple(intent.id for intent in intents), repr(error)[:_SHOWN]
+                )
+            )
         else:
             self.refusal = ""
             in_half = 2 * (asyncio.get_running_loop().time() - begun) <= self._timing.execute_s
@@ -226,7 +264,9 @@ class IntentSender:
                 self._room = min(MAX_CALL, 2 * room)
             if against := self._against_us(answer):
                 self._depose(against)
-                self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), against.why))
+                self._emit(
+                    Unanswered(self.cluster, tuple(intent.id for intent in intents), against.why)
+                )
             else:
                 self._answered(lane, intents, answer.outcomes)
         finally:
@@ -246,7 +286,9 @@ class IntentSender:
         self._obeyed = True
         return None
 
-    def _answered(self, lane: _Lane, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
+    def _answered(
+        self, lane: _Lane, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]
+    ) -> None:
         asked = {intent.id: intent for intent in intents}
         if any(one.left_out or one.manifest_of for one in outcomes):
             outcomes = self._completed(lane, asked, outcomes)
@@ -255,13 +297,15 @@ class IntentSender:
             self._emit(Answered(self.cluster, known))
         missing = tuple(sorted(asked.keys() - {outcome.id for outcome in known}))
         if missing:
-            self._emit(Unanswered(self.cluster, missing, "the agent's answer left these intents out"))
+            self._emit(
+                Unanswered(self.cluster, missing, "the agent's answer left these intents out")
+            )
 
     def _completed(
         self, lane: _Lane, asked: dict[str, AnyIntent], outcomes: tuple[Outcome, ...]
     ) -> tuple[Outcome, ...]:
-        """With the manifests that stand in others. Intents whose manifest had no room in the answer are taken from
-        `asked` and sent once more, with few others.
+        """With the manifests that stand in others. Intents whose manifest had no room in the answer
+        are taken from `asked` and sent once more, with few others.
         """
         manifests = {one.id: one.manifest for one in outcomes if one.manifest}
         found = []
@@ -269,7 +313,9 @@ class IntentSender:
             if one.left_out and one.id in asked and lane is not self._heavy:
                 self._heavy.waiting.append((_ORDER + one.left_out, asked.pop(one.id)))
             elif one.manifest_of:
-                found.append(msgspec.structs.replace(one, manifest=manifests.get(one.manifest_of, b"")))
+                found.append(
+                    msgspec.structs.replace(one, manifest=manifests.get(one.manifest_of, b""))
+                )
             else:
                 found.append(one)
         return tuple(found)
@@ -283,11 +329,15 @@ class IntentSender:
                 try:
                     by = (self._term.identity, self._term.epoch)
                     lease_s = self._timing.delegate_lease_s
-                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=told.shadows)
+                    message = Peers(
+                        *by, peers, echo=self._word, lease_s=lease_s, shadows=told.shadows
+                    )
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
                     self._note(error)
-                    if isinstance(error, AgentFault):  # no user has a say in peers: it would take no orders, either
+                    if isinstance(
+                        error, AgentFault
+                    ):  # no user has a say in peers: it would take no orders, either
                         self._emit(PeersRefused(self.cluster))
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
                 except Exception:  # a fault of ours: it is tried anew with the next that is told

@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM, before an event loop takes them over: an interruption that never leaves anything half started."""
+"""Ctrl-C and SIGTERM, before an event loop takes them over: an interruption that never leaves
+anything half started.
+"""
 
 import signal
 import threading
@@ -26,7 +28,9 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_heard() -> Iterator[None]:
-    """Ctrl-C as Python starts with it, which an event loop takes over, also where a shell has turned SIGINT off."""
+    """Ctrl-C as Python starts with it, which an event loop takes over, also where a shell has
+    turned SIGINT off.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -39,7 +43,9 @@ def ctrl_c_heard() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Both signals wait until the end of this block: processes that are being started must be known to be stopped."""
+    """Both signals wait until the end of this block: processes that are being started must be known
+    to be stopped.
+    """
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -1,10 +1,11 @@
-"""The decision journal: append only, at most two files of a bounded size. For people and replay only.
+"""The decision journal: append only, at most two files of a bounded size. For people and replay
+only.
 
 A file is a row of frames, each with the decisions of one batch as columns:
     MARK, version (1 byte), length and CRC-32 of the body (4 bytes each, big-endian), body
-The body is a `Table` in msgpack. Earlier versions wrote lines of JSON: files, also such that begin with them, are read
-all the same. `MARK` begins with a byte that is in no UTF-8 text, so a reader finds the next frame after whatever a
-crash left unfinished, or is damaged.
+The body is a `Table` in msgpack. Earlier versions wrote lines of JSON: files, also such that begin
+with them, are read all the same. `MARK` begins with a byte that is in no UTF-8 text, so a reader
+finds the next frame after whatever a crash left unfinished, or is damaged.
 """
 
 import mmap
@@ -33,13 +34,18 @@ _to_json = msgspec.json.Encoder(enc_hook=str)
 
 
 class Journal:
-    """Appends to `path`; at `limit_bytes` it becomes `path`.1 (replacing the last one). `clock`: seconds.
+    """Appends to `path`; at `limit_bytes` it becomes `path`.1 (replacing the last one). `clock`:
+    seconds.
 
-    A full or broken disk costs records, never a decision: it is told once, and tried again each minute.
+    A full or broken disk costs records, never a decision: it is told once, and tried again each
+    minute.
     """
 
     def __init__(
-        self, path: Path, limit_bytes: int = 64 * 1024 * 1024, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        limit_bytes: int = 64 * 1024 * 1024,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._limit = limit_bytes
@@ -103,17 +109,25 @@ class Journal:
             for table in tables:
                 yield _frame(self._encoder.encode(table))
         except Exception as error:  # what a plugin has said of a decision cannot be written: no decision waits for that
-            log.error("decisions are missing in the journal", path=str(self._path), problem=repr(error)[:300])
+            log.error(
+                "decisions are missing in the journal",
+                path=str(self._path),
+                problem=repr(error)[:300],
+            )
 
     def _put(self, frames: list[bytes]) -> None:
         if not frames:
             return
         left = memoryview(b"".join(frames))
         while self._file is not None and left:
-            left = left[self._file.write(left) :]  # a disk that gets full takes a part, and says so at the next write
+            left = left[
+                self._file.write(left) :
+            ]  # a disk that gets full takes a part, and says so at the next write
         frames.clear()
         if self._said:
-            log.warning("decisions go to the journal again", path=str(self._path), missing=self._missing)
+            log.warning(
+                "decisions go to the journal again", path=str(self._path), missing=self._missing
+            )
             self._said = ""
             self._missing = 0
 
@@ -141,8 +155,8 @@ def _frame(body: bytes) -> bytes:
 
 
 class Unread(NamedTuple):
-    """The bytes of a file from `begin` to before `end`, which no record is read of. `form`: the format that they say
-    they have; None where they are no whole batch.
+    """The bytes of a file from `begin` to before `end`, which no record is read of. `form`: the
+    format that they say they have; None where they are no whole batch.
     """
 
     file: str
@@ -156,7 +170,9 @@ class Unread(NamedTuple):
 
 
 def journal_lines(path: Path, unread: list[Unread] | None = None) -> Iterator[bytes]:
-    """Each record of a journal and of the file before it as a line of JSON, oldest first. As `lines_of`."""
+    """Each record of a journal and of the file before it as a line of JSON, oldest first. As
+    `lines_of`.
+    """
     with ExitStack() as stack:
         # Both are open before any is read: the newest may become the one before it meanwhile.
         newest = stack.enter_context(path.open("rb"))
@@ -168,8 +184,8 @@ def journal_lines(path: Path, unread: list[Unread] | None = None) -> Iterator[by
 
 
 def lines_of(file: BinaryIO, unread: list[Unread] | None = None) -> Iterator[bytes]:
-    """Each record as a line of JSON. What a crash left unfinished, is damaged or of another format is passed over, and
-    added to `unread`. OSError: the file cannot be read.
+    """Each record as a line of JSON. What a crash left unfinished, is damaged or of another format
+    is passed over, and added to `unread`. OSError: the file cannot be read.
     """
     size = os.fstat(file.fileno()).st_size
     if size:
@@ -238,5 +254,7 @@ def _frame_end(data: mmap.mmap, at: int) -> int | None:
         return None
     begin = at + _HEAD
     length = int.from_bytes(head[-8:-4])
-    whole = begin + length <= len(data) and zlib.crc32(data[begin : begin + length]) == int.from_bytes(head[-4:])
+    whole = begin + length <= len(data) and zlib.crc32(
+        data[begin : begin + length]
+    ) == int.from_bytes(head[-4:])
     return begin + length if whole else None

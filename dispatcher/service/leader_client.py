@@ -23,7 +23,9 @@ async def candidate(
         return
     client = KubeClient(access_of(section, clusters))
     timing = LeaderTiming(section.lease_s, section.renew_deadline_s, section.retry_s)
-    elector = Elector(LeaseStore(client, LeaseRef(section.namespace, section.name)), new_identity(), timing)
+    elector = Elector(
+        LeaseStore(client, LeaseRef(section.namespace, section.name)), new_identity(), timing
+    )
     async with loop_thread("lease") as thread:
         try:
             yield LeaseThread(elector, thread)

@@ -1,4 +1,6 @@
-"""Leader terms: a dispatcher decides while it holds the Lease, with an epoch above all that agents ever accepted."""
+"""Leader terms: a dispatcher decides while it holds the Lease, with an epoch above all that agents
+ever accepted.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +19,8 @@ from shared.model.backoff import Backoff
 
 log = structlog.get_logger("leader")
 
-GREET_S = 5.0  # how long an agent may take to say whom it obeys, and between two greetings while we stand by
+# how long an agent may take to say whom it obeys, and between two greetings while we stand by
+GREET_S = 5.0
 LONGEST_PAUSE_S = 300.0
 
 
@@ -75,9 +78,13 @@ class NoElection:
 
 
 class Leadership:
-    """Leads when it may: `lead` gives the next term, `lost` says when that ends, `deposed` that an agent ended it."""
+    """Leads when it may: `lead` gives the next term, `lost` says when that ends, `deposed` that an
+    agent ended it.
+    """
 
-    def __init__(self, candidate: Elector | LeaseThread | NoElection, links: Sequence[AgentLink]) -> None:
+    def __init__(
+        self, candidate: Elector | LeaseThread | NoElection, links: Sequence[AgentLink]
+    ) -> None:
         self._candidate = candidate
         self._links = links
         self.obeyed = ObeyedEpochs([link.cluster for link in links])
@@ -101,9 +108,13 @@ class Leadership:
         while True:
             async with beside(self._greet_all, "greet"):
                 await self._candidate.acquire()
-            # Who was silent all the while is not waited for once more: what it obeys is found out when it answers.
-            await asyncio.gather(*(self._greet(link) for link in self._links if link.cluster not in self._mute))
-            # Above all that was ever obeyed: the Lease may have been deleted, or restored from a backup.
+            # Who was silent all the while is not waited for once more: what it obeys is found out
+            # when it answers.
+            await asyncio.gather(
+                *(self._greet(link) for link in self._links if link.cluster not in self._mute)
+            )
+            # Above all that was ever obeyed: the Lease may have been deleted, or restored from a
+            # backup.
             before = self._candidate.transitions
             least = max(self._floor, self.obeyed.highest(max(self._floor, before - 1))) + 1
             if await self._candidate.raise_to(max(before, least)):
@@ -116,10 +127,16 @@ class Leadership:
         return why
 
     async def deposed(self, by: Deposed) -> None:
-        """An executor obeys another: come back above that, at once the first time, later and later if it goes on."""
+        """An executor obeys another: come back above that, at once the first time, later and later
+        if it goes on.
+        """
         self.obeyed.note(by.cluster, by.epoch)  # `lead` goes above it, as far as it is believed
         if self._may_be_ours(by):
-            log.info("an agent obeys an epoch of before: this one goes on above it", epoch=by.epoch, why=by.why)
+            log.info(
+                "an agent obeys an epoch of before: this one goes on above it",
+                epoch=by.epoch,
+                why=by.why,
+            )
         else:
             log.error(
                 "a newer dispatcher is obeyed: this one stands by",
@@ -128,15 +145,22 @@ class Leadership:
                 fix="give all dispatchers of a fleet the same leader_election",
             )
         self._deposed_by.add(by.cluster)
-        pause = Backoff(GREET_S, LONGEST_PAUSE_S).after(self._deposals + 1) if self._deposals else 0.0
+        pause = (
+            Backoff(GREET_S, LONGEST_PAUSE_S).after(self._deposals + 1) if self._deposals else 0.0
+        )
         self._deposals += 1
         await asyncio.sleep(pause)
 
     def _may_be_ours(self, by: Deposed) -> bool:
-        """Whether an agent may only tell of our own earlier life: without an election each begins at the first epoch.
-        Of two dispatchers at a time, the one whose orders were obeyed is told otherwise.
+        """Whether an agent may only tell of our own earlier life: without an election each begins
+        at the first epoch. Of two dispatchers at a time, the one whose orders were obeyed is told
+        otherwise.
         """
-        return isinstance(self._candidate, NoElection) and by.first and by.cluster not in self._deposed_by
+        return (
+            isinstance(self._candidate, NoElection)
+            and by.first
+            and by.cluster not in self._deposed_by
+        )
 
     def end(self) -> None:
         """The term is over."""
@@ -149,7 +173,9 @@ class Leadership:
 
     def _begin(self, epoch: int) -> Term:
         if epoch > MOST_EPOCHS:
-            raise ValueError(f"epoch {epoch} is above {MOST_EPOCHS}: delete the lease, and those of the agents")
+            raise ValueError(
+                f"epoch {epoch} is above {MOST_EPOCHS}: delete the lease, and those of the agents"
+            )
         self._floor = max(self._floor, epoch)  # no two terms have one epoch
         self.obeyed.begin()
         self.term = Term(self._candidate.identity, epoch, self._candidate.valid)

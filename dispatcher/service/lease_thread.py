@@ -1,8 +1,8 @@
 """The Lease is kept in a thread of its own, so that a decision which takes long does not lose it.
 
-A process that stands still as a whole loses it as before: both threads wake up, and see by the clock that it has run
-out. Where only the service's loop stands still, for longer than `MOST_STILL_S`, it is not renewed either, so that
-another dispatcher may lead.
+A process that stands still as a whole loses it as before: both threads wake up, and see by the
+clock that it has run out. Where only the service's loop stands still, for longer than
+`MOST_STILL_S`, it is not renewed either, so that another dispatcher may lead.
 """
 
 import asyncio
@@ -45,9 +45,13 @@ async def loop_thread(name: str) -> AsyncIterator[LoopThread]:
 
 
 class LeaseThread:
-    """A candidate whose elector works in a thread: what it says of itself may be asked from any other."""
+    """A candidate whose elector works in a thread: what it says of itself may be asked from any
+    other.
+    """
 
-    def __init__(self, elector: Elector, thread: LoopThread, clock: Callable[[], float] = awake) -> None:
+    def __init__(
+        self, elector: Elector, thread: LoopThread, clock: Callable[[], float] = awake
+    ) -> None:
         self._elector = elector
         self._thread = thread
         self._clock = clock
@@ -79,7 +83,9 @@ class LeaseThread:
         await self._thread.run(self._elector.acquire())
 
     async def raise_to(self, transitions: int) -> bool:
-        """Make the Lease that is ours count so many transitions at least; False if it was lost over that."""
+        """Make the Lease that is ours count so many transitions at least; False if it was lost over
+        that.
+        """
         return await self._thread.run(self._elector.raise_to(transitions))
 
     async def hold(self) -> str:

@@ -74,7 +74,9 @@ class AgentLink(Protocol):
 
     @property
     def executor_apart(self) -> bool | None:
-        """Whether an executor is connected that is not the observer's process; None: both are one process."""
+        """Whether an executor is connected that is not the observer's process; None: both are one
+        process.
+        """
         ...
 
     async def hello(self, *, timeout_s: float) -> Hello:
@@ -82,10 +84,17 @@ class AgentLink(Protocol):
         ...
 
     async def changes(
-        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+        self,
+        incarnation: str,
+        since: int,
+        wait_s: float,
+        *,
+        timeout_s: float,
+        arrived: Arrived = at_once,
     ) -> Changes:
-        """What changed after `since`; waits up to `wait_s` for something to change. `arrived` is awaited once all of it
-        is here, before it is read: no part of `timeout_s`. It may raise AgentTooLarge.
+        """What changed after `since`; waits up to `wait_s` for something to change. `arrived` is
+        awaited once all of it is here, before it is read: no part of `timeout_s`. It may raise
+        AgentTooLarge.
         """
         ...
 
@@ -110,7 +119,9 @@ def read(kind: type[M], data: bytes, cluster: str) -> M:
         raise AgentMismatch(f"agent of cluster {cluster}: {error}") from None
     named = getattr(message, "cluster", cluster)
     if named != cluster:
-        raise AgentMismatch(f"the agent reached for cluster {cluster} says it is of {named!r}: check its settings")
+        raise AgentMismatch(
+            f"the agent reached for cluster {cluster} says it is of {named!r}: check its settings"
+        )
     return message
 
 
@@ -120,7 +131,9 @@ async def within(call: Awaitable[T], timeout_s: float, cluster: str, what: str) 
         async with asyncio.timeout(timeout_s):
             return await call
     except TimeoutError:
-        raise AgentTimeout(f"agent of cluster {cluster} did not answer {what} within {timeout_s:g} s") from None
+        raise AgentTimeout(
+            f"agent of cluster {cluster} did not answer {what} within {timeout_s:g} s"
+        ) from None
 
 
 class LocalLink:
@@ -134,13 +147,23 @@ class LocalLink:
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
-        return read(Hello, encode(await self._call(self._agent.hello(), timeout_s, "hello")), self.cluster)
+        return read(
+            Hello, encode(await self._call(self._agent.hello(), timeout_s, "hello")), self.cluster
+        )
 
     async def changes(
-        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+        self,
+        incarnation: str,
+        since: int,
+        wait_s: float,
+        *,
+        timeout_s: float,
+        arrived: Arrived = at_once,
     ) -> Changes:
         """What changed after `since`."""
-        answer = await self._call(self._agent.changes(incarnation, since, wait_s), timeout_s, "changes")
+        answer = await self._call(
+            self._agent.changes(incarnation, since, wait_s), timeout_s, "changes"
+        )
         told = encode(answer)
         await arrived(told)
         return read(Changes, told, self.cluster)
@@ -153,7 +176,9 @@ class LocalLink:
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show."""
-        answer = await self._call(self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers")
+        answer = await self._call(
+            self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers"
+        )
         return read(PeersAck, encode(answer), self.cluster)
 
     async def telemetry(self, *, timeout_s: float) -> Telemetry:

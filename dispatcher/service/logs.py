@@ -11,10 +11,14 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def configure_logging(level: str = "info", form: str = "auto") -> None:
-    """Set up structlog for the whole process; `level` is one of LEVELS, `form` is auto, text or json."""
+    """Set up structlog for the whole process; `level` is one of LEVELS, `form` is auto, text or
+    json.
+    """
     terminal = sys.stderr.isatty() if form == "auto" else form == "text"
     renderer = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if terminal else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if terminal
+        else structlog.processors.JSONRenderer()
     )
     lines = Stderr()
     chain = [

@@ -1,9 +1,9 @@
 """Which dispatcher epoch each agent reports that it obeys, and how much of that is believed.
 
-An agent's word ends a leader term, and the next epoch is above it. Whoever has taken over one cluster can say anything,
-so one cluster alone can end one term and raise the epoch by `MOST_AHEAD`: what it says beyond sets it alone aside. What
-most clusters say raises the epoch by `MOST_TOGETHER` a term, so that whoever has taken over most of them does not use
-up the epochs, for good, in one.
+An agent's word ends a leader term, and the next epoch is above it. Whoever has taken over one
+cluster can say anything, so one cluster alone can end one term and raise the epoch by `MOST_AHEAD`:
+what it says beyond sets it alone aside. What most clusters say raises the epoch by `MOST_TOGETHER`
+a term, so that whoever has taken over most of them does not use up the epochs, for good, in one.
 """
 
 from collections.abc import Callable, Collection
@@ -26,11 +26,15 @@ class ObeyedEpochs:
     A word is confirmed by the Lease, if that is lost, or by more than half of all clusters.
     """
 
-    def __init__(self, clusters: Collection[str] = (), clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, clusters: Collection[str] = (), clock: Callable[[], float] | None = None
+    ) -> None:
         self._clusters = frozenset(clusters)
         self._clock = clock or Clock()
         self._words: dict[str, int] = {}  # by cluster, as last heard
-        self._against: dict[str, int] = {}  # by cluster, the epoch of the last term that its word was against
+        self._against: dict[
+            str, int
+        ] = {}  # by cluster, the epoch of the last term that its word was against
         self._deposed_by: set[str] = set()  # clusters that have ended a term, confirmed by nobody
         self._quarantine: dict[str, tuple[str, float]] = {}  # by cluster: why, and until when
 
@@ -39,17 +43,25 @@ class ObeyedEpochs:
         self._words[cluster] = epoch
 
     def highest(self, known: int) -> int:
-        """The highest epoch that agents obey, as far as it is believed; `known` at the least, which others tell of."""
+        """The highest epoch that agents obey, as far as it is believed; `known` at the least, which
+        others tell of.
+        """
         most = self._majority()
         reached = max(known, min(most, known + MOST_TOGETHER)) if most < MOST_EPOCHS else known
         limit = min(reached + MOST_AHEAD, MOST_EPOCHS - 1)
         for cluster, word in sorted(self._words.items()):
             if word > limit:
-                log.error("an agent's word is not believed", cluster=cluster, obeys=word, believed_up_to=limit)
+                log.error(
+                    "an agent's word is not believed",
+                    cluster=cluster,
+                    obeys=word,
+                    believed_up_to=limit,
+                )
         return max([reached, *(word for word in self._words.values() if word <= limit)])
 
     def believes(self, by: Deposed, epoch: int, *, lease_holds: bool) -> bool:
-        """Whether the term of this epoch ends by a word against it; if not, the cluster is in quarantine from now on.
+        """Whether the term of this epoch ends by a word against it; if not, the cluster is in
+        quarantine from now on.
 
         `lease_holds`: this dispatcher holds its Lease all the same.
         """
@@ -75,7 +87,9 @@ class ObeyedEpochs:
         self._quarantine.clear()
 
     def _majority(self) -> int:
-        """The highest epoch that more than half of the clusters have reached, 0 if so many were not heard."""
+        """The highest epoch that more than half of the clusters have reached, 0 if so many were not
+        heard.
+        """
         words = sorted(self._words.values(), reverse=True)
         place = len(self._clusters) // 2
         return words[place] if len(words) > place else 0
@@ -86,11 +100,17 @@ class ObeyedEpochs:
 
     def _set_aside(self, by: Deposed, epoch: int) -> None:
         why = (
-            f"quarantined: {by.why}, which neither the Lease nor most other clusters confirm (epoch {epoch} leads). "
-            "Its agent lies, or another dispatcher gives it orders: stop that one, or give both the same "
-            "leader_election; then restart this dispatcher. What the agent obeys is kept in its cluster: Lease "
-            "global-dispatcher-agent.state of namespace kube-node-lease; delete it once nobody gives orders there"
+            f"quarantined: {by.why}, which neither the Lease nor most other clusters confirm "
+            f"(epoch {epoch} leads). "
+            "Its agent lies, or another dispatcher gives it orders: stop that one, or give both "
+            "the same "
+            "leader_election; then restart this dispatcher. What the agent obeys is kept in its "
+            "cluster: Lease "
+            "global-dispatcher-agent.state of namespace kube-node-lease; delete it once nobody "
+            "gives orders there"
         )
         if not self.distrust(by.cluster):
-            log.error("a cluster is in quarantine; the others go on", cluster=by.cluster, problem=why)
+            log.error(
+                "a cluster is in quarantine; the others go on", cluster=by.cluster, problem=why
+            )
         self._quarantine[by.cluster] = (why, self._clock() + QUARANTINE_S)

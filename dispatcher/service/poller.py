@@ -1,4 +1,6 @@
-"""Follows one agent: hello, then long polls; what it says becomes events. Nothing here touches another cluster."""
+"""Follows one agent: hello, then long polls; what it says becomes events. Nothing here touches
+another cluster.
+"""
 
 import asyncio
 import random
@@ -30,9 +32,9 @@ _LATE_FACTOR = 4.0
 LONGEST_REPORT_S = 600.0
 _LINES = 20  # of a kind in the log, a minute
 _LARGE = 2**18  # bytes of a report, as 1,000 nodes or 800 pods take
-# Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
-# so that one that tells everything anew each time has a tenth of a core and no more. A report, also one that tells
-# nothing, costs as much as so many objects.
+# Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it
+# is asked less often, so that one that tells everything anew each time has a tenth of a core and no
+# more. A report, also one that tells nothing, costs as much as so many objects.
 _AT_ONCE = 1_000_000
 _PER_S = 20_000.0
 _LONGEST_PAUSE_S = 60.0
@@ -42,7 +44,9 @@ log = structlog.get_logger("poller")
 
 
 class Poller:
-    """One cluster's reader. It asks for more only when the core has taken what it brought, so nothing piles up."""
+    """One cluster's reader. It asks for more only when the core has taken what it brought, so
+    nothing piles up.
+    """
 
     def __init__(  # noqa: PLR0913 - what a reader needs of the service
         self,
@@ -56,8 +60,9 @@ class Poller:
         distrust: Callable[[str], str],
         most_memory: int,
     ) -> None:
-        """`turns`: of those whose large report is read and taken in at once. `distrust` says why a cluster is in
-        quarantine, '' if it is not. `most_memory`: bytes that a report may take once it is read.
+        """`turns`: of those whose large report is read and taken in at once. `distrust` says why a
+        cluster is in quarantine, '' if it is not. `most_memory`: bytes that a report may take once
+        it is read.
         """
         self.cluster = link.cluster
         self.silent = True
@@ -75,7 +80,8 @@ class Poller:
         self._incarnation = ""
         self._since = 0
         self._heard = self._greeted = False
-        self._asked = self._told = False  # an answer came to a question of this one; it told of everything listed
+        # an answer came to a question of this one; it told of everything listed
+        self._asked = self._told = False
         self._given_up = False  # it is known to be silent, and nobody waits for it
         self._late = 0  # reports in a row that did not come in time
         self._started = clock()
@@ -85,7 +91,9 @@ class Poller:
         self._debt_s = 0.0  # how long to wait, by the allowance, before it is asked again
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
-        """Another reader has brought all up to there. What came since is asked for anew, and at once."""
+        """Another reader has brought all up to there. What came since is asked for anew, and at
+        once.
+        """
         self._incarnation = incarnation
         self._since = since
         self._started = before._started
@@ -103,7 +111,9 @@ class Poller:
                     if pause := self._debt_s if taken else self._backoff():
                         await asyncio.sleep(pause)
             except LinkError as error:
-                await self._fail(str(error), wait=not isinstance(error, AgentDistrusted | AgentTooLarge))
+                await self._fail(
+                    str(error), wait=not isinstance(error, AgentDistrusted | AgentTooLarge)
+                )
             await asyncio.sleep(self._backoff())
 
     async def _greet(self) -> None:
@@ -122,7 +132,9 @@ class Poller:
             raise AgentDistrusted(f"cluster {self.cluster} is {why}")
 
     async def _poll(self) -> bool:
-        """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at once."""
+        """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at
+        once.
+        """
         timing = self._timing
         wait_s = timing.poll_wait_s if self._asked else 0.0
         asked = self._incarnation, self._since, wait_s
@@ -132,11 +144,15 @@ class Poller:
             async def arrived(answer: bytes) -> None:
                 nonlocal memory
                 memory = self._weigh(answer)
-                if len(answer) > _LARGE:  # several times as large once it is read: it waits for its turn
+                if (
+                    len(answer) > _LARGE
+                ):  # several times as large once it is read: it waits for its turn
                     await turn.enter_async_context(self._turns)
 
             try:
-                changes = await self._link.changes(*asked, timeout_s=self._patience(), arrived=arrived)
+                changes = await self._link.changes(
+                    *asked, timeout_s=self._patience(), arrived=arrived
+                )
             except AgentTimeout:
                 self._late += 1
                 raise
@@ -158,9 +174,12 @@ class Poller:
             self._incarnation = ""
             self._since = 0
             raise AgentTooLarge(
-                f"cluster {self.cluster}: what its agent reports would take {memory >> 20} MiB of memory, and "
-                f"{self._most_memory >> 20} are its share: nothing of it is taken in. Find out what fills the cluster, "
-                "or who speaks there as its agent; or raise `report_mib` in its entry of `clusters`, and with it the "
+                f"cluster {self.cluster}: what its agent reports would take {memory >> 20} MiB of "
+                "memory, and "
+                f"{self._most_memory >> 20} are its share: nothing of it is taken in. Find out "
+                "what fills the cluster, "
+                "or who speaks there as its agent; or raise `report_mib` in its entry of "
+                "`clusters`, and with it the "
                 "dispatcher's memory limit"
             )
         return memory
@@ -168,7 +187,9 @@ class Poller:
     def _say(self, write: Callable[..., None], text: str, **about: object) -> None:
         """A line that an agent can cause as often as it likes."""
         if (left_out := self._lines.admit(self._clock(), text)) is not None:
-            write(text, cluster=self.cluster, **about, **({"left_out": left_out} if left_out else {}))
+            write(
+                text, cluster=self.cluster, **about, **({"left_out": left_out} if left_out else {})
+            )
 
     def _charge(self, changes: Changes) -> None:
         lists = (
@@ -188,8 +209,9 @@ class Poller:
             )
 
     def _patience(self) -> float:
-        """Seconds for a report. One that was late has a longer time once nobody waits for it: it may be large and its
-        way slow, and would be cut off each time at the same place. With `silent_s` 10: 10, 40, 160, 600.
+        """Seconds for a report. One that was late has a longer time once nobody waits for it: it
+        may be large and its way slow, and would be cut off each time at the same place. With
+        `silent_s` 10: 10, 40, 160, 600.
         """
         silent_s = self._timing.silent_s
         if not self._heard:
@@ -197,7 +219,10 @@ class Poller:
         return max(silent_s, min(LONGEST_REPORT_S, silent_s * _LATE_FACTOR ** min(self._late, 10)))
 
     def _continues(self, changes: Changes) -> bool:
-        return changes.full or (changes.incarnation, changes.since) == (self._incarnation, self._since)
+        return changes.full or (changes.incarnation, changes.since) == (
+            self._incarnation,
+            self._since,
+        )
 
     def _took(self, changes: Changes) -> None:
         self._incarnation = changes.incarnation
@@ -225,7 +250,9 @@ class Poller:
             self._incarnation = ""
             self._since = 0
         trusted = not self._distrust(self.cluster)
-        await self._deliver(ClusterSilent(self.cluster, problem, self._link.executor_apart if trusted else None))
+        await self._deliver(
+            ClusterSilent(self.cluster, problem, self._link.executor_apart if trusted else None)
+        )
 
     async def _fail(self, problem: str, *, wait: bool) -> None:
         """`wait`: one that was never heard may only be slow to start, so it is waited for."""
@@ -239,5 +266,7 @@ class Poller:
         self.silent = True
 
     def _backoff(self) -> float:
-        longest = Backoff(self._timing.backoff_s, self._timing.backoff_max_s).after(self.failures + 1)
+        longest = Backoff(self._timing.backoff_s, self._timing.backoff_max_s).after(
+            self.failures + 1
+        )
         return longest * random.uniform(0.5, 1.0)

@@ -28,7 +28,9 @@ _EVENTS = {
 
 def queue_metrics(core: Core) -> Iterator[Metric]:
     """One scrape. It costs what the classes of parked pods are many, not the pods."""
-    pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"])
+    pending = GaugeMetricFamily(
+        "scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"]
+    )
     for queue, count in sorted(core.queue.counts().items()):
         pending.add_metric([queue], count)
     yield pending
@@ -39,15 +41,21 @@ def queue_metrics(core: Core) -> Iterator[Metric]:
 def _incoming(queue: Queue) -> Metric:
     family = CounterMetricFamily(
         "scheduler_queue_incoming_pods",
-        "Pods that came into a queue (active, backoff and unschedulable as kube-scheduler's, and waiting: decided, but "
-        "held up), by the event that brought them: kube-scheduler's names where it has one that means this, else "
-        "PermitWait, ProfilesReloaded, QuotaFreed, AlikePodPlaced, SeveralEvents (which are not told apart, as there "
-        "were too many) or what happened in the fleet (`WakeEvent`). Gated ones count as unschedulable.",
+        "Pods that came into a queue (active, backoff and unschedulable as kube-scheduler's, and "
+        "waiting: decided, but "
+        "held up), by the event that brought them: kube-scheduler's names where it has one that "
+        "means this, else "
+        "PermitWait, ProfilesReloaded, QuotaFreed, AlikePodPlaced, SeveralEvents (which are not "
+        "told apart, as there "
+        "were too many) or what happened in the fleet (`WakeEvent`). Gated ones count as "
+        "unschedulable.",
         labels=["queue", "event"],
     )
     totals: Counter[tuple[str, str]] = Counter()
     for (state, cause), count in queue.incoming.items():
-        event = "|".join(_EVENTS.get(one, one) for one in cause.split("|"))  # several things may come at once
+        event = "|".join(
+            _EVENTS.get(one, one) for one in cause.split("|")
+        )  # several things may come at once
         totals[_QUEUES.get(state, state.value), event] += count
     for labels, count in sorted(totals.items()):
         family.add_metric(labels, count)
@@ -62,14 +70,19 @@ def _refused(core: Core) -> Iterator[Metric]:
         profile = core.profiles.name_of(first.placed)
         refusing = {REFUSED_BY[reason] for reason in first.reasons if reason in REFUSED_BY}
         by_plugin.update(dict.fromkeys(((plugin, profile) for plugin in refusing), count))
-    text = "Pods that found no place and wait, by the reasons for it; one with several counts for each."
+    text = (
+        "Pods that found no place and wait, by the reasons for it; one with several counts for "
+        "each."
+    )
     reasons = GaugeMetricFamily("global_dispatcher_unschedulable_pods", text, labels=["reason"])
     for reason, count in sorted(by_reason.items()):
         reasons.add_metric([reason], count)
     plugins = GaugeMetricFamily(
         "scheduler_unschedulable_pods",
-        "Pods that found no place and wait for an event, by the plugins that refused them; one that several refused "
-        "counts for each. kube-scheduler counts those that are to be tried again, too, until they are.",
+        "Pods that found no place and wait for an event, by the plugins that refused them; one "
+        "that several refused "
+        "counts for each. kube-scheduler counts those that are to be tried again, too, until they "
+        "are.",
         labels=["plugin", "profile"],
     )
     for labels, count in sorted(by_plugin.items()):

@@ -1,9 +1,10 @@
-"""What tenants are charged, on disk: after a restart it counts for clusters that have not been heard yet.
+"""What tenants are charged, on disk: after a restart it counts for clusters that have not been
+heard yet.
 
-One JSON file, replaced as a whole, with a checksum. It is never behind: before orders leave that charge a tenant more
-than the file says, it is written anew, with an eighth on top so that this is rare; a few seconds later it is exact
-again. A file that is damaged, or of other tenants, counts as none, and so does one that cannot be written: it is taken
-away. Both are logged.
+One JSON file, replaced as a whole, with a checksum. It is never behind: before orders leave that
+charge a tenant more than the file says, it is written anew, with an eighth on top so that this is
+rare; a few seconds later it is exact again. A file that is damaged, or of other tenants, counts as
+none, and so does one that cannot be written: it is taken away. Both are logged.
 """
 
 import os
@@ -29,7 +30,9 @@ _Usage = dict[str, dict[str, dict[str, int]]]
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """`owners` names the tenants and their namespaces; `crc` is of `usage` as it stands in the file."""
+    """`owners` names the tenants and their namespaces; `crc` is of `usage` as it stands in the
+    file.
+    """
 
     version: int
     owners: str
@@ -54,25 +57,38 @@ def read_quota(path: Path, tenants: Sequence[Tenant]) -> PersistedUsage | None:
     try:
         found = _DECODE(path.read_bytes())
         if found.version != _VERSION or found.crc != crc32(bytes(found.usage)):
-            raise ValueError("another version" if found.version != _VERSION else "its checksum is wrong")
+            raise ValueError(
+                "another version" if found.version != _VERSION else "its checksum is wrong"
+            )
         usage = _USAGE(found.usage)
     except FileNotFoundError:
         log.info("no quota in use is remembered", path=str(path))
         return None
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
-        log.warning("the quota in use cannot be read: it is unknown", path=str(path), problem=str(error))
+        log.warning(
+            "the quota in use cannot be read: it is unknown", path=str(path), problem=str(error)
+        )
         return None
     if found.owners != owners_of(tenants):
-        log.warning("tenants have changed: the quota in use that is remembered means nothing", path=str(path))
+        log.warning(
+            "tenants have changed: the quota in use that is remembered means nothing",
+            path=str(path),
+        )
         return None
     return usage
 
 
 class QuotaFile:
-    """Keeps `path` up to date with a ledger. `clusters`: the fleet's, as they are now; `remembered`: what it says."""
+    """Keeps `path` up to date with a ledger. `clusters`: the fleet's, as they are now;
+    `remembered`: what it says.
+    """
 
     def __init__(
-        self, path: Path, ledger: QuotaLedger, clusters: Sequence[ClusterInfo], remembered: PersistedUsage | None
+        self,
+        path: Path,
+        ledger: QuotaLedger,
+        clusters: Sequence[ClusterInfo],
+        remembered: PersistedUsage | None,
     ) -> None:
         self._path = path
         self._ledger = ledger
@@ -133,7 +149,8 @@ class QuotaFile:
     def _failed(self, error: OSError) -> None:
         if not self._broken:
             log.error(
-                "the quota in use cannot be written: after a restart tenants wait for clusters that are silent",
+                "the quota in use cannot be written: after a restart tenants wait for clusters "
+                "that are silent",
                 path=str(self._path),
                 problem=str(error),
                 fix="make room, or mend quota.ledger; it is tried again every few seconds",
@@ -143,9 +160,15 @@ class QuotaFile:
         try:
             self._path.unlink(missing_ok=True)
         except OSError as worse:
-            if not self._left and os.path.lexists(self._path):  # a disk that is read-only says so of what is not there
+            if not self._left and os.path.lexists(
+                self._path
+            ):  # a disk that is read-only says so of what is not there
                 self._left = True
-                log.error("and the old file cannot be taken away: remove it", path=str(self._path), problem=str(worse))
+                log.error(
+                    "and the old file cannot be taken away: remove it",
+                    path=str(self._path),
+                    problem=str(worse),
+                )
 
 
 def _more(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -1,7 +1,9 @@
-"""Ray beside the dispatcher: started on this machine or joined at an address, and left without a trace.
+"""Ray beside the dispatcher: started on this machine or joined at an address, and left without a
+trace.
 
-A local Ray lives in a folder of its own with a token of its own, so it neither meets nor leaves anything of another.
-Its processes end with the dispatcher's, also when that is killed: Ray's own reaper sees to it within seconds.
+A local Ray lives in a folder of its own with a token of its own, so it neither meets nor leaves
+anything of another. Its processes end with the dispatcher's, also when that is killed: Ray's own
+reaper sees to it within seconds.
 """
 
 import json
@@ -33,7 +35,9 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port."""
+    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the
+    cluster at host:port.
+    """
 
     address: str = ""
     num_cpus: int = 1
@@ -49,7 +53,9 @@ class RayRuntime:
 
     @classmethod
     def start(cls, clusters: Sequence[str], options: RayOptions | None = None) -> "RayRuntime":
-        """Start or join; CommandError in one line when Ray cannot be had. A Ray started here offers every cluster."""
+        """Start or join; CommandError in one line when Ray cannot be had. A Ray started here offers
+        every cluster.
+        """
         wanted = options or RayOptions()
         runtime = cls(None if wanted.address else Path(tempfile.mkdtemp(prefix="gd-ray-")))
         try:
@@ -58,7 +64,9 @@ class RayRuntime:
             runtime.stop()
             if isinstance(error, CommandError) or not isinstance(error, Exception):
                 raise
-            said = " ".join(str(error).split()) or repr(error)  # of two versions, each stands in a line of its own
+            said = " ".join(str(error).split()) or repr(
+                error
+            )  # of two versions, each stands in a line of its own
             raise CommandError(f"Ray cannot start: {said[:300]}") from None
         return runtime
 
@@ -69,15 +77,25 @@ class RayRuntime:
         quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
         if options.address:
             if problem := insecure(options.address, os.environ):
-                raise CommandError(f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)")
+                raise CommandError(
+                    f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)"
+                )
             _probe(options)
             ray.init(address=options.address, **quiet)
             living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
             if problem := insecure_nodes(living, os.environ):
-                raise CommandError(f"{problem}; or start Ray with --node-ip-address=127.0.0.1, if all of it is here")
+                raise CommandError(
+                    f"{problem}; or start Ray with --node-ip-address=127.0.0.1, if all of it is "
+                    "here"
+                )
             for name in clusters:
-                if not any(node["Alive"] and node["Resources"].get(resource_name(name)) for node in ray.nodes()):
-                    log.warning("no Ray node has a place for the agent of a cluster yet", **_place(name))
+                if not any(
+                    node["Alive"] and node["Resources"].get(resource_name(name))
+                    for node in ray.nodes()
+                ):
+                    log.warning(
+                        "no Ray node has a place for the agent of a cluster yet", **_place(name)
+                    )
             return
         ray.init(
             "local",
@@ -121,13 +139,19 @@ class RayRuntime:
 
 
 def _prepare_environment(*, local: bool) -> None:
-    """Ray reads these once, when it is imported: later is too late for a token (Ray then takes one from ~/.ray)."""
+    """Ray reads these once, when it is imported: later is too late for a token (Ray then takes one
+    from ~/.ray).
+    """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # Ray prints the death of a worker on the driver's standard output, where our JSON goes: skip every such line.
+    # Ray prints the death of a worker on the driver's standard output, where our JSON goes: skip
+    # every such line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
-    # Ray's workers run at nice 15: on a busy machine the agents would starve beside whatever they look after.
+    # Ray's workers run at nice 15: on a busy machine the agents would starve beside whatever they
+    # look after.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    if local:  # Ray's log monitor looks for files ten times a second, of lines for a driver that does not want them
+    # Ray's log monitor looks for files ten times a second, of lines for a driver that does not want
+    # them
+    if local:
         os.environ.setdefault("RAY_LOG_MONITOR_MANY_FILES_THRESHOLD", "0")
         os.environ.setdefault("LOG_NAME_UPDATE_INTERVAL_S", "inf")
     if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
@@ -147,7 +171,10 @@ def _remove(folder: Path) -> None:
 def _place(cluster: str) -> dict[str, str]:
     """What to do where none has one."""
     offer = json.dumps({resource_name(cluster): 1})
-    return {"cluster": cluster, "fix": f"start a node that offers it: ray start --resources='{offer}'"}
+    return {
+        "cluster": cluster,
+        "fix": f"start a node that offers it: ray start --resources='{offer}'",
+    }
 
 
 def _probe(options: RayOptions) -> None:
@@ -158,6 +185,10 @@ def _probe(options: RayOptions) -> None:
         with socket.create_connection((host, int(port)), _PROBE_S):
             return
     except ValueError:
-        raise CommandError(f"ray.address {address!r} is not HOST:PORT, such as ray-head:6379") from None
+        raise CommandError(
+            f"ray.address {address!r} is not HOST:PORT, such as ray-head:6379"
+        ) from None
     except OSError as error:
-        raise CommandError(f"nothing listens at ray.address {address}: {error.strerror or error}") from None
+        raise CommandError(
+            f"nothing listens at ray.address {address}: {error.strerror or error}"
+        ) from None

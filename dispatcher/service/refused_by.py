@@ -21,7 +21,12 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
         Reason.CANNOT_CROSS,
         Reason.SERVICES_ABSENT,
     ),
-    "NodeAffinity": (Reason.AFFINITY, Reason.PROXY_ASKED, Reason.ADDED_AFFINITY, Reason.AFFINITY_CONFLICT),
+    "NodeAffinity": (
+        Reason.AFFINITY,
+        Reason.PROXY_ASKED,
+        Reason.ADDED_AFFINITY,
+        Reason.AFFINITY_CONFLICT,
+    ),
     "NodeDeclaredFeatures": (Reason.NODE_FEATURES,),
     "NodeName": (Reason.NODE_NAME,),
     "NodePorts": (Reason.PORTS,),
@@ -48,5 +53,8 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
     "VolumeRestrictions": (Reason.DISK_CONFLICT, Reason.CLAIM_IN_USE),
     "VolumeZone": (Reason.VOLUME_ZONE, Reason.CLAIM_WITHOUT_CLASS, Reason.CLAIM_WITHOUT_VOLUME),
 }
-# Of no single plugin, or of none: POLICY and PLUGIN_ERROR name any, the others are the dispatcher's own.
-REFUSED_BY: dict[Reason, str] = {reason: name for name, reasons in _REASONS.items() for reason in reasons}
+# Of no single plugin, or of none: POLICY and PLUGIN_ERROR name any, the others are the dispatcher's
+# own.
+REFUSED_BY: dict[Reason, str] = {
+    reason: name for name, reasons in _REASONS.items() for reason in reasons
+}

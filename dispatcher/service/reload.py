@@ -1,4 +1,6 @@
-"""Profiles and plugin files are read again when they change; what fails its checks is refused, and the old stays."""
+"""Profiles and plugin files are read again when they change; what fails its checks is refused, and
+the old stays.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +20,19 @@ Marks = Mapping[Path, bytes]
 
 
 class Reloader:
-    """Looks at the policy files of `config`; `take` is handed each changed configuration that passes its checks.
+    """Looks at the policy files of `config`; `take` is handed each changed configuration that
+    passes its checks.
 
-    Of a changed configuration the profiles and plugins alone are taken over; the rest holds until the next start.
-    `refused`: whether they are, as they stand now. `unread`: which files, read at the start alone, have changed since.
+    Of a changed configuration the profiles and plugins alone are taken over; the rest holds until
+    the next start. `refused`: whether they are, as they stand now. `unread`: which files, read at
+    the start alone, have changed since.
     """
 
     def __init__(
-        self, config: DispatcherConfig, registry: Mapping[str, PluginSpec], take: Callable[[DispatcherConfig], None]
+        self,
+        config: DispatcherConfig,
+        registry: Mapping[str, PluginSpec],
+        take: Callable[[DispatcherConfig], None],
     ) -> None:
         self._config = config
         self._registry = registry
@@ -41,7 +48,9 @@ class Reloader:
     def unread(self) -> frozenset[str]:
         """By what they are, as in `start_files`."""
         return frozenset(
-            name for name, path in self.start_files.items() if self._seen.get(path) != self._at_start.get(path)
+            name
+            for name, path in self.start_files.items()
+            if self._seen.get(path) != self._at_start.get(path)
         )
 
     async def run(self) -> None:
@@ -54,7 +63,9 @@ class Reloader:
         """Take over what has changed since the last look, or say why not."""
         others_changed = await self._look_at_start_files()
         found = await asyncio.to_thread(marks, self._config.policy_files)
-        if found == self._marks and not (self.refused and others_changed):  # the fault may have been in these
+        if found == self._marks and not (
+            self.refused and others_changed
+        ):  # the fault may have been in these
             return
         self._marks = found
         changed = [str(path) for path in self._config.policy_files]
@@ -81,7 +92,9 @@ class Reloader:
         changed = [f"timing.{key}" for key, value in timing if value != getattr(before, key)]
         if changed:
             log.warning(
-                "changed times hold from the next start on alone", changed=changed, fix="restart the dispatcher"
+                "changed times hold from the next start on alone",
+                changed=changed,
+                fix="restart the dispatcher",
             )
 
     async def _look_at_start_files(self) -> bool:
@@ -94,7 +107,8 @@ class Reloader:
                 log.warning(
                     "a changed file is read at the start alone: what it said then holds",
                     file=str(path),
-                    fix=f"run `global-dispatcher config check {self._config.file}`, then restart the dispatcher",
+                    fix=f"run `global-dispatcher config check {self._config.file}`, then restart "
+                    "the dispatcher",
                 )
         return found != before
 

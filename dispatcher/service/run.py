@@ -1,4 +1,6 @@
-"""`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray actors beside it."""
+"""`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray
+actors beside it.
+"""
 
 import asyncio
 import signal
@@ -60,10 +62,12 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
 
 
 def read_config(file: Path | None, *, reach: bool = False) -> Configured:
-    """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults.
+    """A configuration and the plugins that are installed; CommandError with the first problem.
+    None: the defaults.
 
-    `reach`: its clusters are to be reached from here (see `load_config`). An expired certificate stops nothing: agents
-    that dial in wait for a new one, which is read while we run, and all others are served.
+    `reach`: its clusters are to be reached from here (see `load_config`). An expired certificate
+    stops nothing: agents that dial in wait for a new one, which is read while we run, and all
+    others are served.
     """
     try:
         registry = plugin_registry()
@@ -73,12 +77,15 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
 
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
-    options = RayOptions(config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024)
+    options = RayOptions(
+        config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024
+    )
     if config.ray.address:
         log.warning(
             "who runs code in this Ray can run it in this process, and read its signing key",
             address=config.ray.address,
-            fix="share it with nobody, or let agents dial in from processes of their own: `via: gateway`",
+            fix="share it with nobody, or let agents dial in from processes of their own: `via: "
+            "gateway`",
         )
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
@@ -87,7 +94,10 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
 
 
 async def _serve(
-    config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
+    config: DispatcherConfig,
+    registry: Mapping[str, PluginSpec],
+    ray: RayRuntime | None,
+    listen: Listen,
 ) -> int:
     if ray is not None:
         log.info("agents write their own logs", files=str(log_path("*")))
@@ -114,17 +124,23 @@ async def _serve(
         if _dialling(config):
             await stack.enter_async_context(gateway.serving())
         in_order = [links[cluster.name] for cluster in config.clusters]
-        one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
+        one = await stack.enter_async_context(
+            candidate(config.leader_election, here(config.clusters))
+        )
         leadership = Leadership(one, in_order)
         terms = TermRunner(in_order, config, leadership)
         for each in gateways:
             each.objection = terms.relay_objection
         access = access_of(config.leader_election, here(config.clusters))
-        await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
+        await stack.enter_async_context(
+            publishing(config.cluster_profiles, access, terms.loads_led)
+        )
         reloader = Reloader(config, registry, terms.take_policies)
         terms.watch(ReloadCollector(reloader))
         serve_http = partial(listen, terms, config.http.host, config.http.port, config.http.login)
-        return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)
+        return await serve_until_signal(
+            terms, serve_http, ray.ended if ray else lambda: "", reloader
+        )
 
 
 def _sealer(config: DispatcherConfig) -> Sealer:
@@ -135,7 +151,9 @@ def _sealer(config: DispatcherConfig) -> Sealer:
 
 
 def _dialling(config: DispatcherConfig) -> tuple[str, ...]:
-    return tuple(cluster.name for cluster in config.clusters if cluster not in here(config.clusters))
+    return tuple(
+        cluster.name for cluster in config.clusters if cluster not in here(config.clusters)
+    )
 
 
 async def serve_until_signal(
@@ -144,7 +162,9 @@ async def serve_until_signal(
     ray_ended: Callable[[], str],
     reloader: Reloader,
 ) -> int:
-    """All terms and the HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
+    """All terms and the HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then
+    CommandError.
+    """
     stop = asyncio.Event()
     collect_less_often()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -155,14 +175,18 @@ async def serve_until_signal(
     rayless = asyncio.create_task(_wait_for_end(ray_ended))
     reloads = asyncio.create_task(reloader.run())
     kernels = asyncio.create_task(
-        compile_when_large(lambda: sum(len(one.nodes) for one in terms.service.core.clusters.values()))
+        compile_when_large(
+            lambda: sum(len(one.nodes) for one in terms.service.core.clusters.values())
+        )
     )
     try:
         await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)
         if service.done():
             service.result()
         if rayless.done():
-            raise CommandError(f"Ray has lost its {rayless.result()}, and all agents with it: start again")
+            raise CommandError(
+                f"Ray has lost its {rayless.result()}, and all agents with it: start again"
+            )
     finally:
         log.info("stopping")
         service.cancel()

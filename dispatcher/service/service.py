@@ -1,7 +1,9 @@
-"""The service loop: agents' reports and answers in, the core's effects out, one thread, never blocked by one cluster.
+"""The service loop: agents' reports and answers in, the core's effects out, one thread, never
+blocked by one cluster.
 
-Events reach the core one at a time. A core that raises on an event loses that event alone: it is logged and counted,
-and a report is asked for anew in full. Between two slices of work the loop lets every other task run.
+Events reach the core one at a time. A core that raises on an event loses that event alone: it is
+logged and counted, and a report is asked for anew in full. Between two slices of work the loop lets
+every other task run.
 """
 
 import asyncio
@@ -61,7 +63,9 @@ class Queue(Protocol):
 
     @property
     def incoming(self) -> Mapping[tuple[State, str], int]:
-        """Pods that came into a state, by what brought them (a `Cause`, or the name of a `WakeEvent`)."""
+        """Pods that came into a state, by what brought them (a `Cause`, or the name of a
+        `WakeEvent`).
+        """
         ...
 
     def parked(self) -> Iterator[tuple[QueuedPod, int]]:
@@ -168,7 +172,8 @@ class Service:
         self._tick_failed = self._opened = False
         self._warned_at: dict[str, float] = {}
         self.senders = {
-            link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose) for link in links
+            link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose)
+            for link in links
         }
         turns = asyncio.Semaphore(self.timing.full_reports)
         self.pollers = {
@@ -199,16 +204,22 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether every configured cluster was heard of or given up for now, so that decisions are taken."""
+        """Whether every configured cluster was heard of or given up for now, so that decisions are
+        taken.
+        """
         return self.core.open
 
     @property
     def could_lead(self) -> bool:
-        """Whether it follows the fleet while another dispatcher leads: each cluster was heard of or given up for now,
-        and not all of them are silent.
+        """Whether it follows the fleet while another dispatcher leads: each cluster was heard of or
+        given up for now, and not all of them are silent.
         """
         views = self.core.clusters.values()
-        return self.term is NOBODY and all(view.heard for view in views) and any(not view.silent for view in views)
+        return (
+            self.term is NOBODY
+            and all(view.heard for view in views)
+            and any(not view.silent for view in views)
+        )
 
     def emit(self, event: Event) -> None:
         """Hand an event to the core; returns at once."""
@@ -223,8 +234,13 @@ class Service:
         return await taken
 
     async def run(self) -> None:
-        """Poll, decide and send until `stop`. An end of any of its tasks ends it, with that task's error."""
-        tasks = [asyncio.create_task(poller.run(), name=f"poll {name}") for name, poller in self.pollers.items()]
+        """Poll, decide and send until `stop`. An end of any of its tasks ends it, with that task's
+        error.
+        """
+        tasks = [
+            asyncio.create_task(poller.run(), name=f"poll {name}")
+            for name, poller in self.pollers.items()
+        ]
         tasks.append(asyncio.create_task(self._decide(), name="decide"))
         stop = asyncio.create_task(self._stopping.wait(), name="stop")
         try:
@@ -245,7 +261,9 @@ class Service:
         """A newer dispatcher is obeyed: if that is believed, not a word more, and end `run` soon."""
         if self.term is NOBODY:
             return
-        if self.deposed is None and self.obeyed.believes(by, self.term.epoch, lease_holds=self.term.valid()):
+        if self.deposed is None and self.obeyed.believes(
+            by, self.term.epoch, lease_holds=self.term.valid()
+        ):
             self.deposed = by
             self.stop_sending()
             self.stop()
@@ -258,8 +276,11 @@ class Service:
     async def _decide(self) -> None:
         while True:
             await self._wait_for_work()
-            # Other tasks have held up decisions already. Never twice in a row: what came in must not starve.
-            self._decisions_first = self.core.open and self._round.late and not self._decisions_first
+            # Other tasks have held up decisions already. Never twice in a row: what came in must
+            # not starve.
+            self._decisions_first = (
+                self.core.open and self._round.late and not self._decisions_first
+            )
             if not self._decisions_first:
                 self._take_in()
             tick = self.clock() - self._tick_at >= self.timing.tick_s
@@ -278,14 +299,18 @@ class Service:
                 due.cancel()
 
     def _take_in(self) -> None:
-        """Feed what has come in: one event, and more while that leaves decisions their part of the round."""
+        """Feed what has come in: one event, and more while that leaves decisions their part of the
+        round.
+        """
         is_over = self._round.taking_in() if self.core.open else Slice(self.timing.slice_s)
         while self._inbox:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
             self.memory.used()
             rest = self._rest_of(event)
-            if done and rest is not None:  # others have their turn, unless nobody can be decided anyway
+            if (
+                done and rest is not None
+            ):  # others have their turn, unless nobody can be decided anyway
                 (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
             elif taken is not None and not taken.done():
                 taken.set_result(done)
@@ -304,7 +329,9 @@ class Service:
         return FoldOn(cluster) if cluster in self.core.folding else None
 
     def _decide_some(self, *, tick: bool) -> None:
-        """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if that is longer."""
+        """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if
+        that is longer.
+        """
         was_open = self._opened
         self._opened = self.core.open
         if self._opened and not was_open:
@@ -313,7 +340,10 @@ class Service:
         asked = min(self._active(), self._budget.pods)
         started = perf_counter()
         with self.metrics.plugin_times.round():
-            done = self._handle(Decide(self._budget.pods, self._round.deciding(), thread_time)) and done
+            done = (
+                self._handle(Decide(self._budget.pods, self._round.deciding(), thread_time))
+                and done
+            )
         passed = self._round.begin()
         if was_open:
             self.metrics.without_decisions(passed)
@@ -325,7 +355,9 @@ class Service:
         self._budget.learn(asked, decided, spent, more=done and self._active() > 0)
 
     def _work_left(self) -> None:
-        """Go on at once while there is something to take in or to decide, else wait for work or the next Tick."""
+        """Go on at once while there is something to take in or to decide, else wait for work or the
+        next Tick.
+        """
         if self._inbox or (self._to_decide() and not self._tick_failed):
             self._work.set()
         else:
@@ -341,12 +373,17 @@ class Service:
     def _handle(self, event: Event) -> bool:
         try:
             effects = self.core.handle(event, self.clock())
-        except GapError as gap:  # such as after another cluster answered under the name: no fault of anybody
+        except (
+            GapError
+        ) as gap:  # such as after another cluster answered under the name: no fault of anybody
             log.warning("a report is not taken in; a full one is asked for", problem=str(gap))
             return False
         except Exception:
             self.metrics.core_error(type(event).__name__)
-            log.exception("the core failed on an event; it goes on without it", event_type=type(event).__name__)
+            log.exception(
+                "the core failed on an event; it goes on without it",
+                event_type=type(event).__name__,
+            )
             log.debug("the event", detail=repr(event)[:2000])
             return False
         self.metrics.event(event, self.clock())
@@ -357,7 +394,9 @@ class Service:
         for effect in effects:
             self._effects[type(effect)](effect)
         if self._journal is not None:
-            self._journal.write(tables_of(one.decision for one in effects if isinstance(one, Decided)))
+            self._journal.write(
+                tables_of(one.decision for one in effects if isinstance(one, Decided))
+            )
         return True
 
     def _send_intents(self, effect: SendIntents) -> None:
@@ -376,7 +415,9 @@ class Service:
             if len(self._warned_at) >= MOST_WARNED:  # texts name pods: there is always another one
                 del self._warned_at[next(iter(self._warned_at))]
             self._warned_at[effect.text] = now
-            log.error("something is wrong; all else goes on", detail=effect.text, exc_info=effect.error)
+            log.error(
+                "something is wrong; all else goes on", detail=effect.text, exc_info=effect.error
+            )
 
     def _log_notice(self, effect: OperatorNotice) -> None:
         log.info("rebalancing", detail=effect.text)

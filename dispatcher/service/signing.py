@@ -1,4 +1,5 @@
-"""The dispatcher's signing key: every message that an agent acts on is sealed with it before it is handed to a link.
+"""The dispatcher's signing key: every message that an agent acts on is sealed with it before it is
+handed to a link.
 
 The key and its certificate are read again when their files change, as after a renewal.
 """
@@ -44,8 +45,12 @@ NO_SIGNER = NoSigner()
 class Signer:
     """Seals with a key, or with that of two files, which are read again when they change."""
 
-    def __init__(self, key: SigningKey | SigningSection, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: seconds since 1970. OSError, ValueError, TypeError: a file is missing, or is none."""
+    def __init__(
+        self, key: SigningKey | SigningSection, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: seconds since 1970. OSError, ValueError, TypeError: a file is missing, or is
+        none.
+        """
         self._section = key if isinstance(key, SigningSection) else None
         self._clock = clock
         self._life = uuid.uuid4().hex
@@ -73,7 +78,9 @@ class Signer:
                 self._read_at = found
                 log.info("the signing key was read again", file=section.key_file)
         except (OSError, ValueError, TypeError) as error:
-            log.warning("the signing key cannot be read again", file=section.key_file, problem=str(error))
+            log.warning(
+                "the signing key cannot be read again", file=section.key_file, problem=str(error)
+            )
 
 
 def sealer_of(section: SigningSection) -> Sealer:
@@ -85,10 +92,14 @@ def read_signing_key(section: SigningSection) -> SigningKey:
     """The key and certificate of these files. OSError, ValueError, TypeError."""
     key = serialization.load_pem_private_key(Path(section.key_file).read_bytes(), None)
     if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError(f"{section.key_file} is no Ed25519 key: `global-dispatcher certificates` makes one")
+        raise ValueError(
+            f"{section.key_file} is no Ed25519 key: `global-dispatcher certificates` makes one"
+        )
     certificate = x509.load_pem_x509_certificate(Path(section.cert_file).read_bytes())
     if certificate.public_key() != key.public_key():
-        raise ValueError(f"{section.key_file} is not the key of {section.cert_file}: bring both together")
+        raise ValueError(
+            f"{section.key_file} is not the key of {section.cert_file}: bring both together"
+        )
     return SigningKey(key, certificate.public_bytes(serialization.Encoding.DER))
 
 

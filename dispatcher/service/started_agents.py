@@ -1,6 +1,8 @@
-"""Agents that are started here, as Ray actors, on this host or another: each dials the dispatcher, as all others do.
+"""Agents that are started here, as Ray actors, on this host or another: each dials the dispatcher,
+as all others do.
 
-Their certificates are made at each start, of an authority that signs nothing else; no key is in a file.
+Their certificates are made at each start, of an authority that signs nothing else; no key is in a
+file.
 """
 
 import asyncio
@@ -30,8 +32,8 @@ _NO_FILE = "in memory"
 
 
 class StartedAgents:
-    """A gateway of their own, and the agents while it serves. Those that are told whom to obey obey `sealer`, all
-    others a key that is made here for them alone.
+    """A gateway of their own, and the agents while it serves. Those that are told whom to obey obey
+    `sealer`, all others a key that is made here for them alone.
     """
 
     def __init__(
@@ -44,8 +46,9 @@ class StartedAgents:
         *,
         port: int = 0,
     ) -> None:
-        """`host` and `port`: where they dial this process; port 0: any free one. `enter`: of an ExitStack, which holds
-        the keys. `relays`: of each cluster where its agent serves logs and exec of pods that run in another.
+        """`host` and `port`: where they dial this process; port 0: any free one. `enter`: of an
+        ExitStack, which holds the keys. `relays`: of each cluster where its agent serves logs and
+        exec of pods that run in another.
         """
         self._agents = {one.cluster: one for one in agents}
         self._host = host
@@ -76,8 +79,8 @@ class StartedAgents:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Listen, and have the agents, on the Ray that this process has joined. CommandError: as of Gateway, or another
-        dispatcher has agents there.
+        """Listen, and have the agents, on the Ray that this process has joined. CommandError: as of
+        Gateway, or another dispatcher has agents there.
         """
         async with self.gateway.serving():
             handles = await asyncio.to_thread(self._start)
@@ -85,11 +88,16 @@ class StartedAgents:
             handles.clear()  # Ray ends an actor with the last handle to it
 
     def _start(self) -> list[Any]:
-        from agents.runtime.actor import Credentials, create_actor  # Ray has read its environment by now
+        from agents.runtime.actor import (
+            Credentials,
+            create_actor,
+        )  # Ray has read its environment by now
 
         def credentials(cluster: str) -> Credentials:
             stem = name_of(cluster)
-            return Credentials(*(self._folder.need(name) for name in ("ca.crt", f"{stem}.crt", f"{stem}.key")))
+            return Credentials(
+                *(self._folder.need(name) for name in ("ca.crt", f"{stem}.crt", f"{stem}.key"))
+            )
 
         def create(agent: AgentSettings) -> Any:
             until = time.monotonic() + _TAKEN_S
@@ -98,7 +106,10 @@ class StartedAgents:
                     return create_actor(self._settings(agent), credentials(agent.cluster))
                 except ValueError as error:
                     if time.monotonic() > until:
-                        text = f"the agent of cluster {agent.cluster} is another dispatcher's in this Ray: {error}"
+                        text = (
+                            f"the agent of cluster {agent.cluster} is another dispatcher's in "
+                            f"this Ray: {error}"
+                        )
                         raise CommandError(text) from None
                 time.sleep(_AGAIN_S)
 
@@ -118,6 +129,10 @@ class StartedAgents:
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:
-    """The settings of an agent that is made here: what it says would end with Ray's own folder, so it has a file."""
+    """The settings of an agent that is made here: what it says would end with Ray's own folder, so
+    it has a file.
+    """
     settings = agent_settings(cluster)
-    return settings.model_copy(update={"log_file": settings.log_file or str(log_path(cluster.name))})
+    return settings.model_copy(
+        update={"log_file": settings.log_file or str(log_path(cluster.name))}
+    )

@@ -17,13 +17,17 @@ Row = dict[str, Any]
 
 
 async def ask_all(links: Iterable[AgentLink]) -> list[Row]:
-    """One row a cluster, by name: what its agent tells (shared/messages/telemetry.py), or `problem` why it does not."""
+    """One row a cluster, by name: what its agent tells (shared/messages/telemetry.py), or `problem`
+    why it does not.
+    """
     rows = await asyncio.gather(*map(_ask, links))
     return sorted(rows, key=lambda row: str(row["cluster"]))
 
 
 def _possible(one: SourceReport) -> bool:
-    """Whether an agent can have found that: whoever reads it counts on numbers, and on a name where something fails."""
+    """Whether an agent can have found that: whoever reads it counts on numbers, and on a name where
+    something fails.
+    """
     numbers = (one.lag_s, one.answered_s or 0.0, *chain.from_iterable(one.ages.values()))
     return all(map(math.isfinite, numbers)) and not (one.failing and not one.failing_names)
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Attempts of releases that counted them from the clock (microseconds since 1970) lie below, until the year 2041.
+# Attempts of releases that counted them from the clock (microseconds since 1970) lie below, until
+# the year 2041.
 _BEFORE = 2**51
 _A_TERM = 2**32  # attempts in one term at most
 MOST_EPOCHS = (10**18 - _BEFORE) // _A_TERM - 1  # an attempt's number has at most 18 digits
@@ -15,7 +16,8 @@ def _for_ever() -> bool:
 
 @dataclass(frozen=True)
 class Term:
-    """`epoch` grows with every term of whichever dispatcher; `valid` says whether this one still lasts.
+    """`epoch` grows with every term of whichever dispatcher; `valid` says whether this one still
+    lasts.
 
     Without an election there is one term and one dispatcher.
     """
@@ -35,9 +37,11 @@ NOBODY = Term("", 0, lambda: False)  # of a dispatcher that does not lead: nothi
 
 @dataclass(frozen=True)
 class Deposed:
-    """Why a term is to end before its lease does: the executor of a cluster obeys a dispatcher of this epoch.
+    """Why a term is to end before its lease does: the executor of a cluster obeys a dispatcher of
+    this epoch.
 
-    `first`: it is the agent's first word in this term, so that what it obeys may be older than the term is.
+    `first`: it is the agent's first word in this term, so that what it obeys may be older than the
+    term is.
     """
 
     epoch: int

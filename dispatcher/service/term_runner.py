@@ -1,7 +1,8 @@
 """Runs one leader term after the other: stand by, lead, stand by again.
 
-A term begins with the fleet that its dispatcher has followed while it stood by, or with an empty core if it did not
-(`leader_election.warm`). What an earlier term of ours knew is never gone on with.
+A term begins with the fleet that its dispatcher has followed while it stood by, or with an empty
+core if it did not (`leader_election.warm`). What an earlier term of ours knew is never gone on
+with.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ _HOST = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,252}[A-Za-z0-9])?")
 class TermRunner:
     """The dispatcher of this term, or of the last one: the HTTP API, metrics and reloads ask here."""
 
-    def __init__(self, links: Sequence[AgentLink], config: DispatcherConfig, leadership: Leadership) -> None:
+    def __init__(
+        self, links: Sequence[AgentLink], config: DispatcherConfig, leadership: Leadership
+    ) -> None:
         self._links = links
         self._config = config
         self._leadership = leadership
@@ -62,7 +65,9 @@ class TermRunner:
         return self.dispatcher.loads if self.leader_status.leads else None
 
     def take_policies(self, changed: DispatcherConfig) -> None:
-        """Decide by the profiles and plugins of a changed configuration, in this term and in later ones."""
+        """Decide by the profiles and plugins of a changed configuration, in this term and in later
+        ones.
+        """
         self.dispatcher.take_policies(changed)
         self._config = replace(self._config, profiles=changed.profiles, registry=changed.registry)
 
@@ -76,7 +81,9 @@ class TermRunner:
         return self.dispatcher.views.relay_objection(home, target, pod)
 
     async def run(self) -> None:
-        """One term after the other, until cancelled; raises what ends a service but the loss of its term."""
+        """One term after the other, until cancelled; raises what ends a service but the loss of its
+        term.
+        """
         try:
             while True:
                 self.dispatcher = await self._leading()

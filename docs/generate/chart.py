@@ -1,4 +1,6 @@
-"""The part of the dispatcher chart's schema that says which arguments plugins take: made of their declarations."""
+"""The part of the dispatcher chart's schema that says which arguments plugins take: made of their
+declarations.
+"""
 
 import json
 import re
@@ -10,7 +12,8 @@ from dispatcher.scheduling.framework.plugin_args import schema_of
 
 SCHEMA = Path(__file__).parents[2] / "helm" / "dispatcher" / "values.schema.json"
 _PART = re.compile(
-    r'( *)"required": \["name"\](?:,\n *"allOf": \[\n(?: *\{"if": [^\n]*\n)* *\])?(?=\n *\}\n *\}\n *\},\n *"anyOf": \[\{"required": \["plugins"\])'
+    r'( *)"required": \["name"\](?:,\n *"allOf": \[\n(?: *\{"if": [^\n]*\n)* *\])?(?=\n *\}\n '
+    r'*\}\n *\},\n *"anyOf": \[\{"required": \["plugins"\])'
 )
 
 

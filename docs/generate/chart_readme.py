@@ -1,4 +1,6 @@
-"""README.md of each chart: the first sentence of each value's comment in values.yaml, which explains every key."""
+"""README.md of each chart: the first sentence of each value's comment in values.yaml, which
+explains every key.
+"""
 
 import re
 from collections.abc import Iterator
@@ -41,11 +43,17 @@ def _is_leaf(value: yaml.Node) -> bool:
 
 
 def _rows(lines: list[str], root: yaml.MappingNode) -> Iterator[tuple[str, str, str]]:
-    """(value, its default or the keys of a section, meaning). Of a section its own, else that of its first key."""
+    """(value, its default or the keys of a section, meaning). Of a section its own, else that of
+    its first key.
+    """
     for key, value in root.value:
         meaning = _comment(lines, key.start_mark.line)
         if _is_leaf(value):
-            yield code(key.value), code(_default(lines, value)) or "see values.yaml", _first_sentence(meaning)
+            yield (
+                code(key.value),
+                code(_default(lines, value)) or "see values.yaml",
+                _first_sentence(meaning),
+            )
         else:
             keys = [one for one, _ in value.value]
             first = _comment(lines, keys[0].start_mark.line)
@@ -68,7 +76,8 @@ def render(chart: str) -> str:
         f"Chart: {chart}",
         said["description"],
         "## Values",
-        "[values.yaml](values.yaml) (`helm show values`) says of each key what it means, also of those in sections. What stands under "
+        "[values.yaml](values.yaml) (`helm show values`) says of each key what it means, also of "
+        "those in sections. What stands under "
         "`config` has [a page](../../docs/reference/configuration.md).",
         table(("value", "default", "meaning"), _rows(text.splitlines(), root)),
     )

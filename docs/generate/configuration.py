@@ -1,4 +1,6 @@
-"""The page of settings: every key of dispatcher.yaml and of an agent, with unit, bounds and default."""
+"""The page of settings: every key of dispatcher.yaml and of an agent, with unit, bounds and
+default.
+"""
 
 import inspect
 import json
@@ -81,7 +83,9 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, s
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The section of a field, also of one that may be left out; of a list of sections there is none."""
+    """The section of a field, also of one that may be left out; of a list of sections there is
+    none.
+    """
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) not in (Union, UnionType):
@@ -94,34 +98,49 @@ def render() -> str:
     head = ("key", "default", "bounds", "meaning")
     return page(
         "Configuration",
-        "Times are seconds unless a key says otherwise. `global-dispatcher config check FILE` finds mistakes and says the "
-        "line; [`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to begin with. "
-        "Paths are relative to the folder of the file in which they stand; `~` is the home of who runs the process.",
+        "Times are seconds unless a key says otherwise. `global-dispatcher config check FILE` "
+        "finds mistakes and says the "
+        "line; [`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to "
+        "begin with. "
+        "Paths are relative to the folder of the file in which they stand; `~` is the home of who "
+        "runs the process.",
         "## dispatcher.yaml",
-        "Each key may be overridden by the environment: `GLOBAL_DISPATCHER_HTTP__PORT=8080` sets `http.port`.",
+        "Each key may be overridden by the environment: `GLOBAL_DISPATCHER_HTTP__PORT=8080` sets "
+        "`http.port`.",
         table(head, rows(ConfigFile)),
         f"### {code('clusters[]')}",
         inspect.getdoc(ClusterSection) or "",
         table(head, rows(ClusterSection)),
         "## An agent",
-        "Keys of agent.yaml, the file of `global-dispatcher agent`. Under `clusters[].agent` of dispatcher.yaml stand all but "
-        "`cluster`, `kubeconfig` and `context` (there keys of the cluster itself), `gateway` and `health`. In the agent's chart "
-        "`cluster`, `metrics`, `gateway`, `relay`, `health` and, for `key_file`, `keySecret` are values of their own; `kubeconfig`, `context` "
-        "and `log_file` are not there, and the rest is under `config`. `config check` takes this file, too, on the machine where the agent is to run.",
+        "Keys of agent.yaml, the file of `global-dispatcher agent`. Under `clusters[].agent` of "
+        "dispatcher.yaml stand all but "
+        "`cluster`, `kubeconfig` and `context` (there keys of the cluster itself), `gateway` and "
+        "`health`. In the agent's chart "
+        "`cluster`, `metrics`, `gateway`, `relay`, `health` and, for `key_file`, `keySecret` are "
+        "values of their own; `kubeconfig`, `context` "
+        "and `log_file` are not there, and the rest is under `config`. `config check` takes this "
+        "file, too, on the machine where the agent is to run.",
         table(head, rows(JoinSettings)),
         *(
             part
             for key, model in LISTS.items()
-            for part in (f"### {code(f'{key}[]')}", inspect.getdoc(model) or "", table(head, _own_rows(model)))
+            for part in (
+                f"### {code(f'{key}[]')}",
+                inspect.getdoc(model) or "",
+                table(head, _own_rows(model)),
+            )
         ),
-        f"### Keys of {', '.join(code(f'telemetry.{key}[]') for key, model in SOURCES.items() if model in ASKED)}",
+        "### Keys of "
+        f"{', '.join(code(f'telemetry.{key}[]') for key, model in SOURCES.items() if model in ASKED)}",
         "Each of these has them, beside its own above.",
         table(head, _shared_rows()),
     )
 
 
 def _own_rows(model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
-    """Those of a list's entries, without what all sources that are asked over the network have alike."""
+    """Those of a list's entries, without what all sources that are asked over the network have
+    alike.
+    """
     shared = _shared_rows() if model in ASKED else []
     return [row for row in rows(model) if row not in shared]
 

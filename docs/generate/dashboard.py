@@ -26,7 +26,10 @@ class Panel(NamedTuple):
 
 
 def _quantile(share: float, histogram: str) -> tuple[str, str]:
-    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{_RATE})))", f"p{share * 100:.0f}"
+    return (
+        f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{_RATE})))",
+        f"p{share * 100:.0f}",
+    )
 
 
 def _quantiles(histogram: str) -> tuple[tuple[str, str], ...]:
@@ -45,17 +48,33 @@ def _load(quantile: str) -> str:
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Fleet": (
         Panel("Leading", "none", (("sum(leader_election_master_status)", "leaders"),), "stat"),
-        Panel("Ready clusters", "none", (("sum(global_dispatcher_cluster_ready)", "ready"),), "stat"),
-        Panel("Nodes, proxies included", "none", (("sum(global_dispatcher_cluster_nodes)", "nodes"),), "stat"),
+        Panel(
+            "Ready clusters", "none", (("sum(global_dispatcher_cluster_ready)", "ready"),), "stat"
+        ),
+        Panel(
+            "Nodes, proxies included",
+            "none",
+            (("sum(global_dispatcher_cluster_nodes)", "nodes"),),
+            "stat",
+        ),
     ),
     "Decisions": (
         Panel(
             "Attempts a second",
             "ops",
-            ((f"sum by (result, profile) (rate(scheduler_schedule_attempts_total{_RATE}))", "{{result}} {{profile}}"),),
+            (
+                (
+                    f"sum by (result, profile) (rate(scheduler_schedule_attempts_total{_RATE}))",
+                    "{{result}} {{profile}}",
+                ),
+            ),
         ),
-        Panel("Time of a decision", "s", _quantiles("scheduler_scheduling_attempt_duration_seconds")),
-        Panel("From queue to bind", "s", _quantiles("scheduler_pod_scheduling_sli_duration_seconds")),
+        Panel(
+            "Time of a decision", "s", _quantiles("scheduler_scheduling_attempt_duration_seconds")
+        ),
+        Panel(
+            "From queue to bind", "s", _quantiles("scheduler_pod_scheduling_sli_duration_seconds")
+        ),
         Panel(
             "Time of plugins a second, of the tenth of rounds that is timed",
             "s",
@@ -90,13 +109,23 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 _quantile(0.99, _STALLS),
             ),
         ),
-        Panel("Classes kept", "none", (("sum by (profile) (global_dispatcher_classes_kept)", "{{profile}}"),)),
+        Panel(
+            "Classes kept",
+            "none",
+            (("sum by (profile) (global_dispatcher_classes_kept)", "{{profile}}"),),
+        ),
         Panel(
             "Classes that made room, and searches for others, a second",
             "ops",
             tuple(
-                (f"sum by (profile) (rate(global_dispatcher_{name}_total{_RATE}))", f"{legend} {{{{profile}}}}")
-                for name, legend in (("classes_dropped", "made room"), ("class_searches", "searches"))
+                (
+                    f"sum by (profile) (rate(global_dispatcher_{name}_total{_RATE}))",
+                    f"{legend} {{{{profile}}}}",
+                )
+                for name, legend in (
+                    ("classes_dropped", "made room"),
+                    ("class_searches", "searches"),
+                )
             ),
         ),
         Panel(
@@ -104,39 +133,64 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "ops",
             (
                 (
-                    f"sum by (cluster) (rate(global_dispatcher_cluster_report_parts_total{_CLUSTER}{_RATE}))",
+                    "sum by (cluster) "
+                    f"(rate(global_dispatcher_cluster_report_parts_total{_CLUSTER}{_RATE}))",
                     "{{cluster}}",
                 ),
             ),
         ),
     ),
     "Queue and quota": (
-        Panel("Pods that wait", "none", (("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)),
+        Panel(
+            "Pods that wait", "none", (("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)
+        ),
         Panel(
             "Pods into queues a second, by event",
             "ops",
-            ((f"sum by (queue, event) (rate(scheduler_queue_incoming_pods_total{_RATE}))", "{{queue}} {{event}}"),),
+            (
+                (
+                    f"sum by (queue, event) (rate(scheduler_queue_incoming_pods_total{_RATE}))",
+                    "{{queue}} {{event}}",
+                ),
+            ),
         ),
         Panel(
             "Pods refused, by plugin",
             "none",
-            (("sum by (plugin, profile) (scheduler_unschedulable_pods)", "{{plugin}} {{profile}}"),),
+            (
+                (
+                    "sum by (plugin, profile) (scheduler_unschedulable_pods)",
+                    "{{plugin}} {{profile}}",
+                ),
+            ),
         ),
         Panel(
             "Quota in use",
             "percentunit",
-            (("global_dispatcher_quota_used / global_dispatcher_quota_limit", "{{tenant}} {{resource}}"),),
+            (
+                (
+                    "global_dispatcher_quota_used / global_dispatcher_quota_limit",
+                    "{{tenant}} {{resource}}",
+                ),
+            ),
         ),
         Panel(
             "Errors of the core",
             "none",
-            (("sum by (event) (increase(global_dispatcher_core_errors_total[$__range]))", "{{event}}"),),
+            (
+                (
+                    "sum by (event) (increase(global_dispatcher_core_errors_total[$__range]))",
+                    "{{event}}",
+                ),
+            ),
         ),
     ),
     "Clusters": (
         Panel("Ready", "none", ((f"global_dispatcher_cluster_ready{_CLUSTER}", "{{cluster}}"),)),
         Panel(
-            "Age of the last report", "s", ((f"global_dispatcher_cluster_report_age_seconds{_CLUSTER}", "{{cluster}}"),)
+            "Age of the last report",
+            "s",
+            ((f"global_dispatcher_cluster_report_age_seconds{_CLUSTER}", "{{cluster}}"),),
         ),
         Panel("Pods", "none", ((f"global_dispatcher_cluster_pods{_CLUSTER}", "{{cluster}}"),)),
         Panel(
@@ -144,13 +198,22 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "ops",
             (
                 (
-                    f"sum by (cluster, verdict) (rate(global_dispatcher_outcomes_total{_CLUSTER}{_RATE}))",
+                    "sum by (cluster, verdict) "
+                    f"(rate(global_dispatcher_outcomes_total{_CLUSTER}{_RATE}))",
                     "{{cluster}} {{verdict}}",
                 ),
             ),
         ),
-        Panel("Intents that wait", "none", ((f"global_dispatcher_intents_waiting{_CLUSTER}", "{{cluster}}"),)),
-        Panel("Calls without answer", "none", ((f"global_dispatcher_calls_in_flight{_CLUSTER}", "{{cluster}}"),)),
+        Panel(
+            "Intents that wait",
+            "none",
+            ((f"global_dispatcher_intents_waiting{_CLUSTER}", "{{cluster}}"),),
+        ),
+        Panel(
+            "Calls without answer",
+            "none",
+            ((f"global_dispatcher_calls_in_flight{_CLUSTER}", "{{cluster}}"),),
+        ),
     ),
     "Load of clusters": (
         Panel(
@@ -158,7 +221,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "percentunit",
             (
                 (
-                    f"global_dispatcher_cluster_requested{_CLUSTER} / global_dispatcher_cluster_allocatable{_CLUSTER}",
+                    f"global_dispatcher_cluster_requested{_CLUSTER} / "
+                    f"global_dispatcher_cluster_allocatable{_CLUSTER}",
                     "{{cluster}} {{resource}}",
                 ),
             ),
@@ -180,7 +244,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
             (
                 (
-                    'max by (source, signal) (global_dispatcher_agent_reading_age_seconds{quantile="0.5"})',
+                    "max by (source, signal) "
+                    '(global_dispatcher_agent_reading_age_seconds{quantile="0.5"})',
                     "{{source}} {{signal}}",
                 ),
             ),
@@ -193,7 +258,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Questions to sources that fail",
             "ops",
-            ((f"sum by (source) (rate(global_dispatcher_agent_source_errors_total{_RATE}))", "{{source}}"),),
+            (
+                (
+                    f"sum by (source) (rate(global_dispatcher_agent_source_errors_total{_RATE}))",
+                    "{{source}}",
+                ),
+            ),
         ),
     ),
 }
@@ -219,7 +289,14 @@ def _panels() -> Iterator[dict[str, Any]]:
     for title, panels in ROWS.items():
         number += 1
         place = {"h": 1, "w": _COLUMNS, "x": 0, "y": top}
-        yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+        yield {
+            "id": number,
+            "type": "row",
+            "title": title,
+            "collapsed": False,
+            "gridPos": place,
+            "panels": [],
+        }
         for at, panel in enumerate(panels):
             number += 1
             yield _panel(number, panel, top + 1 + at // in_a_line * _HEIGHT, at % in_a_line)

@@ -1,4 +1,6 @@
-"""The page of annotations, labels, taints and finalizers: who writes each, on what, and what it means."""
+"""The page of annotations, labels, taints and finalizers: who writes each, on what, and what it
+means.
+"""
 
 from typing import NamedTuple
 
@@ -28,30 +30,39 @@ USERS = (
         "SPREAD",
         "pod, annotation",
         "`LEVEL=N[:soft]`, separated by commas",
-        "At most N pods of this app apart between the domains of a level (provider, region, zone, rack, cluster, host, "
+        "At most N pods of this app apart between the domains of a level (provider, region, zone, "
+        "rack, cluster, host, "
         "or a node label), counted over all clusters. Hard unless `:soft`.",
     ),
     Key(
         "DOMAIN_SCOPE",
         "pod, annotation",
         "`fleet` (default), `cluster`",
-        "Whether a zone of one name in two clusters is one domain for the pod's spread and affinity, or two.",
+        "Whether a zone of one name in two clusters is one domain for the pod's spread and "
+        "affinity, or two.",
     ),
     Key(
         "FAILOVER",
         "pod, annotation",
         "`strict` (default), `lease`, `asap`",
-        "When a pod whose cluster is lost may be replaced: once its copy is known to be gone; once the copy's own "
+        "When a pod whose cluster is lost may be replaced: once its copy is known to be gone; "
+        "once the copy's own "
         "agent has certainly stopped it; or at once.",
     ),
     Key(
         "NEAR",
         "pod, annotation",
         "`cluster/NAME`, `service/NAMESPACE/NAME`, `zone/NAME`",
-        "Rather near to that, by the round-trip times between clusters (see [Between clusters](../links.md)).",
+        "Rather near to that, by the round-trip times between clusters (see [Between "
+        "clusters](../links.md)).",
     ),
     Key("DATA", "pod, annotation", "name of a dataset", "Rather near to a cluster that has it."),
-    Key("REQUIRE_DATA", "pod, annotation", "name of a dataset", "The same, and only in clusters that have it."),
+    Key(
+        "REQUIRE_DATA",
+        "pod, annotation",
+        "name of a dataset",
+        "The same, and only in clusters that have it.",
+    ),
     Key(
         "SERVICES",
         "pod, annotation; Namespace, label",
@@ -68,14 +79,16 @@ USERS = (
         "PRIORITY",
         "pod, annotation",
         '`"none"`',
-        "In other clusters it does without its PriorityClass: it may go where that is lacking or too high, and has "
+        "In other clusters it does without its PriorityClass: it may go where that is lacking or "
+        "too high, and has "
         "the default priority of that cluster.",
     ),
     Key(
         "REBALANCE",
         "pod, annotation",
         '`"false"`, `"true"`',
-        "Never move this pod off a hot node; or move it also if it has local data, or another controller than a "
+        "Never move this pod off a hot node; or move it also if it has local data, or another "
+        "controller than a "
         "ReplicaSet, StatefulSet or ReplicationController (see [Rebalancing](../rebalancing.md)).",
     ),
 )
@@ -84,7 +97,8 @@ ADMINS = (
         "ACCEPT",
         "Namespace, label or annotation",
         '`"false"`',
-        'Closes the namespace to pods of other clusters, as any value but `"true"` does, whatever the other of the two says.',
+        'Closes the namespace to pods of other clusters, as any value but `"true"` does, whatever '
+        "the other of the two says.",
     ),
     Key(
         "AFFINITY_FROM_OTHERS",
@@ -92,7 +106,9 @@ ADMINS = (
         '`"true"`',
         "Lets inter-pod terms of pods that other clusters submit mean its pods.",
     ),
-    Key("PROVIDER", "node, label", "any", "The level `provider`: whose data centre the node is in."),
+    Key(
+        "PROVIDER", "node, label", "any", "The level `provider`: whose data centre the node is in."
+    ),
     Key(
         "BANDWIDTH",
         "node, label or annotation",
@@ -105,8 +121,18 @@ ADMINS = (
         "a number or quantity",
         "`metric.global-dispatcher.io/NAME`: read by plugins.",
     ),
-    Key("GPU_MILLI", "node, extended resource", "1000 for each GPU", "Thousandths of a GPU, for pods that share one."),
-    Key("FENCED", "proxy node, label", '`"true"`', "Nothing runs in that cluster any more (`cluster fence`)."),
+    Key(
+        "GPU_MILLI",
+        "node, extended resource",
+        "1000 for each GPU",
+        "Thousandths of a GPU, for pods that share one.",
+    ),
+    Key(
+        "FENCED",
+        "proxy node, label",
+        '`"true"`',
+        "Nothing runs in that cluster any more (`cluster fence`).",
+    ),
     Key(
         "CONFIRM_RESTORED",
         "agent's state Lease, annotation",
@@ -129,7 +155,10 @@ OURS = (
         "Where the pod goes, signed by the source's cluster.",
     ),
     Key(
-        "CLAIM_CLUSTER", "source, annotation", "a cluster", "Where the pod goes, for people; nothing is decided by it."
+        "CLAIM_CLUSTER",
+        "source, annotation",
+        "a cluster",
+        "Where the pod goes, for people; nothing is decided by it.",
     ),
     Key("CLAIM_NODE", "source, annotation", "a node", "The same."),
     Key("EPOCH", "source, annotation", "a number", "The attempt."),
@@ -138,16 +167,37 @@ OURS = (
         "PROXY_NODES",
         "DaemonSet or pod of others, annotation",
         '`"left-out"`',
-        "Tolerates the taint of proxy nodes; admission gave it a node affinity that keeps it off them.",
+        "Tolerates the taint of proxy nodes; admission gave it a node affinity that keeps it off "
+        "them.",
     ),
     Key("DELEGATE_LABEL", "delegate, label", "", "Marks a delegate."),
-    Key("DELEGATE_SCHEDULER", "delegate, spec.schedulerName", "", "No scheduler's name, so nobody else places it."),
-    Key("DELEGATE_PROOF", "delegate, annotation", "a signature", "The target cluster made this delegate."),
+    Key(
+        "DELEGATE_SCHEDULER",
+        "delegate, spec.schedulerName",
+        "",
+        "No scheduler's name, so nobody else places it.",
+    ),
+    Key(
+        "DELEGATE_PROOF",
+        "delegate, annotation",
+        "a signature",
+        "The target cluster made this delegate.",
+    ),
     Key("BUDGET", "delegate, label", "a name", "The shadow budget that covers it."),
-    Key("BUDGET_OF", "shadow budget, label", "a cluster", "Whose PodDisruptionBudgets it keeps here."),
+    Key(
+        "BUDGET_OF",
+        "shadow budget, label",
+        "a cluster",
+        "Whose PodDisruptionBudgets it keeps here.",
+    ),
     Key("BUDGETS", "shadow budget, annotation", "names", "Which budgets, for people."),
     Key("SOURCE_CLUSTER", "delegate, annotation", "a cluster", "Whose copy it is."),
-    Key("SOURCE_CLUSTER_UID", "delegate, annotation", "a UID", "The same: the UID of that cluster's kube-system."),
+    Key(
+        "SOURCE_CLUSTER_UID",
+        "delegate, annotation",
+        "a UID",
+        "The same: the UID of that cluster's kube-system.",
+    ),
     Key("SOURCE_NAMESPACE", "delegate, annotation", "a namespace", "The same."),
     Key("SOURCE_NAME", "delegate, annotation", "a name", "The same."),
     Key("SOURCE_UID", "delegate, annotation", "a UID", "The same."),
@@ -157,16 +207,28 @@ OURS = (
         "any text",
         "What files of the downward API show (see [Fields of a pod](pod-fields.md)).",
     ),
-    Key("PROXY_LABEL", "proxy node, label", "a cluster", "The cluster that the proxy node stands for."),
+    Key(
+        "PROXY_LABEL",
+        "proxy node, label",
+        "a cluster",
+        "The cluster that the proxy node stands for.",
+    ),
     Key("PROXY_TAINT", "proxy node, taint", "NoSchedule", "Keeps pods of other schedulers away."),
-    Key("CLUSTER_READY", "proxy node, label", "`true`, `false`", "The last word about that cluster."),
+    Key(
+        "CLUSTER_READY", "proxy node, label", "`true`, `false`", "The last word about that cluster."
+    ),
     Key(
         "ASKED_FOR_BY",
         "Lease of the executors, annotation",
         "who, and a number",
         "Another executor of the cluster waits for it; the number says that it still does.",
     ),
-    Key("CLOSED_BY_LEAVE", "proxy node, annotation", '`"true"`', "Cordoned because the cluster that has it leaves."),
+    Key(
+        "CLOSED_BY_LEAVE",
+        "proxy node, annotation",
+        '`"true"`',
+        "Cordoned because the cluster that has it leaves.",
+    ),
 )
 # Constants that are no keys.
 OTHERS = frozenset(("PREFIX",))
@@ -174,8 +236,14 @@ OTHERS = frozenset(("PREFIX",))
 
 def declared() -> dict[str, str]:
     """Constants of the model that name a key of ours -> the key."""
-    every = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
-    return {name: value for name, value in every.items() if names.PREFIX in value and name not in OTHERS}
+    every = {
+        name: value
+        for name, value in vars(names).items()
+        if name.isupper() and isinstance(value, str)
+    }
+    return {
+        name: value for name, value in every.items() if names.PREFIX in value and name not in OTHERS
+    }
 
 
 def render() -> str:
@@ -190,14 +258,17 @@ def render() -> str:
 
     return page(
         "Annotations and labels",
-        "What a user writes only narrows where a pod may go (but for `none`, which says what the pod does "
-        "without); a value or key that cannot be followed keeps the pod pending with the reason. Keys that begin with `global-dispatcher.io/x-` belong to your own plugins.",
+        "What a user writes only narrows where a pod may go (but for `none`, which says what the "
+        "pod does "
+        "without); a value or key that cannot be followed keeps the pod pending with the reason. "
+        "Keys that begin with `global-dispatcher.io/x-` belong to your own plugins.",
         "## Written by users, on pods",
         rows(USERS),
         "## Written by administrators",
         rows(ADMINS),
         "## Written by agents",
-        "Nobody else has to write these, and nothing is believed because it stands there: what matters is signed "
+        "Nobody else has to write these, and nothing is believed because it stands there: what "
+        "matters is signed "
         "([the protocol](../protocol.md)).",
         rows(OURS),
     )

@@ -1,6 +1,8 @@
-"""MkDocs hook: links that leave docs/ (to code, to CONTRIBUTING.md) lead to the repository; a file that is not there fails.
+"""MkDocs hook: links that leave docs/ (to code, to CONTRIBUTING.md) lead to the repository; a file
+that is not there fails.
 
-In the repository such links are relative (`../shared/model/reasons.py`), so that they work there, too.
+In the repository such links are relative (`../shared/model/reasons.py`), so that they work there,
+too.
 """
 
 import posixpath

@@ -10,7 +10,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from agents.runtime.metrics import AgentCollector, AgentStatus
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.service.collectors import LeaderCollector, ReloadCollector, ServiceCollector, WrittenCollector
+from dispatcher.service.collectors import (
+    LeaderCollector,
+    ReloadCollector,
+    ServiceCollector,
+    WrittenCollector,
+)
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.metrics.links import LinkCollector
@@ -26,10 +31,14 @@ def families() -> list[Metric]:
     metrics.registry.unregister(PROCESS_COLLECTOR)
     queue = SimpleNamespace(counts=dict, parked=tuple, incoming={})
     profiles = SimpleNamespace(class_counts={})
-    core = SimpleNamespace(queue=queue, counters={}, clusters={}, compared={}, profiles=profiles, folding=())
+    core = SimpleNamespace(
+        queue=queue, counters={}, clusters={}, compared={}, profiles=profiles, folding=()
+    )
     service = SimpleNamespace(core=core, senders={}, clock=lambda: 0.0)
     counted = [
-        (one, one.describe()) for one in metrics.registry._collector_to_names if isinstance(one, MetricWrapperBase)
+        (one, one.describe())
+        for one in metrics.registry._collector_to_names
+        if isinstance(one, MetricWrapperBase)
     ]
     labels = {family.name: one._labelnames for one, described in counted for family in described}
     metrics.watch(ServiceCollector(cast(Any, service)))
@@ -56,18 +65,26 @@ def name_of(family: Metric) -> str:
 
 def of_agents() -> list[Metric]:
     """All of ours that /metrics of an agent can have."""
-    return sorted(AgentCollector(AgentStatus(0.0, holds_lease=True)).collect(), key=lambda family: family.name)
+    return sorted(
+        AgentCollector(AgentStatus(0.0, holds_lease=True)).collect(), key=lambda family: family.name
+    )
 
 
 def labels_of(family: Metric) -> tuple[str, ...]:
     """Names of its labels."""
-    return tuple(getattr(family, "_labelnames", ()))  # of one made for a scrape; `families` adds those of the others
+    return tuple(
+        getattr(family, "_labelnames", ())
+    )  # of one made for a scrape; `families` adds those of the others
 
 
 def _table(found: list[Metric]) -> str:
     head = ("metric", "type", "labels", "meaning")
     return table(
-        head, ((code(name_of(one)), one.type, ", ".join(map(code, labels_of(one))), one.documentation) for one in found)
+        head,
+        (
+            (code(name_of(one)), one.type, ", ".join(map(code, labels_of(one))), one.documentation)
+            for one in found
+        ),
     )
 
 
@@ -75,16 +92,23 @@ def render() -> str:
     """The page."""
     return page(
         "Metrics",
-        "Each process tells of itself, too, what Prometheus' client library does on Linux: `process_resident_memory_bytes`, "
-        "`process_cpu_seconds_total`, its start and its open files. Processes of Ray beside it are not in these.",
+        "Each process tells of itself, too, what Prometheus' client library does on Linux: "
+        "`process_resident_memory_bytes`, "
+        "`process_cpu_seconds_total`, its start and its open files. Processes of Ray beside it "
+        "are not in these.",
         "## The dispatcher",
-        "At `/metrics` of the HTTP API. Names that begin with `scheduler_` are kube-scheduler's; what differs from there is said "
-        "in the row. No value of a label is chosen by users; names of clusters and profiles are the administrator's.",
+        "At `/metrics` of the HTTP API. Names that begin with `scheduler_` are kube-scheduler's; "
+        "what differs from there is said "
+        "in the row. No value of a label is chosen by users; names of clusters and profiles are "
+        "the administrator's.",
         _table(families()),
         "## An agent",
-        "At `/metrics` on the port `metrics.port` of the agent, where `metrics.enabled` is true (in the chart: `metrics.enabled` "
-        "and `metrics.port`). Labels are kinds of objects, verdicts, and the names of sources and signals in the agent's "
-        "configuration; no name of a node or pod. `global-dispatcher doctor` says in words what is wrong with sources, of all "
+        "At `/metrics` on the port `metrics.port` of the agent, where `metrics.enabled` is true "
+        "(in the chart: `metrics.enabled` "
+        "and `metrics.port`). Labels are kinds of objects, verdicts, and the names of sources and "
+        "signals in the agent's "
+        "configuration; no name of a node or pod. `global-dispatcher doctor` says in words what "
+        "is wrong with sources, of all "
         "clusters at once.",
         _table(of_agents()),
     )

@@ -43,7 +43,9 @@ def default(arg: Arg) -> str:
 
 def flow(value: Any) -> str:
     """YAML in one line."""
-    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000).splitlines()[0]
+    return yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, width=10_000
+    ).splitlines()[0]
 
 
 def _written(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -67,7 +69,9 @@ def _about(spec: PluginSpec) -> str:
 
 
 def _used(use: PluginUse | None, spec: PluginSpec) -> str:
-    """Whether the default profile has it, how heavy, and with which arguments that are not its own defaults."""
+    """Whether the default profile has it, how heavy, and with which arguments that are not its own
+    defaults.
+    """
     if use is None:
         return "-"
     weight = f"{use.weight:g}" if "Score" in spec.points else "on"
@@ -108,8 +112,10 @@ def render() -> str:
     order = [*uses, *(name for name in REGISTRY if name not in uses)]
     return page(
         "Plugins",
-        "What a profile may name, in the order of the default profile, then those that are not in it; below, what may stand under "
-        "`args`. `global-dispatcher plugin list` tells yours, too. A default is the plugin's own, for an argument that `args` "
+        "What a profile may name, in the order of the default profile, then those that are not in "
+        "it; below, what may stand under "
+        "`args`. `global-dispatcher plugin list` tells yours, too. A default is the plugin's own, "
+        "for an argument that `args` "
         "leaves out.",
         table(
             ("plugin", "what it does", "points", "weight in the default profile"),

@@ -42,7 +42,11 @@ def _rows() -> Iterator[tuple[str, ...]]:
     """One for all intents of which every answer leads to the same."""
     alike: dict[tuple[str, ...], list[IntentKind]] = {}
     for kind in IntentKind:
-        (done,) = (verdict for one, verdict in TRANSITIONS if one is kind and verdict not in {STALE, REFUSED})
+        (done,) = (
+            verdict
+            for one, verdict in TRANSITIONS
+            if one is kind and verdict not in {STALE, REFUSED}
+        )
         answers = (done, STALE, REFUSED)
         alike.setdefault(tuple(cell(kind, verdict) for verdict in answers), []).append(kind)
     for cells, kinds in alike.items():

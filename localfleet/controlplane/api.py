@@ -17,17 +17,27 @@ _MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
-    """JSON over HTTPS as one client; answers that are no success raise httpx.HTTPStatusError with the server's text."""
+    """JSON over HTTPS as one client; answers that are no success raise httpx.HTTPStatusError with
+    the server's text.
+    """
 
-    def __init__(self, server: str, authority: Path, pair: Pair | None = None, token: str = "") -> None:
+    def __init__(
+        self, server: str, authority: Path, pair: Pair | None = None, token: str = ""
+    ) -> None:
         context = ssl.create_default_context(cafile=str(authority))
         if pair is not None:
             context.load_cert_chain(pair.certificate, pair.key)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # No expiry: a thread that finds a connection expired would close it under another that was just given it.
+        # No expiry: a thread that finds a connection expired would close it under another that was
+        # just given it.
         limits = httpx.Limits(max_connections=_IN_FLIGHT, keepalive_expiry=None)
         self.http = httpx.Client(
-            base_url=server, verify=context, headers=headers, limits=limits, timeout=_TIMEOUT_S, trust_env=False
+            base_url=server,
+            verify=context,
+            headers=headers,
+            limits=limits,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
         )
 
     def get(self, path: str, **query: str) -> Object:
@@ -71,12 +81,13 @@ class Api:
         return body
 
     def _answer(self, method: str, path: str, **given: Any) -> httpx.Response:
-        """The answer; asked once more where a kept connection ended unanswered and asking twice does no harm.
+        """The answer; asked once more where a kept connection ended unanswered and asking twice
+        does no harm.
 
-        A server may end a kept connection at any time (RFC 9112, section 9.3.1), before or after it did what was asked;
-        so may, on a starved machine, another thread that takes a connection with an answer in it for one that ended. So
-        what the second answer says of the first is told as the success that it is: a DELETE finds nothing any more, a
-        create finds the object there.
+        A server may end a kept connection at any time (RFC 9112, section 9.3.1), before or after it
+        did what was asked; so may, on a starved machine, another thread that takes a connection
+        with an answer in it for one that ended. So what the second answer says of the first is told
+        as the success that it is: a DELETE finds nothing any more, a create finds the object there.
         """
         try:
             return self.http.request(method, path, **given)

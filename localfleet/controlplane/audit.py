@@ -1,7 +1,8 @@
 """The API server's audit log, as tests read it: who did what, and whether it was allowed.
 
-Level Metadata, one event a request at its end (a watch has one more at its start). An event is written after its
-answer was sent, so a test waits for it; a request that the kill of the API server cut off has none.
+Level Metadata, one event a request at its end (a watch has one more at its start). An event is
+written after its answer was sent, so a test waits for it; a request that the kill of the API server
+cut off has none.
 """
 
 import time
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-# kwok stands for the kubelets of all nodes: its writes would be most of the log and say nothing of who schedules.
+# kwok stands for the kubelets of all nodes: its writes would be most of the log and say nothing of
+# who schedules.
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -78,7 +80,11 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     def action(self) -> tuple[str, str, str]:
         """(verb, API group, resource or resource/subresource), as a Role's rules put it."""
         ref = self.object_ref
-        return self.verb, ref.api_group, f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource
+        return (
+            self.verb,
+            ref.api_group,
+            f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource,
+        )
 
 
 class AuditLog:
@@ -114,7 +120,9 @@ class AuditLog:
         return found
 
     def end_torn_line(self) -> None:
-        """After a kill: close a line that was cut off, so that the next API server's first event is whole."""
+        """After a kill: close a line that was cut off, so that the next API server's first event is
+        whole.
+        """
         if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
             with self.path.open("ab") as log:
                 log.write(b"\n")

@@ -1,9 +1,10 @@
-"""The programs of a real control plane: taken from KUBEBUILDER_ASSETS, or built once from Go modules into a cache.
+"""The programs of a real control plane: taken from KUBEBUILDER_ASSETS, or built once from Go
+modules into a cache.
 
-`python -m localfleet.controlplane.binaries [--minor 1.36] [TOOL ...]` builds what is missing and prints where it is.
-The variable KUBERNETES_MINOR selects the minor where none is given. The cache is `controlplane` in
-GLOBAL_DISPATCHER_CACHE, by default `~/.cache/global-dispatcher`; one directory a module and key, where the key is the
-hash of all that the module's build depends on.
+`python -m localfleet.controlplane.binaries [--minor 1.36] [TOOL ...]` builds what is missing and
+prints where it is. The variable KUBERNETES_MINOR selects the minor where none is given. The cache
+is `controlplane` in GLOBAL_DISPATCHER_CACHE, by default `~/.cache/global-dispatcher`; one directory
+a module and key, where the key is the hash of all that the module's build depends on.
 """
 
 import argparse
@@ -24,7 +25,14 @@ from functools import cache
 from pathlib import Path
 
 DEFAULT_MINOR = "1.37"
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
+CONTROL_PLANE = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kwok",
+)
 _MODULES = Path(__file__).parent / "go"
 # By minor: the folder, and the go.mod in it.
 _KUBERNETES = {
@@ -42,7 +50,9 @@ Progress = Callable[[str], None]
 
 
 class BinariesUnavailableError(RuntimeError):
-    """The programs are neither here nor can be built here; one line says what is missing. A reason to skip."""
+    """The programs are neither here nor can be built here; one line says what is missing. A reason
+    to skip.
+    """
 
 
 class BuildFailedError(RuntimeError):
@@ -53,7 +63,8 @@ class BuildFailedError(RuntimeError):
 class Module:
     """A Go module that yields `tools`: several names of one multi-call binary, or one name.
 
-    `package` is what go builds, `modfile` the go.mod in `folder`; `requirement` the module whose version is ours.
+    `package` is what go builds, `modfile` the go.mod in `folder`; `requirement` the module whose
+    version is ours.
     """
 
     folder: str
@@ -65,7 +76,9 @@ class Module:
     @property
     def version(self) -> str:
         """As required in the modfile: "v1.37.2"."""
-        found = re.search(rf"(?m)^(?:require)?\s+{re.escape(self.requirement)} (v\S+)", self.mod_path.read_text())
+        found = re.search(
+            rf"(?m)^(?:require)?\s+{re.escape(self.requirement)} (v\S+)", self.mod_path.read_text()
+        )
         if found is None:
             raise BuildFailedError(f"{self.mod_path} does not require {self.requirement}")
         return found[1]
@@ -77,8 +90,14 @@ class Module:
 
     @property
     def key(self) -> str:
-        """Directory in the cache: program, version, machine and a hash of modules, sums and sources."""
-        sources = [self.mod_path, self.mod_path.with_suffix(".sum"), *sorted(self.mod_path.parent.glob("*.go"))]
+        """Directory in the cache: program, version, machine and a hash of modules, sums and
+        sources.
+        """
+        sources = [
+            self.mod_path,
+            self.mod_path.with_suffix(".sum"),
+            *sorted(self.mod_path.parent.glob("*.go")),
+        ]
         digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources))
         digest.update(" ".join(self.go_arguments()).encode())
         return f"{self.folder}-{self.version}-{platform.machine()}-{digest.hexdigest()[:12]}"
@@ -89,7 +108,8 @@ class Module:
         return [*arguments, "-ldflags", " ".join(["-s -w", *self._version_flags()])]
 
     def _version_flags(self) -> list[str]:
-        # Without gitVersion kubectl cannot parse the server's version and API version checks misbehave.
+        # Without gitVersion kubectl cannot parse the server's version and API version checks
+        # misbehave.
         if self.requirement not in ("k8s.io/kubernetes", "k8s.io/kubectl"):
             return []
         version = self.version.replace("v0.", "v1.", 1)  # libraries of Kubernetes 1.N.P are v0.N.P
@@ -100,10 +120,13 @@ class Module:
 
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 _OTHERS = {
-    "etcd": Module("etcd", "go.mod", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ("etcd",)),
+    "etcd": Module(
+        "etcd", "go.mod", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ("etcd",)
+    ),
     "kwok": Module("kwok", "go.mod", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", ("kwok",)),
     "helm": Module("helm", "go.mod", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("helm",)),
-    # With the very libraries of kubernetes/1.36.mod (`exclude` names newer ones), so that Go's cache has most of it.
+    # With the very libraries of kubernetes/1.36.mod (`exclude` names newer ones), so that Go's
+    # cache has most of it.
     "metrics-server": Module(
         "metrics-server",
         "go.mod",
@@ -114,7 +137,9 @@ _OTHERS = {
 }
 TOOLS = (*_COMPONENTS, *_OTHERS)
 # Built only where they are asked for by name.
-_ON_DEMAND = {"kubectl-1.32": Module("kubectl-1.32", "go.mod", ".", "k8s.io/kubectl", ("kubectl-1.32",))}
+_ON_DEMAND = {
+    "kubectl-1.32": Module("kubectl-1.32", "go.mod", ".", "k8s.io/kubectl", ("kubectl-1.32",))
+}
 
 
 def selected_minor() -> str:
@@ -141,20 +166,30 @@ def module(tool: str, minor: str = DEFAULT_MINOR) -> Module:
 
 
 def find(tool: str, minor: str = DEFAULT_MINOR) -> Path | None:
-    """Where a tool is, if it is ready: in KUBEBUILDER_ASSETS (Kubernetes' own only of this minor), or in the cache."""
+    """Where a tool is, if it is ready: in KUBEBUILDER_ASSETS (Kubernetes' own only of this minor),
+    or in the cache.
+    """
     given = _assets()
-    if given is not None and os.access(given / tool, os.X_OK) and _serves(given / tool, tool, minor):
+    if (
+        given is not None
+        and os.access(given / tool, os.X_OK)
+        and _serves(given / tool, tool, minor)
+    ):
         return given / tool
     built = cache_directory() / module(tool, minor).key / tool
     return built if built.exists() else None
 
 
 def ensure(
-    tools: Iterable[str] = CONTROL_PLANE, minor: str = DEFAULT_MINOR, progress: Progress | None = None
+    tools: Iterable[str] = CONTROL_PLANE,
+    minor: str = DEFAULT_MINOR,
+    progress: Progress | None = None,
 ) -> dict[str, Path]:
-    """Where each tool is; what is missing is built first (minutes), with a line before and after each build.
+    """Where each tool is; what is missing is built first (minutes), with a line before and after
+    each build.
 
-    BinariesUnavailableError when something is missing and cannot be built here, BuildFailedError when the build fails.
+    BinariesUnavailableError when something is missing and cannot be built here, BuildFailedError
+    when the build fails.
     """
     wanted = tuple(tools)
     missing = [tool for tool in wanted if find(tool, minor) is None]
@@ -205,7 +240,8 @@ def _check_go(modules: Iterable[Module], missing: list[str]) -> None:
     wanted = ".".join(map(str, needed))
     have = f"Go {'.'.join(map(str, found))} is too old" if found else "there is no Go on PATH"
     raise BinariesUnavailableError(
-        f"{UNAVAILABLE}: {', '.join(missing)} not in KUBEBUILDER_ASSETS or {cache_directory()}, and {have}"
+        f"{UNAVAILABLE}: {', '.join(missing)} not in KUBEBUILDER_ASSETS or {cache_directory()}, "
+        f"and {have}"
         f" to build them: install Go {wanted} or set KUBEBUILDER_ASSETS"
     )
 
@@ -235,7 +271,10 @@ def _build(one: Module, progress: Progress) -> None:
     with _locked(root / f"{one.key}.lock"):
         if (root / one.key).exists():
             return
-        progress(f"building {one.folder} {one.version} once into {root} (minutes when Go's cache is cold) ...")
+        progress(
+            f"building {one.folder} {one.version} once into {root} (minutes when Go's cache is "
+            "cold) ..."
+        )
         started = time.monotonic()
         draft = Path(tempfile.mkdtemp(prefix=f".{one.folder}-", dir=root))
         try:
@@ -279,20 +318,34 @@ def _print_line(line: str) -> None:
 
 
 def main() -> int:
-    """Build what is missing, a line a tool; else say why not: 1 if a build failed, 3 if there is no Go for it, or if it
-    is not to be built.
+    """Build what is missing, a line a tool; else say why not: 1 if a build failed, 3 if there is no
+    Go for it, or if it is not to be built.
     """
-    parser = argparse.ArgumentParser(prog="python -m localfleet.controlplane.binaries", description=main.__doc__)
-    parser.add_argument(
-        "tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all), {', '.join(_ON_DEMAND)}"
+    parser = argparse.ArgumentParser(
+        prog="python -m localfleet.controlplane.binaries", description=main.__doc__
     )
-    parser.add_argument("--minor", default=selected_minor(), choices=MINORS, help="of Kubernetes (default %(default)s)")
+    parser.add_argument(
+        "tools",
+        nargs="*",
+        metavar="TOOL",
+        help=f"of {', '.join(TOOLS)} (default: all), {', '.join(_ON_DEMAND)}",
+    )
+    parser.add_argument(
+        "--minor",
+        default=selected_minor(),
+        choices=MINORS,
+        help="of Kubernetes (default %(default)s)",
+    )
     parser.add_argument("--no-build", action="store_true", help="build nothing")
     given = parser.parse_args()
     tools = given.tools or TOOLS
     try:
-        if given.no_build and (missing := [tool for tool in tools if find(tool, given.minor) is None]):
-            _print_line(f"{UNAVAILABLE}: {', '.join(missing)} of Kubernetes {given.minor} not built yet")
+        if given.no_build and (
+            missing := [tool for tool in tools if find(tool, given.minor) is None]
+        ):
+            _print_line(
+                f"{UNAVAILABLE}: {', '.join(missing)} of Kubernetes {given.minor} not built yet"
+            )
             return _NOTHING_TO_BUILD_WITH
         found = ensure(tools, given.minor)
     except (BinariesUnavailableError, BuildFailedError, ValueError) as reason:

@@ -1,4 +1,6 @@
-"""What each component of a control plane is started with: command lines and configuration files, as tables."""
+"""What each component of a control plane is started with: command lines and configuration files, as
+tables.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,12 +17,19 @@ from localfleet.controlplane.nodes import MANAGED, NodeSpec, equal_nodes, stages
 
 Object = dict[str, Any]
 _RATE = 5000
-# kwok's CEL library writes one map from several goroutines without a lock, and Go ends a process in which two meet.
+# kwok's CEL library writes one map from several goroutines without a lock, and Go ends a process in
+# which two meet.
 ENVIRONMENTS = {"kwok": {"GOMAXPROCS": "1"}}
-# A kubelet's. Not longer for a longer grace: a kwok that is started again waits until its forerunner's leases lapse.
+# A kubelet's. Not longer for a longer grace: a kwok that is started again waits until its
+# forerunner's leases lapse.
 _LEASE_S = 40
-# kwok's own is 4 of each: no more than 4 a second where an answer takes a second, and leases come late.
-_KWOK_AT_ONCE = {"nodeLeaseParallelism": 16, "podPlayStageParallelism": 16, "nodePlayStageParallelism": 4}
+# kwok's own is 4 of each: no more than 4 a second where an answer takes a second, and leases come
+# late.
+_KWOK_AT_ONCE = {
+    "nodeLeaseParallelism": 16,
+    "podPlayStageParallelism": 16,
+    "nodePlayStageParallelism": 4,
+}
 _KWOK_OPTIONS = {
     "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
     "kind": "KwokConfiguration",
@@ -52,15 +61,17 @@ _MINOR_FLAGS = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class PlaneSpec:
-    """One control plane. `nodes`: a count of equal KWOK nodes, or each node's shape. `minor`: of Kubernetes.
+    """One control plane. `nodes`: a count of equal KWOK nodes, or each node's shape. `minor`: of
+    Kubernetes.
 
-    `node_grace_s`: how long a node may be silent before it is Unknown. kube-controller-manager's own default is 50; a
-    machine that is busy with other work starves KWOK for longer, and its nodes are not lost by that.
-    `toleration_s`: how long pods stay on a node that is lost (Kubernetes' default: 300).
-    `scheduler_config` is laid over kube-scheduler's configuration, `scheduler_verbosity` its log level (10 for scores).
-    `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler, `controller_flags` of
-    kube-controller-manager. `verify_kubelets`: the API server believes no kubelet whose certificate the plane's
-    authority has not signed.
+    `node_grace_s`: how long a node may be silent before it is Unknown. kube-controller-manager's
+    own default is 50; a machine that is busy with other work starves KWOK for longer, and its nodes
+    are not lost by that. `toleration_s`: how long pods stay on a node that is lost (Kubernetes'
+    default: 300). `scheduler_config` is laid over kube-scheduler's configuration,
+    `scheduler_verbosity` its log level (10 for scores). `api_flags` are further flags of
+    kube-apiserver, `scheduler_flags` of kube-scheduler, `controller_flags` of
+    kube-controller-manager. `verify_kubelets`: the API server believes no kubelet whose certificate
+    the plane's authority has not signed.
     """
 
     name: str
@@ -78,11 +89,15 @@ class PlaneSpec:
 
     def node_specs(self) -> list[NodeSpec]:
         """The nodes one by one."""
-        return equal_nodes(self.name, self.nodes) if isinstance(self.nodes, int) else list(self.nodes)
+        return (
+            equal_nodes(self.name, self.nodes) if isinstance(self.nodes, int) else list(self.nodes)
+        )
 
     def components(self) -> tuple[str, ...]:
         """In the order of their start."""
-        optional = (("kube-scheduler",) if self.scheduler else ()) + (("kwok",) if self.nodes else ())
+        optional = (("kube-scheduler",) if self.scheduler else ()) + (
+            ("kwok",) if self.nodes else ()
+        )
         return ("etcd", "kube-apiserver", "kube-controller-manager", *optional)
 
 
@@ -99,7 +114,14 @@ class Layout:
     kubelet_client: Pair
     signing_key: Path
 
-    PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+    PORTS = (
+        "etcd",
+        "etcd-peer",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kwok",
+    )
 
     @property
     def server(self) -> str:
@@ -168,7 +190,11 @@ def _kube_apiserver(at: Layout) -> list[str]:
         f"--audit-policy-file={policy}",
         f"--audit-log-path={at.audit_log}",
         "--audit-log-maxsize=100000",  # megabytes: never rotated
-        *([f"--kubelet-certificate-authority={at.authority.certificate}"] if at.spec.verify_kubelets else ()),
+        *(
+            [f"--kubelet-certificate-authority={at.authority.certificate}"]
+            if at.spec.verify_kubelets
+            else ()
+        ),
         *_MINOR_FLAGS.get(at.spec.minor, ()),
         *at.spec.api_flags,
     ]
@@ -223,7 +249,9 @@ def _kwok(at: Layout) -> list[str]:
     lease_s = max(1, min(_LEASE_S, int(at.spec.node_grace_s * 0.8)))
     path = at.directory / "kwok.yaml"
     documents = (_KWOK_OPTIONS, *stages())
-    path.write_text("---\n".join(yaml.safe_dump(document, sort_keys=False) for document in documents))
+    path.write_text(
+        "---\n".join(yaml.safe_dump(document, sort_keys=False) for document in documents)
+    )
     return [
         f"--kubeconfig={at.kubeconfig('kwok')}",
         f"--config={path}",

@@ -1,8 +1,8 @@
 """Ends what a test run has started when the run itself ends, however it ends.
 
-One guard process a run reads "+PID" and "-PID" lines; at the end of its input (the run is gone, kill -9 included) it
-kills the process groups that are left. The kernel's parent-death signal would not do: it fires when the *thread* that
-started a process ends, and planes are started by threads.
+One guard process a run reads "+PID" and "-PID" lines; at the end of its input (the run is gone,
+kill -9 included) it kills the process groups that are left. The kernel's parent-death signal would
+not do: it fires when the *thread* that started a process ends, and planes are started by threads.
 """
 
 import atexit

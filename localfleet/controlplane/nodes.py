@@ -1,13 +1,15 @@
 """KWOK's nodes and how they live: the Node objects, and the stages that play nodes and pods.
 
-kwok 0.8 has no stages of its own: without these it plays nothing. What a stage's selector matches gets its patch.
+kwok 0.8 has no stages of its own: without these it plays nothing. What a stage's selector matches
+gets its patch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# A pod says by the embedded kubelet's annotations how long it runs and how it ends; without, it runs until deleted.
+# A pod says by the embedded kubelet's annotations how long it runs and how it ends; without, it
+# runs until deleted.
 from localfleet.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
 
 Object = dict[str, Any]
@@ -20,9 +22,11 @@ NOT_READY = "global-dispatcher.io/test-not-ready"
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One KWOK node. `resources` are extended ones ("nvidia.com/gpu": "8"); `taints` as in a Node's spec.
+    """One KWOK node. `resources` are extended ones ("nvidia.com/gpu": "8"); `taints` as in a Node's
+    spec.
 
-    `address` and `kubelet_port` say where its kubelet would answer; 0 means kwok's own server, which knows no summary.
+    `address` and `kubelet_port` say where its kubelet would answer; 0 means kwok's own server,
+    which knows no summary.
     """
 
     name: str
@@ -38,12 +42,18 @@ class NodeSpec:
     kubelet_port: int = 0
 
     def manifest(self, kwok_port: int) -> Object:
-        """The Node to create; the API server keeps the status of a new Node, so capacity is there at once."""
+        """The Node to create; the API server keeps the status of a new Node, so capacity is there
+        at once.
+        """
         capacity = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods, **self.resources}
         return {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self.name, "labels": self._labels(), "annotations": {MANAGED: "fake"}},
+            "metadata": {
+                "name": self.name,
+                "labels": self._labels(),
+                "annotations": {MANAGED: "fake"},
+            },
             "spec": {"taints": [dict(taint) for taint in self.taints]},
             "status": {
                 "capacity": capacity,
@@ -70,17 +80,25 @@ class NodeSpec:
 
 def equal_nodes(plane: str, count: int, zones: Sequence[str] = ("a", "b", "c")) -> list[NodeSpec]:
     """That many nodes of the default size, spread over zones."""
-    return [NodeSpec(f"{plane}-{index:04d}", zone=zones[index % len(zones)]) for index in range(count)]
+    return [
+        NodeSpec(f"{plane}-{index:04d}", zone=zones[index % len(zones)]) for index in range(count)
+    ]
 
 
 def stages() -> list[Object]:
     """All Stage documents of kwok's configuration."""
     return [
         _stage(
-            "node-ready", "Node", [_unless_true(NOT_READY), _condition("!=", "True")], {"statusTemplate": _NODE_READY}
+            "node-ready",
+            "Node",
+            [_unless_true(NOT_READY), _condition("!=", "True")],
+            {"statusTemplate": _NODE_READY},
         ),
         _stage(
-            "node-not-ready", "Node", [_if_true(NOT_READY), _condition("==", "True")], {"statusTemplate": _NODE_LOST}
+            "node-not-ready",
+            "Node",
+            [_if_true(NOT_READY), _condition("==", "True")],
+            {"statusTemplate": _NODE_LOST},
         ),
         _stage("pod-ready", "Pod", [_ALIVE, _phase("Pending")], {"statusTemplate": _POD_READY}),
         _stage(
@@ -93,7 +111,11 @@ def stages() -> list[Object]:
         _stage(
             "pod-complete",
             "Pod",
-            [_ALIVE, _phase("Running"), {"key": f'.metadata.annotations["{RUN_SECONDS}"]', "operator": "Exists"}],
+            [
+                _ALIVE,
+                _phase("Running"),
+                {"key": f'.metadata.annotations["{RUN_SECONDS}"]', "operator": "Exists"},
+            ],
             {"statusTemplate": _POD_COMPLETE},
             delay={"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _RUN_TIME}},
         ),
@@ -106,7 +128,9 @@ def stages() -> list[Object]:
     ]
 
 
-def _stage(name: str, kind: str, when: Iterable[Object], then: Object, delay: Object | None = None) -> Object:
+def _stage(
+    name: str, kind: str, when: Iterable[Object], then: Object, delay: Object | None = None
+) -> Object:
     spec: Object = {
         "resourceRef": {"apiGroup": "v1", "kind": kind},
         "selector": {"matchExpressions": list(when)},
@@ -114,16 +138,25 @@ def _stage(name: str, kind: str, when: Iterable[Object], then: Object, delay: Ob
     }
     if delay is not None:
         spec["delay"] = delay
-    return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 _ALIVE = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
-# The node controller leaves this of a pod whose node was silent; whoever else calls a pod not ready says why.
-_WITHOUT_REASON = {"key": '.status.conditions.[] | select( .type == "Ready" ) | .reason', "operator": "DoesNotExist"}
+# The node controller leaves this of a pod whose node was silent; whoever else calls a pod not ready
+# says why.
+_WITHOUT_REASON = {
+    "key": '.status.conditions.[] | select( .type == "Ready" ) | .reason',
+    "operator": "DoesNotExist",
+}
 _RUNS_ON = {"key": f'.metadata.annotations["{RUN_SECONDS}"]', "operator": "DoesNotExist"}
-# A kubelet compares each 10 s what the API server has of its pods. The node controller marks a pod once each time that
-# its node is lost, so the two write no more often than that.
+# A kubelet compares each 10 s what the API server has of its pods. The node controller marks a pod
+# once each time that its node is lost, so the two write no more often than that.
 _STATUS_SYNC = {"durationMilliseconds": 2_000, "jitterDurationMilliseconds": 10_000}
 _RUN_TIME = f'.metadata.annotations["{RUN_SECONDS}"] + "s"'
 

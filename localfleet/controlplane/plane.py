@@ -1,9 +1,11 @@
-"""A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and on wish kube-scheduler and kwok.
+"""A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and on wish
+kube-scheduler and kwok.
 
     with control_plane("east", nodes=100) as east:
         east.kubectl("get", "nodes")
 
-TLS by an authority of its own, RBAC on, ServiceAccount tokens, audit log on. Its processes end with this one.
+TLS by an authority of its own, RBAC on, ServiceAccount tokens, audit log on. Its processes end with
+this one.
 """
 
 import json
@@ -28,7 +30,8 @@ from localfleet.controlplane.credentials import Authority
 from localfleet.controlplane.process import Component
 
 Object = dict[str, Any]
-# Limits, not measures: a busy machine needs many times what a quiet one does. A process that ends is told at once.
+# Limits, not measures: a busy machine needs many times what a quiet one does. A process that ends
+# is told at once.
 _READY_S = 240.0
 _NODES_PER_SECOND = 10
 _KUBECTL_S = 300.0
@@ -39,7 +42,9 @@ class KubectlError(RuntimeError):
 
 
 class ControlPlane:
-    """A control plane's processes and the ways to it. `start` returns when it serves and its nodes are Ready."""
+    """A control plane's processes and the ways to it. `start` returns when it serves and its nodes
+    are Ready.
+    """
 
     def __init__(self, spec: PlaneSpec, directory: Path) -> None:
         self.spec = spec
@@ -66,7 +71,9 @@ class ControlPlane:
         self._issue_identities()
         self.admin = Api(self.server, authority.certificate, authority.client(*IDENTITIES["admin"]))
         self.components = {
-            name: Component(name, self.layout.command(name), directory / f"{name}.log", ENVIRONMENTS.get(name))
+            name: Component(
+                name, self.layout.command(name), directory / f"{name}.log", ENVIRONMENTS.get(name)
+            )
             for name in spec.components()
         }
 
@@ -78,7 +85,9 @@ class ControlPlane:
         for name in rest:
             self.components[name].start()
         nodes = self.spec.node_specs()
-        self.admin.create_all("/api/v1/nodes", [node.manifest(self.layout.ports["kwok"]) for node in nodes])
+        self.admin.create_all(
+            "/api/v1/nodes", [node.manifest(self.layout.ports["kwok"]) for node in nodes]
+        )
         for name in rest:
             self._wait(name)
         self._wait_usable(len(nodes))
@@ -103,19 +112,35 @@ class ControlPlane:
         self.components[component].kill()
 
     def restart(self, component: str) -> None:
-        """Kill -9 one component if it runs, start it again on the same port and data, wait until it serves."""
+        """Kill -9 one component if it runs, start it again on the same port and data, wait until it
+        serves.
+        """
         self.kill(component)
         self.begin(component)
 
     def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
-        """What real kubectl prints, as admin or by another kubeconfig; KubectlError with its words when it fails."""
-        command = [str(self.programs["kubectl"]), f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments]
+        """What real kubectl prints, as admin or by another kubeconfig; KubectlError with its words
+        when it fails.
+        """
+        command = [
+            str(self.programs["kubectl"]),
+            f"--kubeconfig={kubeconfig or self.kubeconfig}",
+            *arguments,
+        ]
         environment = {"HOME": str(self.directory), "PATH": "/usr/bin:/bin"}
         done = subprocess.run(  # noqa: S603 - our own kubectl
-            command, input=stdin, env=environment, capture_output=True, text=True, timeout=_KUBECTL_S, check=False
+            command,
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_KUBECTL_S,
+            check=False,
         )
         if done.returncode != 0:
-            raise KubectlError(f"kubectl {' '.join(arguments)}: code {done.returncode}\n{done.stderr}{done.stdout}")
+            raise KubectlError(
+                f"kubectl {' '.join(arguments)}: code {done.returncode}\n{done.stderr}{done.stdout}"
+            )
         return done.stdout
 
     def apply(self, *manifests: Object) -> str:
@@ -123,8 +148,12 @@ class ControlPlane:
         items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         return self.kubectl("apply", "-f", "-", stdin=json.dumps(items))
 
-    def token_for(self, service_account: str, namespace: str = "default", seconds: int = 3600) -> str:
-        """A bound token of a ServiceAccount, by the TokenRequest API. Lasts `seconds`, at least 600."""
+    def token_for(
+        self, service_account: str, namespace: str = "default", seconds: int = 3600
+    ) -> str:
+        """A bound token of a ServiceAccount, by the TokenRequest API. Lasts `seconds`, at least
+        600.
+        """
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
         request = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -133,34 +162,49 @@ class ControlPlane:
         }
         return str(self.admin.create(path, request)["status"]["token"])
 
-    def kubeconfig_for(self, service_account: str, namespace: str = "default", seconds: int = 3600) -> Path:
+    def kubeconfig_for(
+        self, service_account: str, namespace: str = "default", seconds: int = 3600
+    ) -> Path:
         """A kubeconfig file (context = the plane's name) with a bound token of a ServiceAccount."""
         path = self.directory / f"{namespace}-{service_account}.kubeconfig"
-        return self.authority.token_kubeconfig(path, self.server, self.token_for(service_account, namespace, seconds))
+        return self.authority.token_kubeconfig(
+            path, self.server, self.token_for(service_account, namespace, seconds)
+        )
 
     def api_for(self, service_account: str, namespace: str = "default") -> Api:
         """A client as a ServiceAccount."""
-        return Api(self.server, self.authority.certificate, token=self.token_for(service_account, namespace))
+        return Api(
+            self.server,
+            self.authority.certificate,
+            token=self.token_for(service_account, namespace),
+        )
 
     def kubeconfig_as(self, user: str, group: str = "") -> Path:
-        """A kubeconfig file with a client certificate for any user: a kubelet is system:node:NAME of system:nodes."""
+        """A kubeconfig file with a client certificate for any user: a kubelet is system:node:NAME
+        of system:nodes.
+        """
         path = self.directory / f"user-{user.replace(':', '-')}.kubeconfig"
         return self.authority.kubeconfig(path, self.server, self.authority.client(user, group))
 
     def backup(self, folder: Path) -> None:
-        """Copy etcd's data as it is at this moment; etcd stands still meanwhile. `folder` must not be there yet."""
+        """Copy etcd's data as it is at this moment; etcd stands still meanwhile. `folder` must not
+        be there yet.
+        """
         etcd = self.components["etcd"]
         etcd.signal(signal.SIGSTOP)
         try:
-            # Of a process that stands still the page cache has all it wrote: what is copied, a kill -9 would leave.
+            # Of a process that stands still the page cache has all it wrote: what is copied, a kill
+            # -9 would leave.
             shutil.copytree(self._etcd_data, folder)
         finally:
             etcd.signal(signal.SIGCONT)
 
     def restore(self, folder: Path) -> None:
-        """Put etcd's data back as in a backup, and wait until all serve. Whoever watches from outside is told nothing.
+        """Put etcd's data back as in a backup, and wait until all serve. Whoever watches from
+        outside is told nothing.
 
-        All components are started anew, as etcd's documentation wants it of all that hold a cache of the API.
+        All components are started anew, as etcd's documentation wants it of all that hold a cache
+        of the API.
         """
         for component in reversed(self.spec.components()):
             self.kill(component)
@@ -181,9 +225,11 @@ class ControlPlane:
         return self.directory / "etcd"
 
     def forget_history(self) -> None:
-        """Make every older resourceVersion and `continue` answer 410 Gone: etcd compacted, the API server restarted.
+        """Make every older resourceVersion and `continue` answer 410 Gone: etcd compacted, the API
+        server restarted.
 
-        The restart is needed: the API server keeps snapshots of its own and drops them only seconds after a compaction.
+        The restart is needed: the API server keeps snapshots of its own and drops them only seconds
+        after a compaction.
         """
         with httpx.Client(base_url=self.layout.etcd, trust_env=False) as etcd:
             answer = etcd.post("/v3/kv/range", json={"key": "AA=="}).raise_for_status().json()
@@ -196,8 +242,12 @@ class ControlPlane:
         return self.components[component].cpu_seconds()
 
     def ended(self) -> str:
-        """The ends of the logs of components that were started and ended by themselves; "" if none did."""
-        return "\n".join(found for component in self.components.values() if (found := component.ended()))
+        """The ends of the logs of components that were started and ended by themselves; "" if none
+        did.
+        """
+        return "\n".join(
+            found for component in self.components.values() if (found := component.ended())
+        )
 
     def tails(self, lines: int = 15) -> str:
         """The ends of all logs."""
@@ -205,7 +255,9 @@ class ControlPlane:
 
     def _issue_identities(self) -> None:
         for name, (user, group) in IDENTITIES.items():
-            self.authority.kubeconfig(self.layout.kubeconfig(name), self.server, self.authority.client(user, group))
+            self.authority.kubeconfig(
+                self.layout.kubeconfig(name), self.server, self.authority.client(user, group)
+            )
 
     def _wait(self, component: str) -> None:
         probes = {
@@ -226,10 +278,14 @@ class ControlPlane:
         """Until pods can be made (their default ServiceAccount is there) and all nodes take them."""
         controllers = self.components["kube-controller-manager"]
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        controllers.wait_until(lambda: self.admin.answers(account), "the default ServiceAccount is there", _READY_S)
+        controllers.wait_until(
+            lambda: self.admin.answers(account), "the default ServiceAccount is there", _READY_S
+        )
         if nodes:
             limit = _READY_S + nodes / _NODES_PER_SECOND
-            self.components["kwok"].wait_until(lambda: self.ready_nodes() >= nodes, "all nodes are Ready", limit)
+            self.components["kwok"].wait_until(
+                lambda: self.ready_nodes() >= nodes, "all nodes are Ready", limit
+            )
 
     def ready_nodes(self) -> int:
         """Nodes that are Ready and without the taints of a node that is not."""
@@ -254,10 +310,13 @@ def _healthy(url: str, context: ssl.SSLContext | None) -> bool:
 
 
 @contextmanager
-def control_planes(specs: Sequence[PlaneSpec], directory: Path | None = None) -> Iterator[list[ControlPlane]]:
+def control_planes(
+    specs: Sequence[PlaneSpec], directory: Path | None = None
+) -> Iterator[list[ControlPlane]]:
     """Several planes, started at once; each in a folder of `directory`, or of a temporary one.
 
-    A temporary one is removed at the end, unless an error leaves the block: then it stays, and the error names it.
+    A temporary one is removed at the end, unless an error leaves the block: then it stays, and the
+    error names it.
     """
     root = directory or Path(tempfile.mkdtemp(prefix="control-planes-"))
     planes: list[ControlPlane] = []
@@ -267,7 +326,11 @@ def control_planes(specs: Sequence[PlaneSpec], directory: Path | None = None) ->
             list(pool.map(ControlPlane.start, planes))
         yield planes
     except BaseException as error:
-        error.add_note("\n".join([f"logs of the control planes: {root}", *(plane.ended() for plane in planes)]).strip())
+        error.add_note(
+            "\n".join(
+                [f"logs of the control planes: {root}", *(plane.ended() for plane in planes)]
+            ).strip()
+        )
         raise
     finally:
         for plane in planes:
@@ -278,8 +341,14 @@ def control_planes(specs: Sequence[PlaneSpec], directory: Path | None = None) ->
 
 @contextmanager
 def control_plane(
-    name: str, nodes: Any = 0, scheduler: bool = False, minor: str = binaries.DEFAULT_MINOR, **more: Any
+    name: str,
+    nodes: Any = 0,
+    scheduler: bool = False,
+    minor: str = binaries.DEFAULT_MINOR,
+    **more: Any,
 ) -> Iterator[ControlPlane]:
     """One plane in a temporary directory; `more` are further fields of PlaneSpec."""
-    with control_planes([PlaneSpec(name, nodes=nodes, scheduler=scheduler, minor=minor, **more)]) as planes:
+    with control_planes(
+        [PlaneSpec(name, nodes=nodes, scheduler=scheduler, minor=minor, **more)]
+    ) as planes:
         yield planes[0]

@@ -1,7 +1,7 @@
 """Free ports on 127.0.0.1 that stay one's own, so that a component can be restarted on its port.
 
-They lie below the range that the kernel gives to outgoing connections, and a locked file for each holds it against
-other planes of this machine as long as the plane lives.
+They lie below the range that the kernel gives to outgoing connections, and a locked file for each
+holds it against other planes of this machine as long as the plane lives.
 """
 
 import fcntl

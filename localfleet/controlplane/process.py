@@ -16,13 +16,17 @@ _POLL_S = 0.02
 
 
 class ComponentFailedError(RuntimeError):
-    """A component that ended or did not become ready; the text names it and carries the end of its log."""
+    """A component that ended or did not become ready; the text names it and carries the end of its
+    log.
+    """
 
 
 class Component:
     """A process in a group of its own that writes to one log file, across restarts."""
 
-    def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, command: list[str], log: Path, environment: dict[str, str] | None = None
+    ) -> None:
         self.name = name
         self.command = command
         self.log = log
@@ -32,7 +36,9 @@ class Component:
     @property
     def pid(self) -> int:
         """Of the running process; 0 when there is none."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else 0
+        return (
+            self._process.pid if self._process is not None and self._process.poll() is None else 0
+        )
 
     def start(self) -> None:
         """Start it; at once back. ComponentFailedError if it already runs."""
@@ -50,16 +56,22 @@ class Component:
         GUARD.add(self._process.pid)
 
     def wait_until(self, ready: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait until `ready`; ComponentFailedError when it takes too long or the process ends before."""
+        """Wait until `ready`; ComponentFailedError when it takes too long or the process ends
+        before.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             asked = time.monotonic()
             if ready():
                 return
             if not self.pid:
-                raise ComponentFailedError(f"{self.name} ended with {self._code()} before {what}\n{self.tail()}")
+                raise ComponentFailedError(
+                    f"{self.name} ended with {self._code()} before {what}\n{self.tail()}"
+                )
             if time.monotonic() > deadline:
-                raise ComponentFailedError(f"{self.name}: not {what} after {timeout_s:.0f} s\n{self.tail()}")
+                raise ComponentFailedError(
+                    f"{self.name}: not {what} after {timeout_s:.0f} s\n{self.tail()}"
+                )
             # A question that is dear (5,000 nodes) must not starve what it waits for.
             time.sleep(max(_POLL_S, 4 * (time.monotonic() - asked)))
 
@@ -112,6 +124,8 @@ class Component:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Nothing of the caller's that would change a component: no proxies, no other cluster, no HOME to write into."""
+    """Nothing of the caller's that would change a component: no proxies, no other cluster, no HOME
+    to write into.
+    """
     kept = ("PATH", "LANG", "TZ", "TMPDIR")
     return {name: os.environ[name] for name in kept if name in os.environ}

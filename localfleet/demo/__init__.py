@@ -1,1 +1,3 @@
-"""`global-dispatcher demo`: a fleet of clusters, Ray, agents and the dispatcher on this machine, and pods to watch."""
+"""`global-dispatcher demo`: a fleet of clusters, Ray, agents and the dispatcher on this machine,
+and pods to watch.
+"""

@@ -14,8 +14,8 @@ _PODS_NOTE = "No container really runs: logs say so, wherever a pod runs, and ex
 
 @dataclass(frozen=True)
 class Running:
-    """Clusters that answer: a kubeconfig with a context each, how all are stopped, what to call as kubectl, and a note
-    for the user about their pods ('': none).
+    """Clusters that answer: a kubeconfig with a context each, how all are stopped, what to call as
+    kubectl, and a note for the user about their pods ('': none).
     """
 
     kubeconfig: Path
@@ -25,20 +25,26 @@ class Running:
 
 
 class Clusters(Protocol):
-    """A kind of clusters. `live_load`: whether their nodes tell how busy they are; `note`: what to know of scores."""
+    """A kind of clusters. `live_load`: whether their nodes tell how busy they are; `note`: what to
+    know of scores.
+    """
 
     live_load: bool
     note: str
     kubelet: KubeletSettings
 
     def prepare(self, count: int, say: Say) -> None:
-        """What may take minutes and may be interrupted; CommandError when `count` clusters cannot be had here."""
+        """What may take minutes and may be interrupted; CommandError when `count` clusters cannot
+        be had here.
+        """
 
     def announce(self, count: int) -> str:
         """What is being started, in words."""
 
     def start(self, specs: Sequence[ClusterSpec], directory: Path) -> Running:
-        """Start all at once, files in `directory`. FleetError, with none left running, when one does not come up."""
+        """Start all at once, files in `directory`. FleetError, with none left running, when one
+        does not come up.
+        """
 
 
 class EmbeddedClusters:

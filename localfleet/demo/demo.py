@@ -1,6 +1,7 @@
 """The demo: a fleet of clusters, Ray, agents and the dispatcher on this machine, and pods to watch.
 
-Everything is submitted in the first cluster. Nodes that tell load are kept busy there: load and spread push pods out.
+Everything is submitted in the first cluster. Nodes that tell load are kept busy there: load and
+spread push pods out.
 """
 
 import asyncio
@@ -66,7 +67,10 @@ class DemoOptions:
     @property
     def names(self) -> list[str]:
         """The clusters' names; pods are submitted in the first."""
-        return [_NAMES[number] if number < len(_NAMES) else f"cluster-{number + 1}" for number in range(self.clusters)]
+        return [
+            _NAMES[number] if number < len(_NAMES) else f"cluster-{number + 1}"
+            for number in range(self.clusters)
+        ]
 
     def kind(self) -> Clusters:
         """What the clusters are."""
@@ -83,7 +87,10 @@ class DemoOptions:
     def note(self, kind: Clusters) -> str:
         """What to know of loads and scores."""
         if self.busy(kind) and self.clusters > 1:
-            return f"The nodes of {self.names[0]} were made busy (CPU 55%, network 30%) before the pods came."
+            return (
+                f"The nodes of {self.names[0]} were made busy (CPU 55%, network 30%) before the "
+                "pods came."
+            )
         return kind.note
 
     def submissions(self) -> Iterator[Submission]:
@@ -113,7 +120,9 @@ def _run(options: DemoOptions, configured: Configured, started: float, cleanup: 
         cleanup.callback(shutil.rmtree, state, ignore_errors=True)
     kind = options.kind()
     submissions = list(options.submissions())
-    show = DemoShow(options.names[0], sum(one.pods for one in submissions), started, options.note(kind))
+    show = DemoShow(
+        options.names[0], sum(one.pods for one in submissions), started, options.note(kind)
+    )
     cleanup.enter_context(show)
     kind.prepare(options.clusters, show.say)
     fleet = _start(options, kind, state, show, cleanup)
@@ -126,8 +135,12 @@ def _run(options: DemoOptions, configured: Configured, started: float, cleanup: 
     return asyncio.run(_serve(stage, submissions))
 
 
-def _start(options: DemoOptions, kind: Clusters, state: Path, show: DemoShow, cleanup: ExitStack) -> Running:
-    """Start the clusters and Ray at the same time; what came up is registered for clean-up even if the other fails."""
+def _start(
+    options: DemoOptions, kind: Clusters, state: Path, show: DemoShow, cleanup: ExitStack
+) -> Running:
+    """Start the clusters and Ray at the same time; what came up is registered for clean-up even if
+    the other fails.
+    """
     specs = list(_specs(options, state))
     show.say(f"starting {kind.announce(len(specs))} and Ray ...")
     with uninterrupted(), ThreadPoolExecutor(1) as pool:
@@ -145,7 +158,9 @@ def _start(options: DemoOptions, kind: Clusters, state: Path, show: DemoShow, cl
         return starting.result()
 
 
-def _agents(options: DemoOptions, kind: Clusters, kubeconfig: Path, cleanup: ExitStack) -> StartedAgents:
+def _agents(
+    options: DemoOptions, kind: Clusters, kubeconfig: Path, cleanup: ExitStack
+) -> StartedAgents:
     """Each of them serves logs and exec of its cluster's pods that run elsewhere."""
     settings = [
         AgentSettings(
@@ -158,7 +173,9 @@ def _agents(options: DemoOptions, kind: Clusters, kubeconfig: Path, cleanup: Exi
         for name in options.names
     ]
     relay = RelaySettings(address=_HOST, host=_HOST, port=0)
-    return StartedAgents(settings, _HOST, cleanup.enter_context, relays=dict.fromkeys(options.names, relay))
+    return StartedAgents(
+        settings, _HOST, cleanup.enter_context, relays=dict.fromkeys(options.names, relay)
+    )
 
 
 def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:
@@ -241,7 +258,11 @@ async def _play(stage: Stage, submissions: list[Submission], port: int) -> int:
             await submitter.annotate_nodes(_BUSY)
         await show.wait_for_nodes(dispatcher, _READY_S, read=stage.kind.live_load)
         submitting = asyncio.create_task(submitter.submit(submissions))
-        await show.watch(dispatcher, options.timeout_s, lenient=options.trace is not None or options.pods is not None)
+        await show.watch(
+            dispatcher,
+            options.timeout_s,
+            lenient=options.trace is not None or options.pods is not None,
+        )
         await submitting
         if not (options.once or options.keep):
             await show.watch_on(dispatcher, port)

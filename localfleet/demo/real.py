@@ -1,4 +1,6 @@
-"""The demo on real control planes: kube-apiserver, etcd and kube-controller-manager, and KWOK for the nodes."""
+"""The demo on real control planes: kube-apiserver, etcd and kube-controller-manager, and KWOK for
+the nodes.
+"""
 
 import itertools
 import os
@@ -30,39 +32,52 @@ _FAILURES = (ComponentFailedError, TimeoutError, httpx.HTTPError)
 
 
 class RealClusters:
-    """Control planes as processes on loopback. Their programs are found or built once (see localfleet.controlplane)."""
+    """Control planes as processes on loopback. Their programs are found or built once (see
+    localfleet.controlplane).
+    """
 
     live_load = False
     note = "KWOK's nodes tell no live load: scores go by requests"
     kubelet = KubeletSettings(interval_s=60.0, timeout_s=1.0)  # KWOK has no answer: seldom asked
 
     def prepare(self, count: int, say: Say) -> None:
-        """See that this machine can carry them and that the programs are there; build what is missing."""
+        """See that this machine can carry them and that the programs are there; build what is
+        missing.
+        """
         _check_room(count, _free_mib(), os.cpu_count() or 1)
         try:
             binaries.ensure(_TOOLS, progress=say)
         except binaries.BinariesUnavailableError as error:
             missing = str(error).removeprefix(f"{binaries.UNAVAILABLE}: ")
-            raise CommandError(f"--real: {missing}; the demo without --real needs nothing") from None
+            raise CommandError(
+                f"--real: {missing}; the demo without --real needs nothing"
+            ) from None
         except binaries.BuildFailedError as error:
             print(error, file=sys.stderr)
             raise CommandError("--real: the programs could not be built: see above") from None
 
     def announce(self, count: int) -> str:
         """In words."""
-        return f"{count} real control planes (kube-apiserver, etcd, kube-controller-manager; nodes by KWOK)"
+        return (
+            f"{count} real control planes (kube-apiserver, etcd, kube-controller-manager; nodes "
+            "by KWOK)"
+        )
 
     def start(self, specs: Sequence[ClusterSpec], directory: Path) -> Running:
         """All planes at once, each with the policy by which a pod's annotation asks for us."""
         with ExitStack() as started:
             try:
-                planes = started.enter_context(control_planes([_plane(spec) for spec in specs], directory))
+                planes = started.enter_context(
+                    control_planes([_plane(spec) for spec in specs], directory)
+                )
                 for plane in planes:
                     opt_in(plane.admin)
             except _FAILURES as error:
                 raise FleetError(str(error)) from None
             merged = directory / "kubeconfig"
-            kubeconfig.write(merged, kubeconfig.merged(kubeconfig.read(plane.kubeconfig) for plane in planes))
+            kubeconfig.write(
+                merged, kubeconfig.merged(kubeconfig.read(plane.kubeconfig) for plane in planes)
+            )
             return Running(merged, started.pop_all().close, _kubectl(planes[0]))
 
 
@@ -93,10 +108,13 @@ def _free_mib() -> int:
 def _check_room(count: int, free_mib: int, cpus: int) -> None:
     most = min(free_mib // _PLANE_MIB, cpus * _PLANES_A_CPU)
     if most < 1:
-        raise CommandError(f"--real: a control plane needs {_PLANE_MIB} MiB of memory and {free_mib} MiB are free")
+        raise CommandError(
+            f"--real: a control plane needs {_PLANE_MIB} MiB of memory and {free_mib} MiB are free"
+        )
     if count > most:
         raise CommandError(
-            f"--real: {count} control planes are too many for {free_mib} MiB of free memory and {cpus} CPUs:"
+            f"--real: {count} control planes are too many for {free_mib} MiB of free memory and "
+            f"{cpus} CPUs:"
             f" use --clusters {most} or fewer",
             ExitCode.USAGE,
         )

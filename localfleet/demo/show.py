@@ -16,7 +16,14 @@ from rich.live import Live
 from rich.text import Text
 
 from dispatcher.cli.explain_view import in_short
-from dispatcher.cli.output import Output, harmless, make_console, print_table, print_trimmed, print_value
+from dispatcher.cli.output import (
+    Output,
+    harmless,
+    make_console,
+    print_table,
+    print_trimmed,
+    print_value,
+)
 from dispatcher.cli.tables import PODS
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher
@@ -51,7 +58,9 @@ class DemoShow:
         self.picture = Picture(source=source, expected=expected, note=note)
         self._started = started
         self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._live = (
+            Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        )
         self._last_line = ""
         self._last_line_at = float("-inf")
         self._lenient = False
@@ -61,7 +70,12 @@ class DemoShow:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._end_live()
 
     def say(self, text: str) -> None:
@@ -75,11 +89,16 @@ class DemoShow:
         else:
             self._console.print(line, soft_wrap=True)
 
-    async def wait_for_nodes(self, dispatcher: Dispatcher, patience_s: float, *, read: bool) -> None:
-        """Until every cluster reports and takes orders, and if `read` every node has a live reading: load shall count
-        from the start. After `patience_s` the demo goes on without, and says so.
+    async def wait_for_nodes(
+        self, dispatcher: Dispatcher, patience_s: float, *, read: bool
+    ) -> None:
+        """Until every cluster reports and takes orders, and if `read` every node has a live
+        reading: load shall count from the start. After `patience_s` the demo goes on without, and
+        says so.
         """
-        self.say("waiting for nodes and their first readings ..." if read else "waiting for nodes ...")
+        self.say(
+            "waiting for nodes and their first readings ..." if read else "waiting for nodes ..."
+        )
         until = perf_counter() + patience_s
         missing = _missing(dispatcher, read=read)
         while missing and perf_counter() < until:
@@ -104,15 +123,20 @@ class DemoShow:
             calm_since = (calm_since or perf_counter()) if done else None
             if calm_since is not None and perf_counter() - calm_since >= _CALM_S:
                 return
-            await asyncio.sleep(max(_LOOK_S, 9 * cost))  # watching a large fleet must not slow it down
+            await asyncio.sleep(
+                max(_LOOK_S, 9 * cost)
+            )  # watching a large fleet must not slow it down
 
     async def watch_on(self, dispatcher: Dispatcher, port: int) -> None:
-        """On a terminal: go on showing how load and pods move and say what to do next, until cancelled."""
+        """On a terminal: go on showing how load and pods move and say what to do next, until
+        cancelled.
+        """
         command = own_command()
         server = _server(port)
         self.picture = replace(
             self.picture,
-            hint=f"Ctrl-C ends the demo. In another terminal: {command} explain {self._a_pod()}{server}, or see "
+            hint=f"Ctrl-C ends the demo. In another terminal: {command} explain "
+            f"{self._a_pod()}{server}, or see "
             f"http://127.0.0.1:{port}/. With --keep the demo says how to use kubectl, too.",
         )
         while self._live is not None:
@@ -153,7 +177,9 @@ class DemoShow:
         )
 
     def _a_pod(self) -> str:
-        return next((f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD")
+        return next(
+            (f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD"
+        )
 
     def _look(self, dispatcher: Dispatcher) -> None:
         views = dispatcher.views
@@ -170,8 +196,12 @@ class DemoShow:
             latest = _explained(views, demo_view.latest_placements(self.picture))
             self._live.update(demo_view.live(self.picture, latest), refresh=True)
         else:
-            phases = ", ".join(f"{count} {phase}" for phase, count in sorted(self.picture.phases.items()))
-            self._say_now_and_then(f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}")
+            phases = ", ".join(
+                f"{count} {phase}" for phase, count in sorted(self.picture.phases.items())
+            )
+            self._say_now_and_then(
+                f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}"
+            )
 
     def _say_now_and_then(self, text: str) -> None:
         if perf_counter() - self._last_line_at >= _SAY_S or self.picture.settled:
@@ -185,12 +215,17 @@ class DemoShow:
         missing = self._missing()
         unseen = self.picture.expected - len(self.picture.pods)
         if unseen > 0:
-            self._console.print(f"error: {unseen} of {self.picture.expected} pods were never seen", soft_wrap=True)
+            self._console.print(
+                f"error: {unseen} of {self.picture.expected} pods were never seen", soft_wrap=True
+            )
         for row in missing[:20]:
             where = f" on {row['cluster']}/{row['node']}" if row["node"] else ""
             why = row["reason"] or "no reason is known yet"
             self._console.print(
-                harmless(f"error: pod {row['namespace']}/{row['name']} is {row['phase']}{where}: {why}"), soft_wrap=True
+                harmless(
+                    f"error: pod {row['namespace']}/{row['name']} is {row['phase']}{where}: {why}"
+                ),
+                soft_wrap=True,
             )
         return int(ExitCode.FAILED if missing or unseen > 0 else ExitCode.OK)
 
@@ -228,7 +263,9 @@ def _explained(views: FleetViews, rows: Iterable[demo_view.Row]) -> list[demo_vi
 
 
 def _why(views: FleetViews, row: demo_view.Row) -> str:
-    return in_short((views.explain(row["namespace"], row["name"], row["source"]) or {}).get("decision"))
+    return in_short(
+        (views.explain(row["namespace"], row["name"], row["source"]) or {}).get("decision")
+    )
 
 
 def no_room(row: demo_view.Row) -> bool:

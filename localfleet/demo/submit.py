@@ -19,7 +19,9 @@ _ATTEMPTS = 5
 
 
 class Submitter:
-    """A client of one kubeconfig context: CA, and token or client certificate, from the file itself."""
+    """A client of one kubeconfig context: CA, and token or client certificate, from the file
+    itself.
+    """
 
     def __init__(self, kubeconfig: Path, context: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -63,7 +65,9 @@ class Submitter:
         return sum(task.result() for task in begun)
 
     async def annotate_nodes(self, annotations: dict[str, str]) -> None:
-        """Put annotations on every node of the cluster (the embedded ones take their background load from there)."""
+        """Put annotations on every node of the cluster (the embedded ones take their background
+        load from there).
+        """
         for node in (await self._client.get("/api/v1/nodes")).json()["items"]:
             await self._client.patch(
                 f"/api/v1/nodes/{node['metadata']['name']}",
@@ -86,13 +90,20 @@ class Submitter:
                     break
             await asyncio.sleep(0.1 * 2**attempt)
         name = submission.manifest["metadata"]["name"]
-        raise CommandError(f"cluster {self._context} did not take {submission.manifest['kind']} {name}: {problem}")
+        raise CommandError(
+            f"cluster {self._context} did not take {submission.manifest['kind']} {name}: {problem}"
+        )
 
 
 def _tls(cluster: dict[str, Any], identity: dict[str, Any]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    context = ssl.create_default_context(
+        cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
+    )
     if "client-key-data" in identity:
-        parts = (base64.b64decode(identity[part]) for part in ("client-certificate-data", "client-key-data"))
+        parts = (
+            base64.b64decode(identity[part])
+            for part in ("client-certificate-data", "client-key-data")
+        )
         with memory_file(b"\n".join(parts)) as pair:
             context.load_cert_chain(pair)
     return context

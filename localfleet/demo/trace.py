@@ -1,4 +1,6 @@
-"""A cluster trace in openb's form (nodes.csv, pods.csv) as nodes for embedded clusters and pods to submit."""
+"""A cluster trace in openb's form (nodes.csv, pods.csv) as nodes for embedded clusters and pods to
+submit.
+"""
 
 import csv
 from collections.abc import Iterator
@@ -14,10 +16,16 @@ _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib")
 
 
-def deal_nodes(trace: Path, clusters: list[str], most_each: int | None, directory: Path) -> dict[str, Path]:
-    """Deal the trace's nodes over the clusters in turn; returns cluster -> a nodes.csv written to `directory`."""
+def deal_nodes(
+    trace: Path, clusters: list[str], most_each: int | None, directory: Path
+) -> dict[str, Path]:
+    """Deal the trace's nodes over the clusters in turn; returns cluster -> a nodes.csv written to
+    `directory`.
+    """
     rows = _rows(trace / "nodes.csv", _NODE_COLUMNS)
-    hands: dict[str, list[Row]] = {name: rows[turn :: len(clusters)][:most_each] for turn, name in enumerate(clusters)}
+    hands: dict[str, list[Row]] = {
+        name: rows[turn :: len(clusters)][:most_each] for turn, name in enumerate(clusters)
+    }
     files = {}
     for name, hand in hands.items():
         files[name] = directory / f"{name}-nodes.csv"
@@ -45,9 +53,13 @@ def _rows(file: Path, columns: tuple[str, ...]) -> list[Row]:
         ) from None
     missing = [column for column in columns if not rows or column not in rows[0]]
     if missing:
-        raise CommandError(f"{file}: columns {', '.join(missing)} are missing, or it has no rows", ExitCode.USAGE)
+        raise CommandError(
+            f"{file}: columns {', '.join(missing)} are missing, or it has no rows", ExitCode.USAGE
+        )
     for line, row in enumerate(rows, start=2):
         bad = next((key for key in columns[1:] if not (row[key] or "").isdigit()), None)
         if bad:
-            raise CommandError(f"{file}:{line}: {bad} is {row[bad]!r}: write a whole number", ExitCode.USAGE)
+            raise CommandError(
+                f"{file}:{line}: {bad} is {row[bad]!r}: write a whole number", ExitCode.USAGE
+            )
     return rows

@@ -1,4 +1,6 @@
-"""How the demo looks: loads and pods of each cluster, the latest placements and why. Rows in, text out."""
+"""How the demo looks: loads and pods of each cluster, the latest placements and why. Rows in, text
+out.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +35,9 @@ class Picture:
     source: str = ""
     note: str = ""
     hint: str = ""
-    latest: list[tuple[str, str]] = field(default_factory=list)  # keys of pods in the order of their placement
+    latest: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # keys of pods in the order of their placement
 
     @property
     def phases(self) -> Counter[str]:
@@ -72,7 +76,10 @@ def live(picture: Picture, placements: Iterable[Row]) -> "RenderableType":
 def _headline(picture: Picture) -> "RenderableType":
     from rich.text import Text
 
-    line = Text.assemble(("Global Dispatcher", "bold"), f"   {len(picture.pods)}/{picture.expected} pods submitted in ")
+    line = Text.assemble(
+        ("Global Dispatcher", "bold"),
+        f"   {len(picture.pods)}/{picture.expected} pods submitted in ",
+    )
     line.append(picture.source, "bold")
     for phase, count in sorted(picture.phases.items()):
         line.append("   ")
@@ -82,8 +89,12 @@ def _headline(picture: Picture) -> "RenderableType":
 
 
 def cluster_table(picture: Picture) -> "RenderableType":
-    """Readiness, pods that have not ended (as `clusters` counts them), requests and live load, one line a cluster."""
-    running = Counter(row["cluster"] for row in picture.pods if row["cluster"] and row["phase"] not in _ENDED)
+    """Readiness, pods that have not ended (as `clusters` counts them), requests and live load, one
+    line a cluster.
+    """
+    running = Counter(
+        row["cluster"] for row in picture.pods if row["cluster"] and row["phase"] not in _ENDED
+    )
     rows = [_cluster(row, picture, running) for row in picture.clusters]
     columns = (
         Column("CLUSTER", lambda row: row["name"], lambda row: "bold"),
@@ -115,7 +126,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _load_column(signal: str) -> Column:
-    return Column(f"{signal.upper()} LOAD", lambda row: _bar(row[signal]), lambda row: heat(row[signal]))
+    return Column(
+        f"{signal.upper()} LOAD", lambda row: _bar(row[signal]), lambda row: heat(row[signal])
+    )
 
 
 def _bar(used: float | None) -> str:
@@ -129,7 +142,9 @@ def latest_placements(picture: Picture, most: int = 14) -> list[Row]:
     """The pods placed last, the latest first, then some that wait."""
     by_key = {(row["namespace"], row["name"]): row for row in picture.pods}
     rows = [by_key[key] for key in reversed(picture.latest[-4 * most :]) if key in by_key][:most]
-    waiting = [row for row in picture.unsettled if not row["node"] and row["reason"]][: most - len(rows)]
+    waiting = [row for row in picture.unsettled if not row["node"] and row["reason"]][
+        : most - len(rows)
+    ]
     return [*rows, *waiting]
 
 
@@ -139,7 +154,9 @@ def _placements(rows: Iterable[Row]) -> "RenderableType":
             Column("POD", lambda row: row["name"]),
             Column("CLUSTER", lambda row: row["cluster"] or "-", lambda row: "bold"),
             Column("NODE", lambda row: row["node"] or "-"),
-            Column("PHASE", lambda row: row["phase"], lambda row: PHASE_STYLES.get(row["phase"], "")),
+            Column(
+                "PHASE", lambda row: row["phase"], lambda row: PHASE_STYLES.get(row["phase"], "")
+            ),
             Column("WHY", lambda row: row["reason"] or "-", lambda row: "dim"),
         ),
         rows,
@@ -168,4 +185,7 @@ def summary(picture: Picture) -> str:
     where = Counter(row["cluster"] for row in picture.pods if row["cluster"])
     places = ", ".join(f"{count} in {name}" for name, count in sorted(where.items()))
     done = sum(picture.phases[phase] for phase in SETTLED)
-    return f"{done} of {picture.expected} pods run or have ended well ({places}) after {picture.seconds:.1f} s"
+    return (
+        f"{done} of {picture.expected} pods run or have ended well ({places}) after "
+        f"{picture.seconds:.1f} s"
+    )

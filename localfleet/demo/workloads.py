@@ -1,4 +1,6 @@
-"""What the demo submits, all of it in one cluster: ordinary Deployments and Jobs whose pods carry one annotation."""
+"""What the demo submits, all of it in one cluster: ordinary Deployments and Jobs whose pods carry
+one annotation.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -53,7 +55,11 @@ def _deployment(workload: Workload, count: int) -> Submission:
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": workload.name, "labels": labels},
-        "spec": {"replicas": count, "selector": {"matchLabels": labels}, "template": _template(workload, "Always")},
+        "spec": {
+            "replicas": count,
+            "selector": {"matchLabels": labels},
+            "template": _template(workload, "Always"),
+        },
     }
     return Submission(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", manifest, count)
 
@@ -63,7 +69,11 @@ def _job(workload: Workload, count: int) -> Submission:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": workload.name, "labels": {"app": workload.name}},
-        "spec": {"completions": count, "parallelism": count, "template": _template(workload, "Never")},
+        "spec": {
+            "completions": count,
+            "parallelism": count,
+            "template": _template(workload, "Never"),
+        },
     }
     return Submission(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", manifest, count)
 
@@ -71,7 +81,10 @@ def _job(workload: Workload, count: int) -> Submission:
 def _template(workload: Workload, restart: str) -> Manifest:
     return {
         "metadata": {"labels": {"app": workload.name}, "annotations": _ours(workload.annotations)},
-        "spec": {"restartPolicy": restart, "containers": [container(workload.cpu, workload.memory)]},
+        "spec": {
+            "restartPolicy": restart,
+            "containers": [container(workload.cpu, workload.memory)],
+        },
     }
 
 

@@ -28,7 +28,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 # An option is an argument of the command; its help stands here.
 Name = Annotated[str, typer.Option(help="Name of the cluster and of its kubeconfig context.")]
-Nodes = Annotated[int | None, typer.Option(help="How many equal nodes (10, or none when shapes or a table are given).")]
+Nodes = Annotated[
+    int | None,
+    typer.Option(help="How many equal nodes (10, or none when shapes or a table are given)."),
+]
 Cpu = Annotated[str, typer.Option(help="CPU of each of them.")]
 Memory = Annotated[str, typer.Option(help="Memory of each.")]
 Pods = Annotated[str, typer.Option(help="Pods that each may hold.")]
@@ -38,37 +41,53 @@ NodeShapes = Annotated[
     list[str] | None,
     typer.Option(
         metavar="cpu=8,memory=32Gi,pods=110,count=10,zone=a",
-        help="More nodes of a shape of their own; repeatable; keys gpu, bandwidth and type as well.",
+        help="More nodes of a shape of their own; repeatable; keys gpu, bandwidth and type as "
+        "well.",
     ),
 ]
 NodesCsv = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Nodes from a table: sn,cpu_milli,memory_mib,gpu,model.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Nodes from a table: sn,cpu_milli,memory_mib,gpu,model."),
 ]
 NodesPart = Annotated[str, typer.Option(metavar="I/N", help="Only every N-th row, from the I-th.")]
 Region = Annotated[str, typer.Option(help="Label topology.kubernetes.io/region of all nodes.")]
 Zones = Annotated[str, typer.Option(help="Zones that nodes without one are spread over in turn.")]
 StateDir = Annotated[
-    Path | None, typer.Option(help="Objects, certificates, token and ports live here and outlive a kill.")
+    Path | None,
+    typer.Option(help="Objects, certificates, token and ports live here and outlive a kill."),
 ]
-Port = Annotated[int, typer.Option(help="Port of the API server on 127.0.0.1 (0: a free one, then kept).")]
+Port = Annotated[
+    int, typer.Option(help="Port of the API server on 127.0.0.1 (0: a free one, then kept).")
+]
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Where to write the cluster's kubeconfig (STATE_DIR/kubeconfig).")
+    Path | None,
+    typer.Option(help="Where to write the cluster's kubeconfig (STATE_DIR/kubeconfig)."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of background load.")]
 ExitWithParent = Annotated[
-    bool, typer.Option("--exit-with-parent", help="End when the process that started this one ends.")
+    bool,
+    typer.Option("--exit-with-parent", help="End when the process that started this one ends."),
 ]
 Level = Annotated[LogLevel, typer.Option(help="On stderr.")]
 Heartbeat = Annotated[float, typer.Option(help="Seconds between a kubelet's leases.")]
-MonitorGrace = Annotated[float, typer.Option(help="Seconds of silence until a node is Unknown and tainted.")]
+MonitorGrace = Annotated[
+    float, typer.Option(help="Seconds of silence until a node is Unknown and tainted.")
+]
 MonitorPeriod = Annotated[
     float, typer.Option(help="Seconds between looks at the clock for a process that was stopped.")
 ]
-PodGcQuarantine = Annotated[float, typer.Option(help="Seconds until the pods of a missing node are removed.")]
-RestartBackoff = Annotated[float, typer.Option(help="Seconds before a container's second restart, doubling.")]
-JobBackoff = Annotated[float, typer.Option(help="Seconds before a Job replaces its first failed pod, doubling.")]
+PodGcQuarantine = Annotated[
+    float, typer.Option(help="Seconds until the pods of a missing node are removed.")
+]
+RestartBackoff = Annotated[
+    float, typer.Option(help="Seconds before a container's second restart, doubling.")
+]
+JobBackoff = Annotated[
+    float, typer.Option(help="Seconds before a Job replaces its first failed pod, doubling.")
+]
 MetricResolution = Annotated[
-    float, typer.Option(help="Seconds between looks at what pods of other kubelets use (`kubectl top`).")
+    float,
+    typer.Option(help="Seconds between looks at what pods of other kubelets use (`kubectl top`)."),
 ]
 
 
@@ -102,7 +121,8 @@ def cluster(  # noqa: PLR0913 - an option is an argument
 ) -> None:
     """Run one embedded Kubernetes cluster on loopback: API server, controllers, kubelets.
 
-    Prints one line of JSON {"ready": true, "server": ..., "kubeconfig": ...} when it answers, and runs until SIGTERM.
+    Prints one line of JSON {"ready": true, "server": ..., "kubeconfig": ...} when it answers, and
+    runs until SIGTERM.
     """
     equal = {"cpu": cpu, "memory": memory, "pods": pods, "gpu": gpu, "bandwidth": bandwidth}
     patience = Patience(node_monitor_grace_s, node_monitor_period_s, pod_gc_quarantine_s)

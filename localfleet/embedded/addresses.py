@@ -18,14 +18,20 @@ class NoFreePortError(OSError):
 
 
 def node_block(cluster: str) -> int:
-    """The second octet (1..254) of the cluster's node addresses; two clusters that share one differ by port."""
+    """The second octet (1..254) of the cluster's node addresses; two clusters that share one differ
+    by port.
+    """
     return crc32(cluster.encode()) % 254 + 1
 
 
 def node_address(block: int, index: int) -> str:
-    """The loopback address of node number `index` (from 0) in a block: 127.<block>.<1..254>.<1..254>."""
+    """The loopback address of node number `index` (from 0) in a block:
+    127.<block>.<1..254>.<1..254>.
+    """
     if index >= MAX_NODES:
-        raise ValueError(f"node number {index}: an embedded cluster holds at most {MAX_NODES} nodes")
+        raise ValueError(
+            f"node number {index}: an embedded cluster holds at most {MAX_NODES} nodes"
+        )
     return f"127.{block}.{index // 254 + 1}.{index % 254 + 1}"
 
 
@@ -36,7 +42,8 @@ def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
         for address in addresses:
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             opened.append(listener)
-            # Connections of a killed predecessor linger in TIME_WAIT; the address is ours all the same.
+            # Connections of a killed predecessor linger in TIME_WAIT; the address is ours all the
+            # same.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((address, port))
             listener.listen(128)
@@ -48,11 +55,13 @@ def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
     return opened
 
 
-def listen_anywhere(addresses: Sequence[str], rng: random.Random) -> tuple[int, list[socket.socket]]:
+def listen_anywhere(
+    addresses: Sequence[str], rng: random.Random
+) -> tuple[int, list[socket.socket]]:
     """Find a port that is free on all addresses, and listen on it.
 
-    Ports lie below the range of the kernel's outgoing ones: a client that redials while the cluster is down could
-    otherwise be given the cluster's own port and keep it from coming back.
+    Ports lie below the range of the kernel's outgoing ones: a client that redials while the cluster
+    is down could otherwise be given the cluster's own port and keep it from coming back.
     """
     top = _lowest_outgoing_port()
     for _ in range(64):

@@ -1,6 +1,8 @@
-"""The API server's verbs on plain JSON objects: what the HTTP front and the controllers both call, in one thread.
+"""The API server's verbs on plain JSON objects: what the HTTP front and the controllers both call,
+in one thread.
 
-Objects handed out are shared: copy before changing. Everything refused raises ApiError with a metav1 Status.
+Objects handed out are shared: copy before changing. Everything refused raises ApiError with a
+metav1 Status.
 """
 
 import random
@@ -65,7 +67,8 @@ _SCALE = "autoscaling.v1.Scale"
 class Api:
     """One cluster's API. `clock` is unix seconds; `name` is the cluster's.
 
-    `resource` is always the plural with its group: "pods", "deployments.apps", "events.events.k8s.io".
+    `resource` is always the plural with its group: "pods", "deployments.apps",
+    "events.events.k8s.io".
     """
 
     def __init__(
@@ -81,11 +84,15 @@ class Api:
         self.storage = storage
         self.objects = Objects(storage, clock, random, name, history)
         self._namespaces = namespaces.Namespaces(self.objects, self.create, self.delete)
-        self.log_source: Callable[[Object, str, dict[str, str]], str] = lambda pod, container, query: ""
+        self.log_source: Callable[[Object, str, dict[str, str]], str] = (
+            lambda pod, container, query: ""
+        )
         self.account_token: Callable[[str, str], str] = lambda namespace, name: ""
         self.kubelet_credentials: Callable[[], ssl.SSLContext] = ssl.create_default_context
         self.node_usage: Callable[[str], Usage | None] = lambda node: None
-        self.pod_usage: Callable[[str, str], dict[str, Usage] | None] = lambda namespace, pod: None  # by container
+        self.pod_usage: Callable[[str, str], dict[str, Usage] | None] = lambda namespace, pod: (
+            None
+        )  # by container
         for resource, namespace, obj in FIRST_OBJECTS:
             if self._find(RESOURCES[resource], obj["metadata"]["name"], namespace) is None:
                 self.create(resource, obj, namespace)
@@ -103,27 +110,40 @@ class Api:
         record = self._find(row, name, namespace)
         return _outgoing(row, record.object) if record else None
 
-    def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> ObjectList:
+    def list(
+        self, resource: str, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> ObjectList:
         """Objects in the order of namespace and name; "" is every namespace."""
         row = self._row(resource)
-        return [_outgoing(row, record.object) for record in self.select(row, namespace, labels, fields)]
+        return [
+            _outgoing(row, record.object) for record in self.select(row, namespace, labels, fields)
+        ]
 
-    def select(self, row: Resource, namespace: str = "", labels: str = "", fields: str = "") -> RecordList:
+    def select(
+        self, row: Resource, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> RecordList:
         """The records behind `list`; records of stored_as for a resource that is a view."""
         wanted = self.matcher(row, labels, fields)
         shelf = self.objects.shelves[row.stored_as or row.key]
         terms = parse_fields(fields) if fields else ()
-        node = next((value for path, equal, value in terms if path == "spec.nodeName" and equal), "")
+        node = next(
+            (value for path, equal, value in terms if path == "spec.nodeName" and equal), ""
+        )
         records = shelf.select(namespace, node)
         return [record for record in records if wanted(record.object)] if wanted else records
 
     def matcher(self, row: Resource, labels: str, fields: str) -> Matcher | None:
-        """The function behind a label and a field selector, None if everything matches; ApiError 400."""
+        """The function behind a label and a field selector, None if everything matches; ApiError
+        400.
+        """
         return matcher(labels, fields, row.fields, events.core_path if row.stored_as else str)
 
     def owned(self, uid: str) -> OwnedList:
         """(resource, object) of everything that names `uid` among its owners."""
-        found = ((resource, self.objects.get(resource, key)) for resource, key in self.objects.owned.get(uid, {}))
+        found = (
+            (resource, self.objects.get(resource, key))
+            for resource, key in self.objects.owned.get(uid, {})
+        )
         return [(resource, record.object) for resource, record in found if record is not None]
 
     def watch(self, resource: str) -> Subscription:
@@ -133,7 +153,9 @@ class Api:
 
     # --- writing ---
 
-    def create(self, resource: str, obj: Object, namespace: str = "", *, options: Write = AS_IS) -> Object:
+    def create(
+        self, resource: str, obj: Object, namespace: str = "", *, options: Write = AS_IS
+    ) -> Object:
         """Default, admit, check and store a new object."""
         row = self._row(resource)
         clean = _incoming(row, metadata.read(row, obj, options.strict))
@@ -146,7 +168,9 @@ class Api:
         for _ in range(_NAME_ATTEMPTS if generated else 1):
             attempt = clean | {"metadata": dict(clean["metadata"])}
             objects = self.objects
-            metadata.begin(row, attempt, now=objects.now(), uid=objects.new_uid(), letter=objects.letter)
+            metadata.begin(
+                row, attempt, now=objects.now(), uid=objects.new_uid(), letter=objects.letter
+            )
             key = (namespace, attempt["metadata"].get("name", ""))
             if (there := objects.get(row.key, key)) is None:
                 break
@@ -171,15 +195,21 @@ class Api:
         if row.first_status is not None:
             obj["status"] = row.first_status(obj)
 
-    def update(self, resource: str, obj: Object, *, subresource: str = "", options: Write = AS_IS) -> Object:
-        """Replace an object, or its part behind `subresource` ("status", "scale"); 409 when it has moved on."""
+    def update(
+        self, resource: str, obj: Object, *, subresource: str = "", options: Write = AS_IS
+    ) -> Object:
+        """Replace an object, or its part behind `subresource` ("status", "scale"); 409 when it has
+        moved on.
+        """
         row = self._row(resource)
         meta = obj.get("metadata") or {}
         name = meta.get("name", "")
         namespace = meta.get("namespace", "")
         record = self._require(row, name, namespace)
         if meta.get("uid") and meta["uid"] != record.object["metadata"]["uid"]:
-            raise precondition(row.key, namespace, name, "UID", meta["uid"], record.object["metadata"]["uid"])
+            raise precondition(
+                row.key, namespace, name, "UID", meta["uid"], record.object["metadata"]["uid"]
+            )
         if subresource == "scale":
             return self._rescale(row, record, obj, options)
         clean = _incoming(row, metadata.read(row, obj, options.strict))
@@ -192,8 +222,12 @@ class Api:
             raise invalid("Scale", "autoscaling", name, errors)
         return scale.of(self._replace(row, record, scale.onto(record.object, scaled), "", options))
 
-    def _replace(self, row: Resource, record: Record, new: Object, subresource: str, options: Write) -> Object:
-        """Check `new` against the current record and store it; nothing is written when nothing changes."""
+    def _replace(
+        self, row: Resource, record: Record, new: Object, subresource: str, options: Write
+    ) -> Object:
+        """Check `new` against the current record and store it; nothing is written when nothing
+        changes.
+        """
         old = record.object
         frozen = validation_kinds.event_frozen(new, old) if row.stored_as else []
         row = RESOURCES[row.stored_as] if row.stored_as else row
@@ -228,7 +262,8 @@ class Api:
         subresource: str = "",
         options: Write = AS_IS,
     ) -> Object:
-        """Patch an object. `kind` is merge, json, strategic or apply; apply creates what does not exist.
+        """Patch an object. `kind` is merge, json, strategic or apply; apply creates what does not
+        exist.
 
         A resourceVersion in the patch is a condition (409); a foreign uid is refused (422).
         """
@@ -256,11 +291,15 @@ class Api:
     def _timestamp(self) -> str:
         return metadata.timestamp(self.objects.now())
 
-    def _owners(self, row: Resource, old: Object, new: Object, options: Write, subresource: str) -> ObjectList:
+    def _owners(
+        self, row: Resource, old: Object, new: Object, options: Write, subresource: str
+    ) -> ObjectList:
         writer = ownership.Writer(options.manager, self._timestamp(), row.api_version, subresource)
         return ownership.after_write(old, new, row.type, writer)
 
-    def _apply_new(self, row: Resource, name: str, namespace: str, patch: Any, options: Write) -> Object:
+    def _apply_new(
+        self, row: Resource, name: str, namespace: str, patch: Any, options: Write
+    ) -> Object:
         applied = metadata.read_applied(row, patch, name)
         applier = apply.Applier(options.manager, self._timestamp(), force=True)
         first = apply.apply({"metadata": {}}, applied, row.type, applier)
@@ -268,7 +307,9 @@ class Api:
 
     # --- deleting ---
 
-    def delete(self, resource: str, name: str, namespace: str = "", options: Options = DEFAULTS) -> Object:
+    def delete(
+        self, resource: str, name: str, namespace: str = "", options: Options = DEFAULTS
+    ) -> Object:
         """Delete, or begin to: returns the terminating object, or the last state of what is gone."""
         row = self._row(resource)
         record = self._require(row, name, namespace)
@@ -294,7 +335,9 @@ class Api:
 
     # --- pods ---
 
-    def bind(self, namespace: str, name: str, binding_object: Object, *, dry_run: bool = False) -> Object:
+    def bind(
+        self, namespace: str, name: str, binding_object: Object, *, dry_run: bool = False
+    ) -> Object:
         """Give a pod its node (pods/binding); returns a Status."""
         binding_object = metadata.read_sent("core.v1.Binding", binding_object)
         binding.check(namespace, name, binding_object)
@@ -305,7 +348,9 @@ class Api:
             self.objects.set("pods", (namespace, name), bound)
         return success() | {"code": 201}
 
-    def evict(self, namespace: str, name: str, eviction_object: Object, *, dry_run: bool = False) -> Object:
+    def evict(
+        self, namespace: str, name: str, eviction_object: Object, *, dry_run: bool = False
+    ) -> Object:
         """Delete a pod as far as its disruption budget allows (pods/eviction); returns a Status."""
         eviction_object = metadata.read_sent("policy.v1.Eviction", eviction_object)
         if (eviction_object.get("metadata") or {}).get("name", "") != name:
@@ -316,7 +361,9 @@ class Api:
         dry_run = dry_run or bool(options.get("dryRun"))
         now = self.objects.now()
         deletion.check(
-            RESOURCES["pods"], pod, Options(conditions.get("uid", ""), conditions.get("resourceVersion", ""))
+            RESOURCES["pods"],
+            pod,
+            Options(conditions.get("uid", ""), conditions.get("resourceVersion", "")),
         )
         if not eviction.ignores_budgets(pod):
             budget = eviction.budget_of(pod, self.list("poddisruptionbudgets.policy", namespace))
@@ -324,19 +371,32 @@ class Api:
             if spent is not None and not dry_run:
                 self.update("poddisruptionbudgets.policy", spent, subresource="status")
         if not dry_run:
-            target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-            status = binding.set_condition(pod["status"], target | {"message": "Eviction API: evicting"}, now)
+            target = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+            }
+            status = binding.set_condition(
+                pod["status"], target | {"message": "Eviction API: evicting"}, now
+            )
             self.objects.set("pods", (namespace, name), pod | {"status": status})
-            self.delete("pods", name, namespace, Options(grace_seconds=options.get("gracePeriodSeconds")))
+            self.delete(
+                "pods", name, namespace, Options(grace_seconds=options.get("gracePeriodSeconds"))
+            )
         return success() | {"code": 201}
 
-    def request_token(self, namespace: str, name: str, token_request: Object, *, dry_run: bool = False) -> Object:
+    def request_token(
+        self, namespace: str, name: str, token_request: Object, *, dry_run: bool = False
+    ) -> Object:
         """A token of a service account (serviceaccounts/token); the TokenRequest with its status."""
         self._require(RESOURCES["serviceaccounts"], name, namespace)
         lasts_s = (token_request.get("spec") or {}).get("expirationSeconds") or _TOKEN_LASTS_S
         if lasts_s < _LEAST_TOKEN_S:
             field = FieldError(
-                "invalid", "spec.expirationSeconds", "may not specify a duration less than 10 minutes", lasts_s
+                "invalid",
+                "spec.expirationSeconds",
+                "may not specify a duration less than 10 minutes",
+                lasts_s,
             )
             raise invalid("TokenRequest", "authentication.k8s.io", name, [field])
         status = {
@@ -354,7 +414,9 @@ class Api:
         return row
 
     def _find(self, row: Resource, name: str, namespace: str = "") -> Record | None:
-        return self.objects.get(row.stored_as or row.key, (namespace if row.namespaced else "", name))
+        return self.objects.get(
+            row.stored_as or row.key, (namespace if row.namespaced else "", name)
+        )
 
     def _require(self, row: Resource, name: str, namespace: str) -> Record:
         record = self._find(row, name, namespace)

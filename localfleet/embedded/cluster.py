@@ -37,7 +37,8 @@ from shared.model.names import KUBELET_ACCOUNT
 _SHUTDOWN_S = 0.3
 _PARENT_POLL_S = 0.5
 _MOST_LINE = 64 * 1024  # bytes of a request's first line, which has the command of an exec in it
-_FIRST_STEPS = 100_000  # enough to bring every node to Ready; what is left goes on while the cluster serves
+# enough to bring every node to Ready; what is left goes on while the cluster serves
+_FIRST_STEPS = 100_000
 _LOG = logging.getLogger(__name__)
 
 
@@ -70,12 +71,16 @@ class Cluster:
             port=self._places.kubelet_port,
             clock=time.time,
         )
-        self.api.log_source = lambda pod, container, query: container_log(pod, container, query, time.time())
+        self.api.log_source = lambda pod, container, query: container_log(
+            pod, container, query, time.time()
+        )
         self.api.account_token = state.account_token
         self.api.kubelet_credentials = lambda: self._authority.client_context
         self.api.node_usage = self._node_usage
         self.api.pod_usage = self._pod_usage
-        self._scraper = Scraper(self.api, self.api.kubelet_credentials, options.metric_resolution_s, time.time)
+        self._scraper = Scraper(
+            self.api, self.api.kubelet_credentials, options.metric_resolution_s, time.time
+        )
 
     @property
     def server(self) -> str:
@@ -107,7 +112,9 @@ class Cluster:
     def _populate(self) -> None:
         """Register what is missing, and let controllers and kubelets take up what is there."""
         self.kubelets.start()
-        for node in node_objects(self._options.name, self._options.shapes, self._options.region, self._options.zones):
+        for node in node_objects(
+            self._options.name, self._options.shapes, self._options.region, self._options.zones
+        ):
             self._register(node)
         self.kubelets.catch_up()
         self._show_authority()
@@ -117,7 +124,9 @@ class Cluster:
                 break
 
     def _show_authority(self) -> None:
-        """By which authority clients are known; kube-apiserver writes this ConfigMap at its start, too."""
+        """By which authority clients are known; kube-apiserver writes this ConfigMap at its start,
+        too.
+        """
         shown = {
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
             "data": {"client-ca-file": self._authority.certificate.decode()},
@@ -134,10 +143,14 @@ class Cluster:
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         app = make_app(self.api, self._state.token, self._state.reader_token)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S, max_line_size=_MOST_LINE)
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=_SHUTDOWN_S, max_line_size=_MOST_LINE
+        )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        await web.SockSite(runner, self._api_socket, ssl_context=self._authority.api_context()).start()
+        await web.SockSite(
+            runner, self._api_socket, ssl_context=self._authority.api_context()
+        ).start()
 
     def _listen_on(self, tasks: asyncio.TaskGroup, address: str) -> None:
         tasks.create_task(self._add_address(address))
@@ -154,12 +167,20 @@ class Cluster:
             (self.kubeconfig, self._state.token),
             (kubeconfig.of_reader(self.kubeconfig), self._state.reader_token),
         ):
-            config = kubeconfig.single(self._options.name, self.server, self._authority.certificate, token)
+            config = kubeconfig.single(
+                self._options.name, self.server, self._authority.certificate, token
+            )
             kubeconfig.write(path, config)
         trust = ssl.create_default_context(cadata=self._authority.certificate.decode())
-        async with aiohttp.ClientSession() as session, session.get(f"{self.server}/readyz", ssl=trust) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.server}/readyz", ssl=trust) as answer,
+        ):
             answer.raise_for_status()
-        print(json.dumps({"ready": True, "server": self.server, "kubeconfig": str(self.kubeconfig)}), flush=True)
+        print(
+            json.dumps({"ready": True, "server": self.server, "kubeconfig": str(self.kubeconfig)}),
+            flush=True,
+        )
 
     def _node_usage(self, name: str) -> Usage | None:
         node = self.kubelets.nodes.get(name)
@@ -180,7 +201,9 @@ class Cluster:
 def run(options: Options) -> None:
     """Run one cluster until SIGTERM, SIGINT, SIGHUP or, if asked for, the end of the parent."""
     _allow_sockets()
-    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     if options.state_dir is not None:
         asyncio.run(_run(options, State(options.state_dir)))
         return

@@ -1,4 +1,6 @@
-"""Starts embedded clusters as processes, one each, and looks after them: for the demo and for tests. Synchronous."""
+"""Starts embedded clusters as processes, one each, and looks after them: for the demo and for
+tests. Synchronous.
+"""
 
 import json
 import os
@@ -27,7 +29,8 @@ class FleetError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """One cluster: `nodes` equal nodes of `cpu`, `memory` and `pods`, and more by `shapes` (as --node-shape).
+    """One cluster: `nodes` equal nodes of `cpu`, `memory` and `pods`, and more by `shapes` (as
+    --node-shape).
 
     `options` are further command line options of `python -m localfleet.embedded`.
     """
@@ -48,7 +51,11 @@ class ClusterSpec:
     def arguments(self) -> list[str]:
         """The command line, without what the fleet adds."""
         part, parts = self.nodes_part
-        table = ["--nodes-csv", str(self.nodes_csv), "--nodes-part", f"{part}/{parts}"] if self.nodes_csv else []
+        table = (
+            ["--nodes-csv", str(self.nodes_csv), "--nodes-part", f"{part}/{parts}"]
+            if self.nodes_csv
+            else []
+        )
         basic = {
             "--name": self.name,
             "--nodes": str(self.nodes),
@@ -59,7 +66,12 @@ class ClusterSpec:
             "--zones": ",".join(self.zones),
             "--seed": str(self.seed),
         }
-        return [*(word for pair in basic.items() for word in pair), *self._shape_words(), *table, *self.options]
+        return [
+            *(word for pair in basic.items() for word in pair),
+            *self._shape_words(),
+            *table,
+            *self.options,
+        ]
 
     def _shape_words(self) -> list[str]:
         return [word for shape in self.shapes for word in ("--node-shape", shape)]
@@ -81,8 +93,8 @@ class _Member:
         command = [sys.executable, "-m", "localfleet.embedded", *self.spec.arguments()]
         command += ["--state-dir", str(self.directory), "--exit-with-parent"]
         with self.log.open("ab") as log:
-            # A process group of its own: Ctrl-C is for the parent, and should the parent die while this one is
-            # stopped, the kernel wakes and hangs up the orphaned group.
+            # A process group of its own: Ctrl-C is for the parent, and should the parent die while
+            # this one is stopped, the kernel wakes and hangs up the orphaned group.
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and options
                 command,
                 stdin=subprocess.DEVNULL,
@@ -98,11 +110,16 @@ class _Member:
         assert process is not None  # noqa: S101
         assert process.stdout is not None  # noqa: S101
         while not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise FleetError(f"cluster {self.spec.name} is not ready after {_READY_S:.0f} s\n{self.tail()}")
+            raise FleetError(
+                f"cluster {self.spec.name} is not ready after {_READY_S:.0f} s\n{self.tail()}"
+            )
         line = process.stdout.readline()
         if not line:
             code = process.wait()
-            raise FleetError(f"cluster {self.spec.name} ended with code {code} before it was ready\n{self.tail()}")
+            raise FleetError(
+                f"cluster {self.spec.name} ended with code {code} before it was "
+                f"ready\n{self.tail()}"
+            )
         self.server = json.loads(line)["server"]
 
     def signal(self, number: int) -> None:
@@ -111,7 +128,9 @@ class _Member:
             self.process.send_signal(number)
 
     def halt(self) -> None:
-        """Stop the process and see it stopped: only a group that has stopped by then is woken when its parent dies."""
+        """Stop the process and see it stopped: only a group that has stopped by then is woken when
+        its parent dies.
+        """
         self.signal(signal.SIGSTOP)
         process = self.process
         while process is not None and process.poll() is None:
@@ -141,7 +160,9 @@ class _Member:
 
 
 class EmbeddedFleet:
-    """Running clusters. Use as a context manager, or call `stop`; they end with this process in any case."""
+    """Running clusters. Use as a context manager, or call `stop`; they end with this process in any
+    case.
+    """
 
     def __init__(self, members: Sequence[_Member], directory: Path) -> None:
         self._members = {member.spec.name: member for member in members}
@@ -153,22 +174,30 @@ class EmbeddedFleet:
     def start(cls, specs: Sequence[ClusterSpec], directory: Path) -> Self:
         """Start one process a cluster, all at once, and wait until every one answers.
 
-        State lies in `directory`/NAME, logs in `directory`/NAME.log, and `directory`/kubeconfig has a context a
-        cluster, as has kubeconfig-reader, for users who may only look.
-        Raises FleetError, with none left running, when one does not come up.
+        State lies in `directory`/NAME, logs in `directory`/NAME.log, and `directory`/kubeconfig has
+        a context a cluster, as has kubeconfig-reader, for users who may only look. Raises
+        FleetError, with none left running, when one does not come up.
         """
         names = [spec.name for spec in specs]
         if not names or len(set(names)) != len(names):
-            raise FleetError(f"cluster names must differ, and there must be one at least: {', '.join(names) or 'none'}")
+            raise FleetError(
+                "cluster names must differ, and there must be one at least: "
+                f"{', '.join(names) or 'none'}"
+            )
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fleet = cls([_Member(spec, directory.absolute() / spec.name) for spec in specs], directory.absolute())
+        fleet = cls(
+            [_Member(spec, directory.absolute() / spec.name) for spec in specs],
+            directory.absolute(),
+        )
         try:
             fleet._bring_up(list(fleet._members.values()))
         except BaseException:
             fleet.stop()
             raise
         for path in (fleet.kubeconfig, fleet.reader_kubeconfig):
-            configs = [kubeconfig.read(member.directory / path.name) for member in fleet._members.values()]
+            configs = [
+                kubeconfig.read(member.directory / path.name) for member in fleet._members.values()
+            ]
             kubeconfig.write(path, kubeconfig.merged(configs))
         return fleet
 
@@ -196,14 +225,18 @@ class EmbeddedFleet:
         self._members[name].reap(_STOP_S)
 
     def terminate(self, name: str) -> int | None:
-        """End a cluster in good order; its exit code, -9 when it had to be killed, None when it did not run."""
+        """End a cluster in good order; its exit code, -9 when it had to be killed, None when it did
+        not run.
+        """
         member = self._members[name]
         member.signal(signal.SIGCONT)
         member.signal(signal.SIGTERM)
         return member.reap(_STOP_S)
 
     def restart(self, name: str) -> None:
-        """Start a cluster again on its state, at the same address, and wait until it answers. A live one is ended."""
+        """Start a cluster again on its state, at the same address, and wait until it answers. A
+        live one is ended.
+        """
         self.terminate(name)
         self._bring_up([self._members[name]])
 
@@ -227,7 +260,10 @@ class EmbeddedFleet:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -241,7 +277,8 @@ class EmbeddedFleet:
 
 
 def _environment() -> dict[str, str]:
-    # The child must find these packages also when the parent found them by its working directory alone.
+    # The child must find these packages also when the parent found them by its working directory
+    # alone.
     root = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{inherited}" if inherited else root}

@@ -1,4 +1,6 @@
-"""The HTTP front of one embedded API server, as an aiohttp application. TLS and sockets belong to the caller."""
+"""The HTTP front of one embedded API server, as an aiohttp application. TLS and sockets belong to
+the caller.
+"""
 
 import logging
 import sqlite3
@@ -11,7 +13,14 @@ from localfleet.embedded.api import Api
 from localfleet.embedded.apiserver import discovery
 from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.resources import Resource
-from localfleet.embedded.apiserver.status import ApiError, FieldError, bad_option, bad_request, no_such_path, plain
+from localfleet.embedded.apiserver.status import (
+    ApiError,
+    FieldError,
+    bad_option,
+    bad_request,
+    no_such_path,
+    plain,
+)
 from localfleet.embedded.rest import logs, streams, users, writing
 from localfleet.embedded.rest.answers import answer, body, raw, refusal
 from localfleet.embedded.rest.listing import Lists, Query
@@ -24,18 +33,23 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez", "/version"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _POSTED = ("binding", "eviction", "token")
-_NO_INITIAL_EVENTS = FieldError("forbidden", "sendInitialEvents", "sendInitialEvents is forbidden for list")
+_NO_INITIAL_EVENTS = FieldError(
+    "forbidden", "sendInitialEvents", "sendInitialEvents is forbidden for list"
+)
 _log = logging.getLogger(__name__)
 
 
-def make_app(api: Api, token: str, reader: str = "", *, middlewares: Iterable[Middleware] = ()) -> web.Application:
-    """The application. `token` is the bearer token of the admin, `reader` that of who may only look ('': nobody);
-    `middlewares` come first (tests put faults there).
+def make_app(
+    api: Api, token: str, reader: str = "", *, middlewares: Iterable[Middleware] = ()
+) -> web.Application:
+    """The application. `token` is the bearer token of the admin, `reader` that of who may only look
+    ('': nobody); `middlewares` come first (tests put faults there).
     """
     front = _Front(api)
     tokens = {token: users.ADMIN, **({reader: users.READER} if reader else {})}
     app = web.Application(
-        client_max_size=MAX_BODY_BYTES, middlewares=[*middlewares, _refusals(), _authentication(tokens)]
+        client_max_size=MAX_BODY_BYTES,
+        middlewares=[*middlewares, _refusals(), _authentication(tokens)],
     )
     for path in ("/healthz", "/readyz", "/livez"):
         app.router.add_get(path, _healthy)
@@ -71,7 +85,9 @@ def _refusals() -> Middleware:
             raise
         except sqlite3.Error as error:
             _log.exception("storage refused a write")
-            return refusal(ApiError(500, "InternalError", f"Internal error occurred: storage: {error}"))
+            return refusal(
+                ApiError(500, "InternalError", f"Internal error occurred: storage: {error}")
+            )
         except Exception as error:
             _log.exception("%s %s failed", request.method, request.path)
             return refusal(ApiError(500, "InternalError", f"Internal error occurred: {error!r}"))
@@ -114,8 +130,8 @@ async def _discovery(request: web.Request) -> web.Response:
     return answer(discovery.api_versions() if core else discovery.group_list())
 
 
-# An OpenAPI v2 document without definitions, as protobuf: kubectl asks for it before it sends a List, finds no
-# definition to check against, and leaves validation to the server.
+# An OpenAPI v2 document without definitions, as protobuf: kubectl asks for it before it sends a
+# List, finds no definition to check against, and leaves validation to the server.
 _OPENAPI_V2 = b"\n\x032.0"
 _OPENAPI_V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
@@ -187,7 +203,9 @@ class _Front:
         if target.subresource in _POSTED and request.method != "POST":
             raise plain(405)
         if target.subresource in streams.KUBELET_VERBS:
-            return await streams.serve(request, self.api, target.namespace, target.name, target.subresource)
+            return await streams.serve(
+                request, self.api, target.namespace, target.name, target.subresource
+            )
         return await verb(request, target, target.row)
 
     async def _old_binding(self, request: web.Request, target: Target) -> web.StreamResponse:
@@ -204,8 +222,12 @@ class _Front:
         if request.method == "GET" and len(parts) == 2 and parts[0] == "apis":
             for name, version in discovery.GROUPS:
                 if name == parts[1]:
-                    return answer({"kind": "APIGroup", "apiVersion": "v1"} | discovery.group(name, version))
-        listed = discovery.legacy(*_group_version(request.path)) if request.method == "GET" else None
+                    return answer(
+                        {"kind": "APIGroup", "apiVersion": "v1"} | discovery.group(name, version)
+                    )
+        listed = (
+            discovery.legacy(*_group_version(request.path)) if request.method == "GET" else None
+        )
         return answer(listed) if listed is not None else _nowhere()
 
     async def _virtual(self, request: web.Request, target: Target) -> web.Response:
@@ -213,7 +235,9 @@ class _Front:
         if target.group == "metrics.k8s.io" and request.method == "GET" and target.plural in KINDS:
             labels = request.query.get("labelSelector", "")
             fields = request.query.get("fieldSelector", "")
-            return answer(metrics(self.api, target.plural, target.namespace, target.name, labels, fields))
+            return answer(
+                metrics(self.api, target.plural, target.namespace, target.name, labels, fields)
+            )
         review = REVIEWS.get(target.plural)
         if review is None or not target.group.startswith("auth"):
             if target.group and (target.group, target.version) not in discovery.GROUPS:
@@ -224,7 +248,9 @@ class _Front:
         sent = await body(request)
         return answer(review(sent if isinstance(sent, dict) else {}, request[users.USER]), 201)
 
-    async def _collection(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _collection(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         query = request.query
         asked = Query(
             query.get("labelSelector", ""),
@@ -263,25 +289,37 @@ class _Front:
         obj = self.api.get(row.key, target.name, target.namespace)
         return await writing.encoded(request, self.api, row, obj, 200)
 
-    async def _part(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _part(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         if target.subresource == "log":
             return await logs.serve(request, self.api, target.namespace, target.name)
         obj = self.api.get(row.key, target.name, target.namespace)
         return answer(writing.read_part(row, obj, target.subresource))
 
-    async def _create(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _create(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         return await writing.create(request, self.api, target, row)
 
-    async def _posted_verb(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _posted_verb(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         return await writing.posted_verb(request, self.api, target)
 
-    async def _update(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _update(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         return await writing.update(request, self.api, target, row)
 
-    async def _patch(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _patch(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         return await writing.patch(request, self.api, target, row)
 
-    async def _delete(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+    async def _delete(
+        self, request: web.Request, target: Target, row: Resource
+    ) -> web.StreamResponse:
         return await writing.delete(request, self.api, target, row)
 
 

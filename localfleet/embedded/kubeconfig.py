@@ -23,7 +23,9 @@ def single(name: str, server: str, certificate: bytes, token: str) -> Config:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "clusters": [
+            {"name": name, "cluster": {"server": server, "certificate-authority-data": authority}}
+        ],
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
@@ -36,7 +38,10 @@ def merged(configs: Iterable[Config]) -> Config:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        **{key: [entry for part in parts for entry in part[key]] for key in ("clusters", "users", "contexts")},
+        **{
+            key: [entry for part in parts for entry in part[key]]
+            for key in ("clusters", "users", "contexts")
+        },
         "current-context": parts[0]["current-context"] if parts else "",
     }
 

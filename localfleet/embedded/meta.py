@@ -38,11 +38,13 @@ def condition(obj: Object, kind: str) -> Object:
     return {"type": kind, "status": ""}
 
 
-def with_condition(conditions: list[Object], new: Object, now: float, *, touched: str = "") -> list[Object]:
+def with_condition(
+    conditions: list[Object], new: Object, now: float, *, touched: str = ""
+) -> list[Object]:
     """`conditions` with `new` in place of the one of its type.
 
-    lastTransitionTime moves only when the status changes. `touched` names a second time field (lastUpdateTime,
-    lastHeartbeatTime) that moves whenever the entry is written anew.
+    lastTransitionTime moves only when the status changes. `touched` names a second time field
+    (lastUpdateTime, lastHeartbeatTime) that moves whenever the entry is written anew.
     """
     kept = [entry for entry in conditions if entry.get("type") != new["type"]]
     old = next((entry for entry in conditions if entry.get("type") == new["type"]), None)
@@ -51,7 +53,9 @@ def with_condition(conditions: list[Object], new: Object, now: float, *, touched
     entry = {**new, "lastTransitionTime": since or stamp(now)}
     if touched:
         unchanged = old is not None and all(old.get(key) == value for key, value in new.items())
-        entry[touched] = old.get(touched, stamp(now)) if old is not None and unchanged else stamp(now)
+        entry[touched] = (
+            old.get(touched, stamp(now)) if old is not None and unchanged else stamp(now)
+        )
     return [*kept, entry]
 
 
@@ -95,7 +99,9 @@ def label_selector(raw: Mapping[str, Any] | None) -> LabelSelector:
     """A metav1 LabelSelector; none or an empty one matches everything."""
     raw = raw or {}
     clauses = tuple(
-        Requirement(clause.get("key", ""), clause.get("operator", ""), tuple(clause.get("values") or ()))
+        Requirement(
+            clause.get("key", ""), clause.get("operator", ""), tuple(clause.get("values") or ())
+        )
         for clause in raw.get("matchExpressions") or ()
     )
     return LabelSelector(dict(raw.get("matchLabels") or {}), clauses)

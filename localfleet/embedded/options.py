@@ -58,7 +58,9 @@ def zones_of(text: str) -> tuple[str, ...]:
 def shapes_of(
     equal: Mapping[str, Any], nodes: int | None, texts: Sequence[str], table: Path | None, part: str
 ) -> tuple[Shape, ...]:
-    """The nodes, by shape: `nodes` equal ones (None: 10, or none beside others), and those of texts and a table."""
+    """The nodes, by shape: `nodes` equal ones (None: 10, or none beside others), and those of texts
+    and a table.
+    """
     which, of = _part(part)
     try:
         shapes = [parse_shape(text) for text in texts]
@@ -75,5 +77,7 @@ def shapes_of(
 def _part(text: str) -> tuple[int, int]:
     part, separator, parts = text.partition("/")
     if not (separator and part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-        raise typer.BadParameter(f"{text!r} is not I/N with 1 <= I <= N, such as 2/3", param_hint="--nodes-part")
+        raise typer.BadParameter(
+            f"{text!r} is not I/N with 1 <= I <= N, such as 2/3", param_hint="--nodes-part"
+        )
     return int(part), int(parts)

@@ -1,4 +1,6 @@
-"""Events as controllers and kubelets record them: equal ones within the hour are counted, not repeated."""
+"""Events as controllers and kubelets record them: equal ones within the hour are counted, not
+repeated.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,7 +18,9 @@ _Key = tuple[str, str, str]
 
 
 class Recorder:
-    """Writes core/v1 Events about objects, as `component`. A refused event is dropped: events are best effort."""
+    """Writes core/v1 Events about objects, as `component`. A refused event is dropped: events are
+    best effort.
+    """
 
     def __init__(self, api: Api, clock: Callable[[], float], component: str) -> None:
         self._api = api
@@ -26,12 +30,19 @@ class Recorder:
         self._number = count(int(clock() * 1e6) + (crc32(component.encode()) << 52))
         self._seen: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
 
-    def record(self, regarding: Object, kind: str, severity: str, reason: str, message: str, host: str = "") -> None:
-        """Record that `reason` happened to the object `regarding` of kind `kind` (Pod, Node, ReplicaSet...)."""
+    def record(
+        self, regarding: Object, kind: str, severity: str, reason: str, message: str, host: str = ""
+    ) -> None:
+        """Record that `reason` happened to the object `regarding` of kind `kind` (Pod, Node,
+        ReplicaSet...).
+        """
         key = (regarding["metadata"].get("uid", ""), reason, message)
         try:
             if not self._count_again(key, regarding):
-                self._seen[key] = (self._create(regarding, kind, (severity, reason, message), host), 1)
+                self._seen[key] = (
+                    self._create(regarding, kind, (severity, reason, message), host),
+                    1,
+                )
         except ApiError:
             self._seen.pop(key, None)
         while len(self._seen) > _REMEMBERED:

@@ -11,7 +11,13 @@ from typing import IO
 
 import msgspec
 
-from localfleet.embedded.addresses import API_ADDRESS, listen, listen_anywhere, node_address, node_block
+from localfleet.embedded.addresses import (
+    API_ADDRESS,
+    listen,
+    listen_anywhere,
+    node_address,
+    node_block,
+)
 from localfleet.embedded.tls import write_private
 
 
@@ -30,7 +36,8 @@ class Places(msgspec.Struct, frozen=True):
 class State:
     """A state directory, locked for one process at a time.
 
-    Holds cluster.db (objects), the certificate authority, `token`, `reader-token`, `accounts-key` and places.json.
+    Holds cluster.db (objects), the certificate authority, `token`, `reader-token`, `accounts-key`
+    and places.json.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,8 +56,11 @@ class State:
         """Where the objects are."""
         return self.directory / "cluster.db"
 
-    def open_places(self, cluster: str, nodes: int, port: int) -> tuple[Places, socket.socket, list[socket.socket]]:
-        """Listen where the cluster listened before, or on ports that are free; `port` other than 0 fixes the API's.
+    def open_places(
+        self, cluster: str, nodes: int, port: int
+    ) -> tuple[Places, socket.socket, list[socket.socket]]:
+        """Listen where the cluster listened before, or on ports that are free; `port` other than 0
+        fixes the API's.
 
         Answers the places, the API's socket and one socket for each of `nodes` nodes.
         """
@@ -60,10 +70,15 @@ class State:
         except OSError as error:
             where = f"port {known.api_port if known else port}"
             raise StateError(
-                f"cluster {cluster}: cannot listen on {where} ({error.strerror or error}): stop what uses it, "
+                f"cluster {cluster}: cannot listen on {where} ({error.strerror or error}): stop "
+                "what uses it, "
                 f"or remove {self.directory} to let the cluster choose anew"
             ) from None
-        kubelets += [s for i in range(1, nodes) for s in listen([node_address(places.block, i)], places.kubelet_port)]
+        kubelets += [
+            s
+            for i in range(1, nodes)
+            for s in listen([node_address(places.block, i)], places.kubelet_port)
+        ]
         write_private(self.directory / "places.json", msgspec.json.encode(places))
         return places, api, kubelets
 
@@ -74,7 +89,9 @@ class State:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Places)
         except msgspec.MsgspecError as error:
-            raise StateError(f"{path}: {error}; remove the file to let the cluster choose its ports anew") from None
+            raise StateError(
+                f"{path}: {error}; remove the file to let the cluster choose its ports anew"
+            ) from None
 
     def _token(self, name: str) -> str:
         path = self.directory / name
@@ -106,5 +123,7 @@ def _locked(path: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise StateError(f"{path.parent} is in use by another cluster process: stop it or take another one") from None
+        raise StateError(
+            f"{path.parent} is in use by another cluster process: stop it or take another one"
+        ) from None
     return file

@@ -1,7 +1,9 @@
-"""Where objects outlive the process: SQLite behind the memory, written before anything is acknowledged.
+"""Where objects outlive the process: SQLite behind the memory, written before anything is
+acknowledged.
 
-Writes of one event-loop tick share one transaction. WAL without a sync per commit survives the end of the process
-at any instant (not the loss of power, which a cluster for demo and tests does not promise).
+Writes of one event-loop tick share one transaction. WAL without a sync per commit survives the end
+of the process at any instant (not the loss of power, which a cluster for demo and tests does not
+promise).
 """
 
 import asyncio
@@ -44,11 +46,15 @@ class Storage:
         if self._connection is None:
             return 0, []
         revision = self._connection.execute("SELECT version FROM revision").fetchone()
-        rows = self._connection.execute("SELECT resource, namespace, name, version, body FROM objects ORDER BY version")
+        rows = self._connection.execute(
+            "SELECT resource, namespace, name, version, body FROM objects ORDER BY version"
+        )
         return (revision[0] if revision else 0), [Stored(*row) for row in rows]
 
     def write(self, key: tuple[str, str, str], version: int, body: bytes | None) -> None:
-        """Keep `body` under (resource, namespace, name), or drop that object if None; durable after `durable()`."""
+        """Keep `body` under (resource, namespace, name), or drop that object if None; durable after
+        `durable()`.
+        """
         self._version = version
         if self._connection is None:
             return
@@ -72,7 +78,11 @@ class Storage:
         waiter = self._flushed
         self._flushed = None
         if self._connection is not None and pending:
-            puts = [(*key, version, body) for key, (version, body) in pending.items() if body is not None]
+            puts = [
+                (*key, version, body)
+                for key, (version, body) in pending.items()
+                if body is not None
+            ]
             drops = [key for key, (_, body) in pending.items() if body is None]
             try:
                 with self._connection:

@@ -1,7 +1,8 @@
 """The cluster's own certificate authority and the certificates it signs.
 
-The authority and the API server's certificate live in the state directory, so that a restarted cluster is the same
-one to its clients. Kubelet certificates are signed anew at each start: clients verify them by the authority.
+The authority and the API server's certificate live in the state directory, so that a restarted
+cluster is the same one to its clients. Kubelet certificates are signed anew at each start: clients
+verify them by the authority.
 """
 
 import os
@@ -18,7 +19,9 @@ MASTERS = "system:masters"
 
 
 class Authority:
-    """A certificate authority kept in `directory` (ca.pem, ca-key.pem, api.pem), made there when missing."""
+    """A certificate authority kept in `directory` (ca.pem, ca-key.pem, api.pem), made there when
+    missing.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -30,7 +33,9 @@ class Authority:
         return self._ca.cert_pem.bytes()
 
     def api_context(self) -> ssl.SSLContext:
-        """Server TLS for the API on 127.0.0.1 and localhost, the same certificate after each restart."""
+        """Server TLS for the API on 127.0.0.1 and localhost, the same certificate after each
+        restart.
+        """
         path = self._directory / "api.pem"
         if not path.exists():
             leaf = self._ca.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc")
@@ -40,7 +45,9 @@ class Authority:
         return context
 
     def kubelet_context(self, addresses: Sequence[str]) -> ssl.SSLContext:
-        """Server TLS for kubelets on these IP addresses; who shows a certificate shows one of this authority."""
+        """Server TLS for kubelets on these IP addresses; who shows a certificate shows one of this
+        authority.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_OPTIONAL
         self._ca.configure_trust(context)
@@ -49,13 +56,15 @@ class Authority:
 
     @cached_property
     def client_context(self) -> ssl.SSLContext:
-        """Client TLS of the API server towards kubelets, which it does not verify: no authority of theirs is known."""
+        """Client TLS of the API server towards kubelets, which it does not verify: no authority of
+        theirs is known.
+        """
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        self._ca.issue_cert("kube-apiserver", common_name=KUBELET_CLIENT, organization_name=MASTERS).configure_cert(
-            context
-        )
+        self._ca.issue_cert(
+            "kube-apiserver", common_name=KUBELET_CLIENT, organization_name=MASTERS
+        ).configure_cert(context)
         return context
 
     def _load(self) -> trustme.CA | None:

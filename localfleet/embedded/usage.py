@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 
 class Usage(NamedTuple):
-    """A mean over the `window_s` seconds before `at` (unix seconds): CPU in cores; memory in bytes, as it was last."""
+    """A mean over the `window_s` seconds before `at` (unix seconds): CPU in cores; memory in bytes,
+    as it was last.
+    """
 
     at: float
     window_s: float

@@ -1,1 +1,3 @@
-"""The one Kubernetes API client, for agents, the dispatcher and the command; and the election by a Lease."""
+"""The one Kubernetes API client, for agents, the dispatcher and the command; and the election by a
+Lease.
+"""

@@ -1,5 +1,6 @@
-"""Calls to one API server. A call never raises for what the network or the server does: status 0 says that no answer
-came. The credentials are loaded anew when the server no longer accepts them or has long been out of reach.
+"""Calls to one API server. A call never raises for what the network or the server does: status 0
+says that no answer came. The credentials are loaded anew when the server no longer accepts them or
+has long been out of reach.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, seconds: to connect, for a whole call, between two loads of the credentials, and for the next
-    byte of a list, before it is asked for once more (a request may wait so long in a queue of the API server's).
+    """How long to wait, seconds: to connect, for a whole call, between two loads of the
+    credentials, and for the next byte of a list, before it is asked for once more (a request may
+    wait so long in a queue of the API server's).
     """
 
     connect_s: float = 3.0
@@ -44,7 +46,9 @@ class Patience:
 
 
 class KubeClient:
-    """One API server, one pool. `last_answer` is the monotonic time of the latest answer of any kind."""
+    """One API server, one pool. `last_answer` is the monotonic time of the latest answer of any
+    kind.
+    """
 
     def __init__(self, access: Access, patience: Patience | None = None) -> None:
         self.access = access
@@ -79,22 +83,30 @@ class KubeClient:
         for session in sessions:
             await session.close()
 
-    async def send(self, request: Request, *, timeout_s: float | None = None, max_body: int = MAX_BODY) -> Response:
-        """One call. The caller is told of 429 at once, and waits as it sees fit; only a list, whose pages so far would
-        be lost, is asked for again a few times after the time that the server asks for. A list of which no byte comes
-        for `Patience.silent_s` is sent once more with what is left of `timeout_s`: the connection may be half-open,
-        while a server that is merely slow still has that time.
+    async def send(
+        self, request: Request, *, timeout_s: float | None = None, max_body: int = MAX_BODY
+    ) -> Response:
+        """One call. The caller is told of 429 at once, and waits as it sees fit; only a list, whose
+        pages so far would be lost, is asked for again a few times after the time that the server
+        asks for. A list of which no byte comes for `Patience.silent_s` is sent once more with what
+        is left of `timeout_s`: the connection may be half-open, while a server that is merely slow
+        still has that time.
         """
         tries = MAX_RETRIES_429 + 1 if request.params else 1
         for attempt in range(tries):
-            response = await self._send_once(request, timeout_s or self._patience.request_s, max_body)
+            response = await self._send_once(
+                request, timeout_s or self._patience.request_s, max_body
+            )
             if response.status != 429 or attempt == tries - 1:
                 break
-            await asyncio.sleep(min(response.retry_after_s or 1.0, MAX_RETRY_AFTER_S) * random.uniform(1.0, 1.3))
+            await asyncio.sleep(
+                min(response.retry_after_s or 1.0, MAX_RETRY_AFTER_S) * random.uniform(1.0, 1.3)
+            )
         return response
 
     async def send_all(self, requests: Sequence[Request]) -> list[Response]:
-        """Short writes that nobody waits for, such as events: all over one connection, done one after the other.
+        """Short writes that nobody waits for, such as events: all over one connection, done one
+        after the other.
 
         None is tried again.
         """
@@ -104,7 +116,9 @@ class KubeClient:
                 return await asyncio.gather(*map(self.send, requests))
             authorization = await session.authorization()
             raw = [session.rendering.render(request, authorization) for request in requests]
-            answers, problem = await session.exchanges.series(raw, MAX_BODY, self._patience.request_s)
+            answers, problem = await session.exchanges.series(
+                raw, MAX_BODY, self._patience.request_s
+            )
         except FAILURES as error:
             answers = []
             problem = error
@@ -112,7 +126,11 @@ class KubeClient:
             await self._unreachable()
         elif answers:
             await self._answered(answers[-1].status)
-        unknown = [_no_answer(request, problem) for request in requests[len(answers) :] if problem is not None]
+        unknown = [
+            _no_answer(request, problem)
+            for request in requests[len(answers) :]
+            if problem is not None
+        ]
         return [*map(_response, requests, answers), *unknown]
 
     async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
@@ -123,28 +141,44 @@ class KubeClient:
                 session = self._session or await self.session()
                 if session.exchanges is not None:
                     ends_at = begun + timeout_s
-                    return await self._exchange(session, session.exchanges, request, (max_body, ends_at))
+                    return await self._exchange(
+                        session, session.exchanges, request, (max_body, ends_at)
+                    )
                 async with asyncio.timeout(timeout_s - (time.monotonic() - begun)):
                     return await self._read(request, timeout_s, None, max_body)
             is_list = request.method == "GET" and bool(request.params)
             try:
-                return await self._read(request, timeout_s, self._patience.silent_s if is_list else None, max_body)
+                return await self._read(
+                    request, timeout_s, self._patience.silent_s if is_list else None, max_body
+                )
             except aiohttp.SocketTimeoutError:
-                return await self._read(request, max(0.01, timeout_s - (time.monotonic() - begun)), None, max_body)
+                return await self._read(
+                    request, max(0.01, timeout_s - (time.monotonic() - begun)), None, max_body
+                )
         except FAILURES as error:
             return _no_answer(request, error)
 
-    async def _read(self, request: Request, timeout_s: float, silence_s: float | None, max_body: int) -> Response:
-        """The whole answer; raises one of FAILURES, SocketTimeoutError when no byte of it came for `silence_s`."""
-        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s, sock_read=silence_s)
+    async def _read(
+        self, request: Request, timeout_s: float, silence_s: float | None, max_body: int
+    ) -> Response:
+        """The whole answer; raises one of FAILURES, SocketTimeoutError when no byte of it came for
+        `silence_s`.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=timeout_s, sock_connect=self._patience.connect_s, sock_read=silence_s
+        )
         async with self._call(request, limits) as answer:
             body = await _bounded(answer, max_body)
-            return _as_answered(request, answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))
+            return _as_answered(
+                request, answer.status, body, _retry_after(answer.headers.get("Retry-After", ""))
+            )
 
     async def _exchange(
         self, session: ApiSession, exchanges: Exchanges, request: Request, limits: tuple[int, float]
     ) -> Response:
-        """The cheap way. `limits`: bytes of the body, and when it ends: credentials that come later send nothing."""
+        """The cheap way. `limits`: bytes of the body, and when it ends: credentials that come later
+        send nothing.
+        """
         max_body, ends_at = limits
         try:
             raw = session.rendering.render(request, await session.authorization())
@@ -160,16 +194,28 @@ class KubeClient:
         return _response(request, answer)
 
     @asynccontextmanager
-    async def stream(self, request: Request, silence_s: float) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A long answer, read as it comes; raises one of FAILURES, also when nothing comes for `silence_s`."""
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._patience.connect_s, sock_read=silence_s)
-        # The head of the answer must come as soon as any other answer; only the stream itself may be slow.
-        async with asyncio.timeout(self._patience.request_s) as head, self._call(request, limits) as answer:
+    async def stream(
+        self, request: Request, silence_s: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A long answer, read as it comes; raises one of FAILURES, also when nothing comes for
+        `silence_s`.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._patience.connect_s, sock_read=silence_s
+        )
+        # The head of the answer must come as soon as any other answer; only the stream itself may
+        # be slow.
+        async with (
+            asyncio.timeout(self._patience.request_s) as head,
+            self._call(request, limits) as answer,
+        ):
             head.reschedule(None)
             yield answer
 
     @asynccontextmanager
-    async def _call(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _call(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = {"Accept": "application/json"}
         if request.body:
             headers["Content-Type"] = request.content_type
@@ -238,16 +284,22 @@ def _response(request: Request, answer: RawResponse) -> Response:
 def _as_answered(request: Request, status: int, body: bytes, retry_after_s: float) -> Response:
     """The answer; none, if it says that an object is not there, and not in the API server's words.
 
-    A balancer whose API servers are away, or a proxy, answers 404 too: that is no word on any object.
+    A balancer whose API servers are away, or a proxy, answers 404 too: that is no word on any
+    object.
     """
     if status == NOT_FOUND and _of_object(request.path) and not is_status(body):
         said = body[:100].decode("utf-8", "replace").strip()
-        return Response(0, f"{request.method} {request.path}: HTTP 404, and not from an API server: {said}".encode())
+        return Response(
+            0,
+            f"{request.method} {request.path}: HTTP 404, and not from an API server: {said}".encode(),
+        )
     return Response(status, body, retry_after_s)
 
 
 def _of_object(path: str) -> bool:
-    """Whether the API server itself answers for it, always with a Status: core objects, and no proxied path."""
+    """Whether the API server itself answers for it, always with a Status: core objects, and no
+    proxied path.
+    """
     return path.startswith("/api/v1/namespaces/") and "/proxy" not in path
 
 

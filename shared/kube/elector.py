@@ -1,8 +1,9 @@
 """Leader election, as kube-scheduler has it (client-go's leaderelection on a Lease).
 
-Whoever holds the Lease renews it every `retry_s` and leads. Another takes it over when it has not seen it change for
-as long as the Lease lasts, by its own clock; the holder has stopped by itself before that, `renew_deadline_s` after
-its last renewal began. Each life of a process is a holder of its own, so each acquisition counts one transition more.
+Whoever holds the Lease renews it every `retry_s` and leads. Another takes it over when it has not
+seen it change for as long as the Lease lasts, by its own clock; the holder has stopped by itself
+before that, `renew_deadline_s` after its last renewal began. Each life of a process is a holder of
+its own, so each acquisition counts one transition more.
 """
 
 import asyncio
@@ -21,12 +22,15 @@ log = structlog.get_logger("leader")
 
 JITTER = 1.2  # client-go's: a candidate waits for one to 2.2 times `retry_s`
 RELEASED_S = 1.0  # how long a Lease that was given up lasts, as client-go writes it
-_APART = 0.1  # of `retry_s`: candidates that wait for the same Lease to run out do not ask all at once
+# of `retry_s`: candidates that wait for the same Lease to run out do not ask all at once
+_APART = 0.1
 
 
 @dataclass(frozen=True)
 class LeaderTiming:
-    """Seconds; kube-scheduler's defaults. `renew_deadline_s` is below `lease_s`, `retry_s` well below both."""
+    """Seconds; kube-scheduler's defaults. `renew_deadline_s` is below `lease_s`, `retry_s` well
+    below both.
+    """
 
     lease_s: float = 15.0
     renew_deadline_s: float = 10.0
@@ -54,9 +58,10 @@ class ElectorEnvironment:
 
 
 class Elector:
-    """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known. It does not
-    renew a Lease while what it leads is `held_up`. `kind`: what the candidates are, for messages. One that waits says
-    so on the Lease every `asks_s`, for a holder that may want to know.
+    """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not
+    known. It does not renew a Lease while what it leads is `held_up`. `kind`: what the candidates
+    are, for messages. One that waits says so on the Lease every `asks_s`, for a holder that may
+    want to know.
     """
 
     def __init__(
@@ -79,7 +84,8 @@ class Elector:
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
         self._missing_at = float("inf")  # when one that was there was first seen to be no more
-        self._highest = 0  # transitions ever seen: they grow, also where the Lease was deleted or restored
+        # transitions ever seen: they grow, also where the Lease was deleted or restored
+        self._highest = 0
         self._renewed_at = float("-inf")  # when our last successful write of it began
         self._asks = 0  # how often we have asked for it
         self._asked_at = float("-inf")  # when we did last, or began to wait
@@ -123,7 +129,9 @@ class Elector:
         return min(usual, left + self._timing.retry_s * _APART * dice) if left > 0 else usual
 
     async def raise_to(self, transitions: int) -> bool:
-        """Make the Lease that is ours count so many transitions at least; False if it was lost over that."""
+        """Make the Lease that is ours count so many transitions at least; False if it was lost over
+        that.
+        """
         while not await self._try(transitions):
             if not self.valid():
                 return False
@@ -134,7 +142,9 @@ class Elector:
         """Renew the Lease that is ours until it is lost; why it was."""
         while True:
             await self._world.sleep(self._timing.retry_s)
-            if self.held_up() or not self.valid():  # before anything else: this process may have slept
+            if (
+                self.held_up() or not self.valid()
+            ):  # before anything else: this process may have slept
                 return self._lost()
             if not await self._try() and (self.leader != self.identity or not self.valid()):
                 return self._lost()
@@ -152,13 +162,17 @@ class Elector:
             written = await self._file.write(given_up, seen, self._patience())
             if isinstance(written, Lease):
                 return
-            seen = await self._file.read(self._patience())  # a renewal that was broken off may have been done
+            seen = await self._file.read(
+                self._patience()
+            )  # a renewal that was broken off may have been done
 
     def _lost(self) -> str:
         if self.leader not in ("", self.identity):
             return f"{self.leader} has taken the lease {self._file}"
         why = self.problem or "this process was held up"
-        return f"the lease {self._file} was not renewed for {self._timing.renew_deadline_s:g} s: {why}"
+        return (
+            f"the lease {self._file} was not renewed for {self._timing.renew_deadline_s:g} s: {why}"
+        )
 
     async def _try(self, transitions: int = 0) -> bool:
         """One attempt to acquire or renew; whether the Lease is ours then."""
@@ -172,7 +186,8 @@ class Elector:
         self._see(known)
         if found is None and self._may_be_held():
             self.problem = (
-                f"lease {self._file} was deleted: who held it last may act for {self._timing.lease_s:g} s more"
+                f"lease {self._file} was deleted: who held it last may act for "
+                f"{self._timing.lease_s:g} s more"
             )
             return False
         if known is not None and self._anothers(known):
@@ -184,7 +199,10 @@ class Elector:
         ours = found is not None and found.holder == self.identity
         acquired = found.times[0] if found is not None and ours else wall
         wanted = Lease(
-            self.identity, max(self._highest + (not ours), transitions), self._timing.lease_s, (acquired, wall)
+            self.identity,
+            max(self._highest + (not ours), transitions),
+            self._timing.lease_s,
+            (acquired, wall),
         )
         written = await self._file.write(wanted, found, self._patience())
         if isinstance(written, ReadFailure):
@@ -206,13 +224,19 @@ class Elector:
         return self._timing.renew_deadline_s / 2
 
     def _may_be_held(self) -> bool:
-        """Whether another may hold a Lease that was deleted: who did last need not be whom we have seen last."""
+        """Whether another may hold a Lease that was deleted: who did last need not be whom we have
+        seen last.
+        """
         now = self._world.clock()
         self._missing_at = min(self._missing_at, now)
-        return self._highest > 0 and not self.valid() and now < self._missing_at + self._timing.lease_s
+        return (
+            self._highest > 0 and not self.valid() and now < self._missing_at + self._timing.lease_s
+        )
 
     def _anothers(self, found: Lease) -> bool:
-        given_up = not found.holder and found.duration_s <= RELEASED_S  # else somebody has taken the holder off
+        given_up = (
+            not found.holder and found.duration_s <= RELEASED_S
+        )  # else somebody has taken the holder off
         if given_up or found.holder == self.identity:
             return False
         return self._world.clock() < self._seen_at + found.duration_s
@@ -224,7 +248,11 @@ class Elector:
         self._asked = asked
         if found != self._seen:
             if found is not None and found.holder not in ("", self.leader, self.identity):
-                log.info(f"standby: another {self._kind} leads", leader=found.holder, lease=str(self._file))
+                log.info(
+                    f"standby: another {self._kind} leads",
+                    leader=found.holder,
+                    lease=str(self._file),
+                )
             self._seen, self._seen_at = found, self._world.clock()
             self._highest = max(self._highest, found.transitions if found is not None else 0)
 

@@ -1,9 +1,10 @@
-"""Requests and their answers over kept connections: HTTP/1.1 for the short calls that binding is made of.
+"""Requests and their answers over kept connections: HTTP/1.1 for the short calls that binding is
+made of.
 
-Why not aiohttp, which lists and watches use: with it alone a bound pod costs 1.9 ms of CPU instead of
-1.1, and a backlog binds at less than half the rate (four paired runs of 2,000 pods at 500 nodes).
-A call costs aiohttp 0.23 ms, this 0.10 (on uvloop 0.07), one of a series 0.03 (measured beside each
-other, 16 at once, TLS, 1 KiB).
+Why not aiohttp, which lists and watches use: with it alone a bound pod costs 1.9 ms of CPU instead
+of 1.1, and a backlog binds at less than half the rate (four paired runs of 2,000 pods at 500
+nodes). A call costs aiohttp 0.23 ms, this 0.10 (on uvloop 0.07), one of a series 0.03 (measured
+beside each other, 16 at once, TLS, 1 KiB).
 """
 
 import asyncio
@@ -23,7 +24,13 @@ IDLE_S = 20.0  # below the time after which servers and balancers close what is 
 class Exchanges:
     """A pool of connections to one server; calls above MAX_CONNECTIONS wait for one."""
 
-    def __init__(self, url: SplitResult, tls: ssl.SSLContext | None, server_name: str | None, connect_s: float) -> None:
+    def __init__(
+        self,
+        url: SplitResult,
+        tls: ssl.SSLContext | None,
+        server_name: str | None,
+        connect_s: float,
+    ) -> None:
         self._where = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
         self._tls = tls if url.scheme == "https" else None
         self._server_name = server_name if self._tls else None
@@ -34,7 +41,9 @@ class Exchanges:
         self._open: set[Exchange] = set()
 
     async def call(self, request: bytes, max_body: int, timeout_s: float) -> RawResponse:
-        """Send and wait for the answer. OSError (TimeoutError) or ValueError when none came: its effect is unknown."""
+        """Send and wait for the answer. OSError (TimeoutError) or ValueError when none came: its
+        effect is unknown.
+        """
         answers, problem = await self.series((request,), max_body, timeout_s)
         if problem is not None:
             raise problem
@@ -43,11 +52,12 @@ class Exchanges:
     async def series(
         self, requests: Sequence[bytes], max_body: int, timeout_s: float
     ) -> tuple[list[RawResponse], Exception | None]:
-        """Send all at once over one connection, which answers them one by one in turn. It ends within `timeout_s`, but
-        for the wait for a connection to be free, after which nothing is sent any more.
+        """Send all at once over one connection, which answers them one by one in turn. It ends
+        within `timeout_s`, but for the wait for a connection to be free, after which nothing is
+        sent any more.
 
-        Returns the answers that came, and why not all did: the effect of those left without one is unknown.
-        Raises OSError or TimeoutError when nothing was sent.
+        Returns the answers that came, and why not all did: the effect of those left without one is
+        unknown. Raises OSError or TimeoutError when nothing was sent.
         """
         ends_at = time.monotonic() + timeout_s
         async with self._room:
@@ -98,7 +108,9 @@ class Exchanges:
 class Exchange(asyncio.Protocol):
     """One connection, one call or series at a time."""
 
-    def __init__(self, everyone: "set[Exchange]", naps: ReadBatching, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, everyone: "set[Exchange]", naps: ReadBatching, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.used_at = self._sent_at = time.monotonic()
         self._everyone = everyone
         self._naps = naps
@@ -140,7 +152,8 @@ class Exchange(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- asyncio.Protocol --------------------------------------------------------------------------------------------
+    # --- asyncio.Protocol
+    # --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open."""
@@ -182,7 +195,9 @@ class Exchange(asyncio.Protocol):
             return False
         self._reader.more -= 1
         if not answer.keep:
-            self._fail(ConnectionResetError("the server ended the connection before its last answer"))
+            self._fail(
+                ConnectionResetError("the server ended the connection before its last answer")
+            )
         return answer.keep
 
     def _late(self) -> None:

@@ -1,7 +1,8 @@
-"""API requests and answers as plain data, so that the executor decides what to write without knowing how.
+"""API requests and answers as plain data, so that the executor decides what to write without
+knowing how.
 
-A procedure of the executor is a generator: it yields a `Request`, is sent the `Response`, and returns its result.
-The shell drives many of them at once; a test drives one by hand.
+A procedure of the executor is a generator: it yields a `Request`, is sent the `Response`, and
+returns its result. The shell drives many of them at once; a test drives one by hand.
 """
 
 import re
@@ -36,7 +37,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """The answer. `code` 0 means that none came (timeout, reset): the effect is unknown, `body` says why.
+    """The answer. `code` 0 means that none came (timeout, reset): the effect is unknown, `body`
+    says why.
 
     `head`: how an answer begins that is larger than the caller takes; empty otherwise.
     """
@@ -50,8 +52,9 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     def status(self) -> int:
         """The HTTP status, but 403 for whatever a webhook or an admission policy has denied.
 
-        Each chooses the status of its denial, and means by none what the API server itself means by it: that
-        the object exists or is gone (409, 404), credentials to renew (401), too much to do (429), unknown (5xx).
+        Each chooses the status of its denial, and means by none what the API server itself means by
+        it: that the object exists or is gone (409, 404), credentials to renew (401), too much to do
+        (429), unknown (5xx).
         """
         return FORBIDDEN if self._denied else self.code
 
@@ -68,13 +71,16 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     def unknown(self) -> bool:
         """Whether the effect may or may not have happened: no answer, or a server error.
 
-        A webhook that fails is no such error, though kube-apiserver answers 500: nothing was stored yet.
+        A webhook that fails is no such error, though kube-apiserver answers 500: nothing was stored
+        yet.
         """
         return self.code == 0 or (self.status >= SERVER_ERROR and _WEBHOOK_FAILED not in self.body)
 
     @property
     def passing(self) -> bool:
-        """Whether what is refused may be taken a little later: a webhook failed, or denies as one that is too busy."""
+        """Whether what is refused may be taken a little later: a webhook failed, or denies as one
+        that is too busy.
+        """
         return self.code == TOO_BUSY or self.code >= SERVER_ERROR
 
 

@@ -1,4 +1,6 @@
-"""A Lease by which one of several candidates is elected: read, and written with the version that was read."""
+"""A Lease by which one of several candidates is elected: read, and written with the version that
+was read.
+"""
 
 import asyncio
 import copy
@@ -16,7 +18,10 @@ from shared.model.names import ASKED_FOR_BY
 
 Object = dict[str, Any]
 # HTTP status -> what to do about it; {namespace} is that of the Lease.
-OF_LEADERS = {NOT_FOUND: "make the namespace, or set leader_election.namespace to one that is there, not {namespace}"}
+OF_LEADERS = {
+    NOT_FOUND: "make the namespace, or set leader_election.namespace to one that is there, not "
+    "{namespace}"
+}
 
 
 class Client(Protocol):
@@ -73,7 +78,9 @@ class ReadFailure(NamedTuple):
 class LeaseStore:
     """One Lease at one API server. `fixes`: by HTTP status, as `OF_LEADERS`."""
 
-    def __init__(self, client: Client, place: LeaseRef, fixes: Mapping[int, str] = OF_LEADERS) -> None:
+    def __init__(
+        self, client: Client, place: LeaseRef, fixes: Mapping[int, str] = OF_LEADERS
+    ) -> None:
         self._client = client
         self.place = place
         self._fixes = fixes
@@ -83,10 +90,18 @@ class LeaseStore:
         answer = await self._send(Request("GET", self.place.path), timeout_s)
         if answer.status == NOT_FOUND:
             return None
-        return _lease_of(answer.body) if answer.ok else ReadFailure(f"lease {self}: {self._why(answer)}")
+        return (
+            _lease_of(answer.body)
+            if answer.ok
+            else ReadFailure(f"lease {self}: {self._why(answer)}")
+        )
 
-    async def write(self, wanted: Lease, before: Lease | None, timeout_s: float) -> Lease | ReadFailure:
-        """Create it, or replace what was read before; ReadFailure also where somebody else has written meanwhile."""
+    async def write(
+        self, wanted: Lease, before: Lease | None, timeout_s: float
+    ) -> Lease | ReadFailure:
+        """Create it, or replace what was read before; ReadFailure also where somebody else has
+        written meanwhile.
+        """
         raw = copy.deepcopy(before.raw) if before is not None else self._new()
         raw["spec"] = {
             **raw.get("spec", {}),
@@ -103,9 +118,14 @@ class LeaseStore:
         return ReadFailure(f"lease {self}: {self._why(answer, new=before is None)}")
 
     async def ask(self, found: Lease, asks: str, timeout_s: float) -> None:
-        """Say on a Lease that is another's that we wait for it; again later, if somebody has written it meanwhile."""
+        """Say on a Lease that is another's that we wait for it; again later, if somebody has
+        written it meanwhile.
+        """
         raw = copy.deepcopy(found.raw)
-        raw["metadata"]["annotations"] = {**(raw["metadata"].get("annotations") or {}), ASKED_FOR_BY: asks}
+        raw["metadata"]["annotations"] = {
+            **(raw["metadata"].get("annotations") or {}),
+            ASKED_FOR_BY: asks,
+        }
         await self._send(Request("PUT", self.place.path, msgspec.json.encode(raw)), timeout_s)
 
     def _why(self, answer: Response, *, new: bool = False) -> str:
@@ -125,7 +145,9 @@ class LeaseStore:
             async with asyncio.timeout(timeout_s):
                 return await self._client.send(request, timeout_s=timeout_s)
         except TimeoutError:
-            return Response(0, f"{request.method} {request.path}: no answer within {timeout_s:g} s".encode())
+            return Response(
+                0, f"{request.method} {request.path}: no answer within {timeout_s:g} s".encode()
+            )
 
     def _new(self) -> Object:
         metadata = {"namespace": self.place.namespace, "name": self.place.name}

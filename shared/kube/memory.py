@@ -1,4 +1,5 @@
-"""Files in memory, for what OpenSSL and the `kubernetes` package take from files alone: private keys among it.
+"""Files in memory, for what OpenSSL and the `kubernetes` package take from files alone: private
+keys among it.
 
 A file on a disk outlives a process that is killed; agents that run in Ray always are.
 """
@@ -35,7 +36,9 @@ def memory_file(content: bytes) -> Iterator[str]:
 
 @contextmanager
 def files_in_memory() -> Iterator[None]:
-    """What the `kubernetes` package would write to temporary files is in memory, and gone when the block ends."""
+    """What the `kubernetes` package would write to temporary files is in memory, and gone when the
+    block ends.
+    """
     with ExitStack() as files:
         token = _FILES.set(files)
         try:
@@ -48,7 +51,9 @@ def _write_to_memory(content: str | bytes, *args: Any, **kwargs: Any) -> str:
     files = _FILES.get(None)
     if files is None:
         return str(_write(content, *args, **kwargs))
-    return files.enter_context(memory_file(content.encode() if isinstance(content, str) else content))
+    return files.enter_context(
+        memory_file(content.encode() if isinstance(content, str) else content)
+    )
 
 
 kube_config._create_temp_file_with_content = _write_to_memory

@@ -1,7 +1,9 @@
-"""A connection as bytes both ways, whose end is told from a break, and from which nothing is lost at its end.
+"""A connection as bytes both ways, whose end is told from a break, and from which nothing is lost
+at its end.
 
-TLS is done here, over a plain connection: uvloop drops what was not read yet when the peer ends TLS while reading is
-paused, and neither uvloop nor asyncio tells the end of TLS (close_notify) from a connection that broke.
+TLS is done here, over a plain connection: uvloop drops what was not read yet when the peer ends TLS
+while reading is paused, and neither uvloop nor asyncio tells the end of TLS (close_notify) from a
+connection that broke.
 """
 
 import asyncio
@@ -14,7 +16,9 @@ _FIN_CAME = b"\x08"  # TCP_CLOSE_WAIT, the first byte of Linux' TCP_INFO
 
 
 class Pipe:
-    """A plain connection, or one whose TLS somebody else does. All raise OSError for what the network does."""
+    """A plain connection, or one whose TLS somebody else does. All raise OSError for what the
+    network does.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -49,7 +53,11 @@ class TlsPipe(Pipe):
     """TLS as a client. A connection that breaks is an SSLEOFError, which is an OSError."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext, server_name: str
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        context: ssl.SSLContext,
+        server_name: str,
     ) -> None:
         super().__init__(reader, writer)
         self._came = ssl.MemoryBIO()
@@ -94,10 +102,14 @@ class TlsPipe(Pipe):
         return found
 
     async def write(self, data: bytes) -> None:
-        """As of a Pipe. An OSError, too, where the peer has ended its side: API servers end both at once, and would
-        answer with a reset, in which the kernel throws away what they said last and was not read yet.
+        """As of a Pipe. An OSError, too, where the peer has ended its side: API servers end both at
+        once, and would answer with a reset, in which the kernel throws away what they said last and
+        was not read yet.
         """
-        if self.writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _FIN_CAME:
+        if (
+            self.writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            == _FIN_CAME
+        ):
             raise ConnectionResetError("the other side has ended the connection")
         if data:
             self._tls.write(data)
@@ -120,7 +132,9 @@ class TlsPipe(Pipe):
         await self._flush()
         try:
             data = await super().read()
-        except RuntimeError as error:  # uvloop's word for a transport that a failed write has closed
+        except (
+            RuntimeError
+        ) as error:  # uvloop's word for a transport that a failed write has closed
             raise ConnectionResetError(str(error)) from None
         if data:
             self._came.write(data)

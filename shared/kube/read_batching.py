@@ -1,15 +1,16 @@
-"""Naps: while answers come fast, the event loop's thread sleeps before it takes in more, so that one wake-up finds
-several of them, and the watch events that came beside.
+"""Naps: while answers come fast, the event loop's thread sleeps before it takes in more, so that
+one wake-up finds several of them, and the watch events that came beside.
 
-A wake-up costs its switch of threads and colder caches, whatever it finds. A nap lasts a quarter of the time in which
-the last answers came, counted from sending, and MOST_S at most: in it a quarter of the requests that are being answered
-will be, so that the server does not run out of work. Those that hang, as behind a webhook that is gone, do not count.
-A thread that is busy for half of the time or more takes none: it finds several answers anyway.
+A wake-up costs its switch of threads and colder caches, whatever it finds. A nap lasts a quarter of
+the time in which the last answers came, counted from sending, and MOST_S at most: in it a quarter
+of the requests that are being answered will be, so that the server does not run out of work. Those
+that hang, as behind a webhook that is gone, do not count. A thread that is busy for half of the
+time or more takes none: it finds several answers anyway.
 
-Example: answers take 19.2 ms each, and one comes each 1.2 ms, as 16 requests are under way. What came is taken in, and
-what it sets off is sent; then the thread sleeps 4.8 ms, in which four more come, to be taken in together. With 7
-requests under way, or where an answer comes each 6 ms, nothing waits: a nap that finds fewer than LEAST answers is not
-worth it.
+Example: answers take 19.2 ms each, and one comes each 1.2 ms, as 16 requests are under way. What
+came is taken in, and what it sets off is sent; then the thread sleeps 4.8 ms, in which four more
+come, to be taken in together. With 7 requests under way, or where an answer comes each 6 ms,
+nothing waits: a nap that finds fewer than LEAST answers is not worth it.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ from collections.abc import Callable
 MOST_S = 0.010  # what an answer waits at most
 SHARE = 1 / 4  # of the time that answers take
 LEAST = 2  # answers to be expected in a nap
-ROUNDS = 6  # of the event loop, in which an answer's procedure ends, the next is granted its slot, and sends
+# of the event loop, in which an answer's procedure ends, the next is granted its slot, and sends
+ROUNDS = 6
 Clocks = Callable[[], tuple[float, float]]
 
 
@@ -28,11 +30,13 @@ def _clocks() -> tuple[float, float]:
 
 
 class ReadBatching:
-    """Of one pool of connections. `clocks`: the time, of which `sleep` is, and that in which this thread was busy;
-    seconds.
+    """Of one pool of connections. `clocks`: the time, of which `sleep` is, and that in which this
+    thread was busy; seconds.
     """
 
-    def __init__(self, sleep: Callable[[float], None] = time.sleep, clocks: Clocks = _clocks) -> None:
+    def __init__(
+        self, sleep: Callable[[float], None] = time.sleep, clocks: Clocks = _clocks
+    ) -> None:
         self._sleep = sleep
         self._clocks = clocks
         self._came = 0
@@ -49,7 +53,9 @@ class ReadBatching:
             loop.call_soon(self._after, loop, ROUNDS)
 
     def _after(self, loop: asyncio.AbstractEventLoop, rounds: int) -> None:
-        """Let the loop do what is to be done, then nap if enough answers are to be expected meanwhile."""
+        """Let the loop do what is to be done, then nap if enough answers are to be expected
+        meanwhile.
+        """
         if rounds:
             loop.call_soon(self._after, loop, rounds - 1)
             return

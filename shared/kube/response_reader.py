@@ -1,4 +1,5 @@
-"""Bytes of HTTP/1.1 responses -> status and body, however the bytes are cut into pieces; httptools (llhttp) reads them.
+"""Bytes of HTTP/1.1 responses -> status and body, however the bytes are cut into pieces; httptools
+(llhttp) reads them.
 
 What is not plainly an answer is an error, never a guess: its connection is not used again.
 """
@@ -6,7 +7,12 @@ What is not plainly an answer is an error, never a guess: its connection is not 
 from collections import deque
 from typing import NamedTuple
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserUpgrade,
+    HttpResponseParser,
+)
 
 MAX_HEAD = 64 * 1024
 _NO_BODY = (204, 304)
@@ -18,7 +24,9 @@ class ResponseError(ValueError):
 
 
 class BodyTooLargeError(ValueError):
-    """An answer above the bound; reading it on could exhaust the memory. `head` is how it begins, if that is known."""
+    """An answer above the bound; reading it on could exhaust the memory. `head` is how it begins,
+    if that is known.
+    """
 
     def __init__(self, text: str, head: bytes = b"") -> None:
         super().__init__(text)
@@ -26,7 +34,9 @@ class BodyTooLargeError(ValueError):
 
 
 class RawResponse(NamedTuple):
-    """`keep`: whether the connection can be used for another request. `retry_after`: the header of that name."""
+    """`keep`: whether the connection can be used for another request. `retry_after`: the header of
+    that name.
+    """
 
     status: int
     body: bytes
@@ -37,7 +47,8 @@ class RawResponse(NamedTuple):
 class ResponseReader:
     """Reads one answer after another; `feed` returns the answer that a piece completes.
 
-    `more`: answers that are awaited after the next one, so that bytes behind it belong to them; b"" brings them out.
+    `more`: answers that are awaited after the next one, so that bytes behind it belong to them; b""
+    brings them out.
     """
 
     def __init__(self, max_body: int) -> None:
@@ -77,7 +88,11 @@ class ResponseReader:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             ours = error.__context__ if isinstance(error, HttpParserCallbackError) else None
-            self._problem = ours if isinstance(ours, ValueError) else ResponseError(f"not an HTTP/1.1 answer: {error}")
+            self._problem = (
+                ours
+                if isinstance(ours, ValueError)
+                else ResponseError(f"not an HTTP/1.1 answer: {error}")
+            )
         if self._problem is None and self.begun and self._idle > MAX_HEAD:
             self._problem = ResponseError("a head, a trailer or the size of a chunk has no end")
 
@@ -89,7 +104,8 @@ class ResponseReader:
         self._status = 0  # as soon as the head was read
         self._keep = self._untold = False
 
-    # --- called by httptools; what they raise ends the parsing -------------------------------------------------------
+    # --- called by httptools; what they raise ends the parsing
+    # -------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """The first byte."""
@@ -109,7 +125,11 @@ class ResponseReader:
         coding = self._headers.get(b"transfer-encoding", b"").lower()
         length = self._headers.get(b"content-length", b"")
         bodiless = self._status < 200 or self._status in _NO_BODY
-        if coding not in (b"", b"chunked") or (coding and length) or (bodiless and (coding or int(length or 0))):
+        if (
+            coding not in (b"", b"chunked")
+            or (coding and length)
+            or (bodiless and (coding or int(length or 0)))
+        ):
             raise ResponseError(f"the length of the answer is not clear: {coding!r}, {length!r}")
         self._bound(int(length or 0))
         self._untold = not (coding or length or bodiless)

@@ -1,7 +1,8 @@
 """One HTTP session to one API server, from a kubeconfig context or the pod's service account.
 
-Configuration and authentication are the `kubernetes` package's (tokens, client certificates, exec plugins, in-cluster
-files that rotate); the requests are plain aiohttp. Proxies of the environment are not used: only the kubeconfig's own.
+Configuration and authentication are the `kubernetes` package's (tokens, client certificates, exec
+plugins, in-cluster files that rotate); the requests are plain aiohttp. Proxies of the environment
+are not used: only the kubeconfig's own.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ class AccessError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where credentials come from: `kubeconfig` file and `context`; no file means the pod's service account."""
+    """Where credentials come from: `kubeconfig` file and `context`; no file means the pod's service
+    account.
+    """
 
     kubeconfig: str = ""
     context: str = ""
@@ -41,14 +44,18 @@ class Access:
         """For messages."""
         if not self.kubeconfig:
             return "the pod's service account"
-        return f"{f'context {self.context!r}' if self.context else 'the current context'} of {self.kubeconfig}"
+        return (
+            f"{f'context {self.context!r}' if self.context else 'the current context'} of "
+            f"{self.kubeconfig}"
+        )
 
 
 class ApiSession:
-    """Connections, the server's address, and an authorization header that is never older than a second.
+    """Connections, the server's address, and an authorization header that is never older than a
+    second.
 
-    `authority` is the host that requests name, `prefix` comes before their paths. `exchanges` are for short calls; None
-    behind a proxy, which only `http` knows to speak to.
+    `authority` is the host that requests name, `prefix` comes before their paths. `exchanges` are
+    for short calls; None behind a proxy, which only `http` knows to speak to.
     """
 
     def __init__(self, configuration: Any, connect_s: float = 3.0) -> None:
@@ -84,10 +91,14 @@ class ApiSession:
                 await _load(access, configuration)
                 return cls(configuration, connect_s)
         except Exception as error:  # whatever the loaders raise, it means no access
-            raise AccessError(f"cannot use {access.describe()}: {type(error).__name__}: {error}") from error
+            raise AccessError(
+                f"cannot use {access.describe()}: {type(error).__name__}: {error}"
+            ) from error
 
     async def authorization(self) -> str:
-        """The header that proves who we are, '' with client certificates; AccessError if the token hook fails."""
+        """The header that proves who we are, '' with client certificates; AccessError if the token
+        hook fails.
+        """
         now = time.monotonic()
         if now - self._token_at > FRESH_S:
             self._token = await self._authorization()
@@ -95,12 +106,16 @@ class ApiSession:
         return self._token
 
     async def connect(self) -> Pipe:
-        """A connection of one's own, for bytes that are no HTTP. OSError, or AccessError where a proxy is between."""
+        """A connection of one's own, for bytes that are no HTTP. OSError, or AccessError where a
+        proxy is between.
+        """
         if self.proxy:
             raise AccessError("logs and exec are not relayed through the proxy of a kubeconfig")
         secure = self._where.scheme == "https"
         host = self._where.hostname or ""
-        reader, writer = await asyncio.open_connection(host, self._where.port or (443 if secure else 80))
+        reader, writer = await asyncio.open_connection(
+            host, self._where.port or (443 if secure else 80)
+        )
         if not secure:
             return Pipe(reader, writer)
         pipe = TlsPipe(reader, writer, self._tls, self.server_hostname or host)
@@ -115,12 +130,16 @@ class ApiSession:
         try:
             settings = await self._configuration.auth_settings()
         except Exception as error:  # the hook reads files or runs a program
-            raise AccessError(f"cannot refresh the token: {type(error).__name__}: {error}") from error
+            raise AccessError(
+                f"cannot refresh the token: {type(error).__name__}: {error}"
+            ) from error
         token = settings.get("BearerToken")
         return str(token["value"]) if token else ""
 
     def kubelet_tls(self, ca_file: str, insecure: bool) -> ssl.SSLContext:
-        """The context for kubelets: the cluster's CA unless another is given, and the same client certificate."""
+        """The context for kubelets: the cluster's CA unless another is given, and the same client
+        certificate.
+        """
         return self.trust.context(ca_file=ca_file, insecure=insecure)
 
     async def close(self) -> None:

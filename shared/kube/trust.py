@@ -11,7 +11,9 @@ from shared.kube.memory import memory_file
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Contents of files, as PEM; None stands for no such file. Equal for sessions that differ only in connections."""
+    """Contents of files, as PEM; None stands for no such file. Equal for sessions that differ only
+    in connections.
+    """
 
     authority: bytes | None
     certificate: bytes | None
@@ -22,7 +24,9 @@ class Trust:
     def read(cls, configuration: Any) -> "Trust":
         """From the files that a configuration of the `kubernetes` package names."""
         one = configuration
-        return cls(_read(one.ssl_ca_cert), _read(one.cert_file), _read(one.key_file), bool(one.verify_ssl))
+        return cls(
+            _read(one.ssl_ca_cert), _read(one.cert_file), _read(one.key_file), bool(one.verify_ssl)
+        )
 
     def context(self, *, ca_file: str = "", insecure: bool = False) -> ssl.SSLContext:
         """TLS with the client certificate, verified by `ca_file` or the CA unless told otherwise."""

@@ -13,7 +13,9 @@ from shared.messages import UNKNOWN, Intent, Outcome
 
 TRIES = 3  # writes whose result is unknown are tried this often; then the dispatcher asks again
 LOOKS = 2  # and reads: a server that hangs must not hold a pod for minutes
-POSTPONED = frozenset((401, 408, TOO_BUSY))  # nothing was done: credentials to renew, too slow, too busy; ask again
+POSTPONED = frozenset(
+    (401, 408, TOO_BUSY)
+)  # nothing was done: credentials to renew, too slow, too busy; ask again
 CONFLICT = 409
 NOT_FOUND = 404
 INVALID = 422
@@ -21,7 +23,9 @@ _MAX_MESSAGE = 1024
 
 
 class Answer(NamedTuple):
-    """Verdict and message of a procedure (see messages.Outcome), not yet tied to the ID of an intent."""
+    """Verdict and message of a procedure (see messages.Outcome), not yet tied to the ID of an
+    intent.
+    """
 
     verdict: str
     message: str = ""
@@ -37,7 +41,9 @@ class _Status(msgspec.Struct, gc=False):
 _STATUS = msgspec.json.Decoder(_Status)
 
 
-def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", passing: bool = False) -> Outcome:
+def outcome(
+    intent: Intent, verdict: str, message: str = "", scope: str = "", passing: bool = False
+) -> Outcome:
     """The outcome of `intent`; a message is cut at 1 kB."""
     return Outcome(
         id=intent.id,
@@ -51,8 +57,9 @@ def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", pa
 
 
 def within(outcomes: Sequence[Outcome], most: int) -> tuple[Outcome, ...]:
-    """The same with at most so many bytes of manifests, but one of them at least, small ones first: equal ones are in
-    the first outcome that has them, and those without room are left out, to be asked for again.
+    """The same with at most so many bytes of manifests, but one of them at least, small ones first:
+    equal ones are in the first outcome that has them, and those without room are left out, to be
+    asked for again.
     """
     carriers: dict[bytes, str] = {}
     left_out: set[bytes] = set()
@@ -93,7 +100,8 @@ def _read(body: bytes) -> _Status | None:
 
 
 def error_text(response: Response) -> str:
-    """What went wrong, from an answer that is not 2xx: the message of its metav1 Status, or the beginning of its body.
+    """What went wrong, from an answer that is not 2xx: the message of its metav1 Status, or the
+    beginning of its body.
 
     Never empty; it ends with the HTTP status, or says that no answer came (status 0).
     """
@@ -106,11 +114,18 @@ def error_text(response: Response) -> str:
 
 
 def is_ambiguous(response: Response) -> bool:
-    """Whether to read the object again after a failed patch with preconditions: a conflict, or the effect is unknown.
+    """Whether to read the object again after a failed patch with preconditions: a conflict, or the
+    effect is unknown.
 
-    A wrong UID in a patch is 409 or 422 ("field is immutable"), by Kubernetes version and patch type: a GET tells.
+    A wrong UID in a patch is 409 or 422 ("field is immutable"), by Kubernetes version and patch
+    type: a GET tells.
     """
-    return response.unknown or response.status == CONFLICT or response.status in POSTPONED or _about_uid(response)
+    return (
+        response.unknown
+        or response.status == CONFLICT
+        or response.status in POSTPONED
+        or _about_uid(response)
+    )
 
 
 def _about_uid(response: Response) -> bool:

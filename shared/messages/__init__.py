@@ -1,8 +1,10 @@
-"""Everything that crosses between dispatcher and agents: versioned msgpack bytes, never pickled objects.
+"""Everything that crosses between dispatcher and agents: versioned msgpack bytes, never pickled
+objects.
 
-A file a sender and a kind: `reports`, `outcomes` and `telemetry` come from agents, `intents` and `peers` go to them.
-Records are positional arrays; a new field is appended with a default, so N and N-1 read each other. `VERSION` changes
-only when that is impossible, and a peer of another version is refused with a clear error.
+A file a sender and a kind: `reports`, `outcomes` and `telemetry` come from agents, `intents` and
+`peers` go to them. Records are positional arrays; a new field is appended with a default, so N and
+N-1 read each other. `VERSION` changes only when that is impossible, and a peer of another version
+is refused with a clear error.
 """
 
 from shared.messages.codec import WireError, decode, encode, encode_part
@@ -46,7 +48,16 @@ from shared.messages.outcomes import (
     OutcomeBatch,
 )
 from shared.messages.peer_links import LinkReading
-from shared.messages.peers import NO_SHADOWS, Cover, Peer, Peers, PeersAck, Shadow, Shadows, UncountedBudgets
+from shared.messages.peers import (
+    NO_SHADOWS,
+    Cover,
+    Peer,
+    Peers,
+    PeersAck,
+    Shadow,
+    Shadows,
+    UncountedBudgets,
+)
 from shared.messages.reports import Changes, Hello
 from shared.messages.telemetry import SourceReport, Telemetry, UnreadSignal
 from shared.messages.version import VERSION

@@ -1,9 +1,9 @@
 """Dispatcher to agent: orders, one record a kind.
 
-The delegate protocol (cluster A holds the source pod, B runs it), every step idempotent and level-triggered:
-Claim (A) -> CreateDelegate (B) -> Bind to the proxy node (A) -> MirrorStatus (A) until it ends;
-source deleted -> DeleteDelegate (B) -> FinishSource (A); delegate being deleted -> DeleteSource (A); delegate gone ->
-FinishSource (A).
+The delegate protocol (cluster A holds the source pod, B runs it), every step idempotent and
+level-triggered: Claim (A) -> CreateDelegate (B) -> Bind to the proxy node (A) -> MirrorStatus (A)
+until it ends; source deleted -> DeleteDelegate (B) -> FinishSource (A); delegate being deleted ->
+DeleteSource (A); delegate gone -> FinishSource (A).
 """
 
 from shared.messages.version import VERSION
@@ -20,7 +20,9 @@ class Intent(Record, frozen=True, tag=True):
 
 
 class Bind(Intent, frozen=True):
-    """Bind `pod` to `node` with the UID as precondition; `annotations` land on the pod in the same write."""
+    """Bind `pod` to `node` with the UID as precondition; `annotations` land on the pod in the same
+    write.
+    """
 
     node: str
     annotations: dict[str, str] = {}
@@ -28,11 +30,13 @@ class Bind(Intent, frozen=True):
 
 
 class Claim(Intent, frozen=True):
-    """Mark the source pod as going to `node` of `cluster`: annotations and finalizer, guarded by uid and version.
+    """Mark the source pod as going to `node` of `cluster`: annotations and finalizer, guarded by
+    uid and version.
 
-    The mark is signed by this cluster. Outcome CLAIMED carries it and the sanitised manifest for the delegate. Claiming
-    again with the same epoch is a no-op that answers the same; a newer epoch takes over a claim for the same place.
-    STALE where any other claim is present. `cluster_uid` is the UID of the target's kube-system namespace.
+    The mark is signed by this cluster. Outcome CLAIMED carries it and the sanitised manifest for
+    the delegate. Claiming again with the same epoch is a no-op that answers the same; a newer epoch
+    takes over a claim for the same place. STALE where any other claim is present. `cluster_uid` is
+    the UID of the target's kube-system namespace.
     """
 
     cluster: str
@@ -41,11 +45,14 @@ class Claim(Intent, frozen=True):
 
 
 class Unclaim(Intent, frozen=True):
-    """Take our claim and finalizer off a source pod that is not bound to a proxy node: it can be placed again."""
+    """Take our claim and finalizer off a source pod that is not bound to a proxy node: it can be
+    placed again.
+    """
 
 
 class RestoreClaim(Intent, frozen=True):
-    """Write `claim` (the mark as its delegate carries it) and our finalizer on the source again: both were taken off.
+    """Write `claim` (the mark as its delegate carries it) and our finalizer on the source again:
+    both were taken off.
 
     STALE where an unbound pod has a newer claim, or the pod went elsewhere meanwhile.
     """
@@ -56,9 +63,9 @@ class RestoreClaim(Intent, frozen=True):
 class ConfirmNoDelegate(Intent, frozen=True):
     """Ask the API server whether there is no delegate of `source`, `pod` being the source.
 
-    DONE: there is none, and orders of attempts up to this epoch will make none. STALE: there is one; with `collect` it
-    is being deleted now. With `ended` one that is being deleted, or whose phase is final, is as none, and the outcome
-    says which (`end`).
+    DONE: there is none, and orders of attempts up to this epoch will make none. STALE: there is
+    one; with `collect` it is being deleted now. With `ended` one that is being deleted, or whose
+    phase is final, is as none, and the outcome says which (`end`).
     """
 
     source: SourceRef
@@ -69,23 +76,24 @@ class ConfirmNoDelegate(Intent, frozen=True):
 class ConfirmNoSource(Intent, frozen=True):
     """Ask the API server of the source whether `pod` is gone. DONE: it is. STALE: it is there.
 
-    `preempts`, a cluster where pods are to be evicted for it, makes it another question. DONE with a `record`: it waits
-    for a place there, and this is what its own cluster signs of it (`signatures.Preemptor`). STALE: it does not. An
-    older executor signs nothing.
+    `preempts`, a cluster where pods are to be evicted for it, makes it another question. DONE with
+    a `record`: it waits for a place there, and this is what its own cluster signs of it
+    (`signatures.Preemptor`). STALE: it does not. An older executor signs nothing.
     """
 
     preempts: str = ""
 
 
 class CreateDelegate(Intent, frozen=True):
-    """Create (or find) the delegate of `source` in this cluster from `manifest` (JSON: metadata, spec) and bind it.
+    """Create (or find) the delegate of `source` in this cluster from `manifest` (JSON: metadata,
+    spec) and bind it.
 
-    `pod` names the source pod. The delegate's name is derived from the source UID. REFUSED only where the API server
-    has no delegate of this source: what an earlier send of the order has bound is BOUND, whatever may
-    speak against it now.
-    `at_most`: what the delegate may request (effective, internal units), which is what the tenant's quota was asked
-    for. One that the API server makes larger is deleted before it is bound, and refused with its true size. Empty: it
-    is bound if it fits.
+    `pod` names the source pod. The delegate's name is derived from the source UID. REFUSED only
+    where the API server has no delegate of this source: what an earlier send of the order has bound
+    is BOUND, whatever may speak against it now. `at_most`: what the delegate may request
+    (effective, internal units), which is what the tenant's quota was asked for. One that the API
+    server makes larger is deleted before it is bound, and refused with its true size. Empty: it is
+    bound if it fits.
     """
 
     source: SourceRef
@@ -97,13 +105,15 @@ class CreateDelegate(Intent, frozen=True):
 
 
 class SignManifest(Intent, frozen=True):
-    """Sign the manifest of a source on a proxy node as it is now: labels or annotations that its files show have
-    changed. Outcome DONE carries the claim that the pod bears, signed for that manifest, and the manifest.
+    """Sign the manifest of a source on a proxy node as it is now: labels or annotations that its
+    files show have changed. Outcome DONE carries the claim that the pod bears, signed for that
+    manifest, and the manifest.
     """
 
 
 class UpdateDelegate(Intent, frozen=True):
-    """Write onto the delegate of `source` what its files of the downward API show by `manifest`, and nothing else.
+    """Write onto the delegate of `source` what its files of the downward API show by `manifest`,
+    and nothing else.
 
     `record`: the claim for `node` and this manifest, signed by the source cluster.
     """
@@ -117,8 +127,9 @@ class UpdateDelegate(Intent, frozen=True):
 class DeleteDelegate(Intent, frozen=True):
     """Delete the delegate `pod` (its own UID is the precondition).
 
-    `source`: whose delegate it is taken for. REFUSED where it is another's. None, as older dispatchers send: any.
-    `grace_s`: seconds that it has to end, as its source was given by who deleted that; -1: its own grace period.
+    `source`: whose delegate it is taken for. REFUSED where it is another's. None, as older
+    dispatchers send: any. `grace_s`: seconds that it has to end, as its source was given by who
+    deleted that; -1: its own grace period.
     """
 
     source: SourceRef | None = None
@@ -126,10 +137,12 @@ class DeleteDelegate(Intent, frozen=True):
 
 
 class MirrorStatus(Intent, frozen=True):
-    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase.
+    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a
+    terminal phase.
 
-    `routed`: an operator has said that the pod networks of both clusters are one, so that its addresses lead to it from
-    the home cluster, too. Else they are not written: at home they may be nobody's, or another pod's.
+    `routed`: an operator has said that the pod networks of both clusters are one, so that its
+    addresses lead to it from the home cluster, too. Else they are not written: at home they may be
+    nobody's, or another pod's.
     """
 
     status: bytes
@@ -139,9 +152,10 @@ class MirrorStatus(Intent, frozen=True):
 class DeleteSource(Intent, frozen=True):
     """The delegate is being deleted where it runs: begin to delete the source pod, too.
 
-    Our finalizer keeps it until the delegate is gone, but its controller may replace it now, as for any evicted pod.
-    `status`: the delegate's, as it was last seen (raw JSON); who disrupted it is shown on the source before that goes.
-    `grace_s`: seconds that the delegate has to end; -1, as older dispatchers send: the source's own grace period.
+    Our finalizer keeps it until the delegate is gone, but its controller may replace it now, as for
+    any evicted pod. `status`: the delegate's, as it was last seen (raw JSON); who disrupted it is
+    shown on the source before that goes. `grace_s`: seconds that the delegate has to end; -1, as
+    older dispatchers send: the source's own grace period.
     """
 
     status: bytes = b""
@@ -149,7 +163,8 @@ class DeleteSource(Intent, frozen=True):
 
 
 class FinishSource(Intent, frozen=True):
-    """The delegate is gone: take our finalizer off the source pod and, unless it has ended by itself, delete it.
+    """The delegate is gone: take our finalizer off the source pod and, unless it has ended by
+    itself, delete it.
 
     `target_uid`: UID of kube-system of the cluster that has no delegate, "" if it is not known.
     """
@@ -163,13 +178,14 @@ NODES_DO_NOT_HELP = "NodesDoNotHelp"
 
 
 class ReportUnschedulable(Intent, frozen=True):
-    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a Warning event.
+    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a
+    Warning event.
 
-    `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else. HOME_ONLY: its
-    namespace is in no other cluster; the same, on a pod that has its place.
+    `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else.
+    HOME_ONLY: its namespace is in no other cluster; the same, on a pod that has its place.
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
-    `nodes_help` False: no new node of its cluster would help. The condition's reason is then NODES_DO_NOT_HELP: on
-    Unschedulable autoscalers make nodes.
+    `nodes_help` False: no new node of its cluster would help. The condition's reason is then
+    NODES_DO_NOT_HELP: on Unschedulable autoscalers make nodes.
     """
 
     message: str
@@ -179,16 +195,19 @@ class ReportUnschedulable(Intent, frozen=True):
 
 
 class Evict(Intent, frozen=True):
-    """Take `pod` off `node` for a pod of higher priority: condition DisruptionTarget, then delete, by UID and node.
+    """Take `pod` off `node` for a pod of higher priority: condition DisruptionTarget, then delete,
+    by UID and node.
 
-    `priority` is the other pod's: a pod that has as much itself is not evicted. `preemptor` names it for people.
+    `priority` is the other pod's: a pod that has as much itself is not evicted. `preemptor` names
+    it for people.
 
-    `moved`, if not empty, is why the pod is moved to a better place: no other pod counts then, and the Eviction API is
-    asked, which keeps budgets. Agents that do not know the field refuse for `priority`, which is NO_PRIORITY then.
-    `local_data`: its owner lets go what is in its emptyDir and hostPath volumes.
-    `unstarted`: only if none of its containers has ever run, and as it is read then; such a pod no budget counts.
-    `source`, with the `manifest` of its delegate: the other pod, where it is of another cluster, which must be one that
-    this cluster would take. REFUSED of OF_CLUSTER: it would not. An older executor does not ask.
+    `moved`, if not empty, is why the pod is moved to a better place: no other pod counts then, and
+    the Eviction API is asked, which keeps budgets. Agents that do not know the field refuse for
+    `priority`, which is NO_PRIORITY then. `local_data`: its owner lets go what is in its emptyDir
+    and hostPath volumes. `unstarted`: only if none of its containers has ever run, and as it is
+    read then; such a pod no budget counts. `source`, with the `manifest` of its delegate: the other
+    pod, where it is of another cluster, which must be one that this cluster would take. REFUSED of
+    OF_CLUSTER: it would not. An older executor does not ask.
     """
 
     node: str
@@ -202,7 +221,9 @@ class Evict(Intent, frozen=True):
 
 
 class BindVolume(Intent, frozen=True):
-    """Set `volume`'s claimRef to `claim` (namespace/name) with its UID, unless the volume is another claim's."""
+    """Set `volume`'s claimRef to `claim` (namespace/name) with its UID, unless the volume is
+    another claim's.
+    """
 
     volume: str
     claim: str
@@ -210,7 +231,9 @@ class BindVolume(Intent, frozen=True):
 
 
 class SelectNode(Intent, frozen=True):
-    """Write `node` on a claim that waits for its first consumer: its volume is to be made for that node."""
+    """Write `node` on a claim that waits for its first consumer: its volume is to be made for that
+    node.
+    """
 
     claim: str
     claim_uid: str
@@ -239,12 +262,12 @@ AnyIntent = (
 
 
 class IntentBatch(Record, frozen=True):
-    """Orders of one dispatcher life. `dispatcher_epoch` grows with every start; an agent refuses a lower one.
+    """Orders of one dispatcher life. `dispatcher_epoch` grows with every start; an agent refuses a
+    lower one.
 
-    `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is answered STALE, a
-    CreateDelegate UNKNOWN.
-    `answer_bytes`: how many bytes of manifests the answer may hold, equal ones once; 0: any number, each whole, as
-    older dispatchers ask.
+    `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is
+    answered STALE, a CreateDelegate UNKNOWN. `answer_bytes`: how many bytes of manifests the answer
+    may hold, equal ones once; 0: any number, each whole, as older dispatchers ask.
     """
 
     dispatcher: str

@@ -1,11 +1,12 @@
-"""How much memory a message takes once it is read, told from its bytes: what one cluster may fill is bounded by it.
+"""How much memory a message takes once it is read, told from its bytes: what one cluster may fill
+is bounded by it.
 
     bytes + 56 * values      values: texts, lists, maps and numbers beyond a byte, each an object of its own
 
-msgpack marks each of these with a byte of 0x80 or more. ASCII texts have none, and other texts only such that begin a
-character or go on with it (UTF-8): these are no marks, or a text in Greek would seem to take 50 times as much. Example:
-a map of 1,000 labels "aa": "b" takes 5 kB on the wire, and about 115 kB once it is read. What many pods share is
-counted for each.
+msgpack marks each of these with a byte of 0x80 or more. ASCII texts have none, and other texts only
+such that begin a character or go on with it (UTF-8): these are no marks, or a text in Greek would
+seem to take 50 times as much. Example: a map of 1,000 labels "aa": "b" takes 5 kB on the wire, and
+about 115 kB once it is read. What many pods share is counted for each.
 """
 
 from typing import Final
@@ -19,13 +20,19 @@ from shared.model.pod import Record
 _PIECE: Final = 2**20
 _MARKS: Final = ~np.isin(np.arange(256), list(NO_OBJECT))
 _FEW: Final = 256  # marks, as a usual pod has: not worth a look at how many of them are of texts
-_FIRST: Final = {2: (0xC2, 0xDF), 3: (0xE0, 0xEF), 4: (0xF0, 0xF4)}  # of a character, by how many bytes it has
+_FIRST: Final = {
+    2: (0xC2, 0xDF),
+    3: (0xE0, 0xEF),
+    4: (0xF0, 0xF4),
+}  # of a character, by how many bytes it has
 _NO_FIRST: Final = 0xC0  # bytes from 0x80 to here go on with one
 
 
 def memory_of(data: bytes) -> int:
     """Bytes that a message takes once it is read, about."""
-    return len(data) + A_VALUE * sum(_values(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
+    return len(data) + A_VALUE * sum(
+        _values(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE)
+    )
 
 
 def memory_of_record(record: Record | None) -> int:

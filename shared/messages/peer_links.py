@@ -7,8 +7,8 @@ from shared.model.pod import Record
 class LinkReading(Record, frozen=True):
     """Round trips from the cluster that tells it to `cluster`, of its last probes.
 
-    `rtt_ms`: median, `jitter_ms`: mean difference of one round trip and the next, `loss`: share 0..1 of round trips
-    that were lost. `age_s`: since the last probe that came back.
+    `rtt_ms`: median, `jitter_ms`: mean difference of one round trip and the next, `loss`: share
+    0..1 of round trips that were lost. `age_s`: since the last probe that came back.
     """
 
     cluster: Word

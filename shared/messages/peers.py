@@ -1,4 +1,6 @@
-"""Dispatcher to agent: the other clusters as their proxy nodes shall show them; and the agent's answer."""
+"""Dispatcher to agent: the other clusters as their proxy nodes shall show them; and the agent's
+answer.
+"""
 
 from typing import Annotated
 
@@ -11,11 +13,13 @@ from shared.model.pod import PodRef, Record
 
 
 class Peer(Record, frozen=True):
-    """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free, internal units.
+    """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free,
+    internal units.
 
-    `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello. `api_ok`: its agent said at last
-    that its API server answers. `unrenewed_s`: for so long no lease of it can have been renewed; 0 while it is ready.
-    `probe`: where its agent answers probes, as it says itself (IP:port); an agent probes what its own settings allow.
+    `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello. `api_ok`: its
+    agent said at last that its API server answers. `unrenewed_s`: for so long no lease of it can
+    have been renewed; 0 while it is ready. `probe`: where its agent answers probes, as it says
+    itself (IP:port); an agent probes what its own settings allow.
     """
 
     cluster: str
@@ -32,7 +36,8 @@ class Peer(Record, frozen=True):
 class Shadow(Record, frozen=True):
     """A budget in the target that keeps budgets of `cluster` for its delegates in `namespace`.
 
-    `keep`: its minAvailable. `always`: delegates that are not Ready may be evicted. `budgets`: whose names, for people.
+    `keep`: its minAvailable. `always`: delegates that are not Ready may be evicted. `budgets`:
+    whose names, for people.
     """
 
     cluster: str
@@ -44,24 +49,29 @@ class Shadow(Record, frozen=True):
 
 
 class Cover(Record, frozen=True):
-    """The delegate `pod` belongs under the shadow budget of this name in its namespace; "": under none."""
+    """The delegate `pod` belongs under the shadow budget of this name in its namespace; "": under
+    none.
+    """
 
     pod: PodRef
     shadow: str
 
 
 class UncountedBudgets(Record, frozen=True):
-    """A pod of the cluster's own that runs elsewhere, and why not all budgets that may select it are kept there."""
+    """A pod of the cluster's own that runs elsewhere, and why not all budgets that may select it
+    are kept there.
+    """
 
     pod: PodRef
     why: str
 
 
 class Shadows(Record, frozen=True):
-    """All shadow budgets of the clusters `of`; one of theirs that is not listed is removed. Of others nothing is said.
+    """All shadow budgets of the clusters `of`; one of theirs that is not listed is removed. Of
+    others nothing is said.
 
-    `covers`: delegates of theirs whose label says something else; not always all of them at once. `uncounted`: pods
-    whose owners are to be warned, not always all of them either.
+    `covers`: delegates of theirs whose label says something else; not always all of them at once.
+    `uncounted`: pods whose owners are to be warned, not always all of them either.
     """
 
     of: tuple[str, ...] = ()
@@ -74,9 +84,11 @@ NO_SHADOWS = Shadows()
 
 
 class Peers(Record, frozen=True):
-    """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it.
+    """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is
+    bound to it.
 
-    `echo` is the word of the last PeersAck of this agent: it renews the lease of its delegates for `lease_s`.
+    `echo` is the word of the last PeersAck of this agent: it renews the lease of its delegates for
+    `lease_s`.
     """
 
     dispatcher: str
@@ -89,10 +101,12 @@ class Peers(Record, frozen=True):
 
 
 class PeersAck(Record, frozen=True):
-    """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows no leases.
+    """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows
+    no leases.
 
-    `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it measured to others.
-    `problem`: why its executor carries out no orders now; "": it does, or an older one does not say.
+    `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it
+    measured to others. `problem`: why its executor carries out no orders now; "": it does, or an
+    older one does not say.
     """
 
     cluster: Word

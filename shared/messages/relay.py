@@ -1,7 +1,9 @@
-"""Agent to agent, over a relayed stream: what is asked of a delegate's containers, and how the answer begins.
+"""Agent to agent, over a relayed stream: what is asked of a delegate's containers, and how the
+answer begins.
 
-On a stream: the agent of the source opens it with RelayOpen, the agent of the target sends a challenge of 16 bytes or
-more, the first answers with a SignedAsk that holds it, the second with a RelayHead; from then on bytes go both ways.
+On a stream: the agent of the source opens it with RelayOpen, the agent of the target sends a
+challenge of 16 bytes or more, the first answers with a SignedAsk that holds it, the second with a
+RelayHead; from then on bytes go both ways.
 """
 
 from typing import Annotated, Final
@@ -17,7 +19,8 @@ EXEC: Final = "exec"
 ATTACH: Final = "attach"
 PORT_FORWARD: Final = "portforward"
 VERBS = (LOG, EXEC, ATTACH, PORT_FORWARD)  # subresources of pods
-METRICS: Final = "metrics"  # what all delegates of the source's cluster use: `source` is any of its pods there
+# what all delegates of the source's cluster use: `source` is any of its pods there
+METRICS: Final = "metrics"
 
 Pairs = Annotated[tuple[tuple[str, str], ...], Meta(max_length=1_000)]
 
@@ -30,9 +33,11 @@ class RelayOpen(Record, frozen=True):
 
 
 class RelayAsk(Record, frozen=True):
-    """What is asked, about the delegate of `source` in the cluster `target`, in answer to `challenge`.
+    """What is asked, about the delegate of `source` in the cluster `target`, in answer to
+    `challenge`.
 
-    `method` GET or POST, `verb` one of VERBS or METRICS, `query` as its subresource takes it, `headers` of the upgrade.
+    `method` GET or POST, `verb` one of VERBS or METRICS, `query` as its subresource takes it,
+    `headers` of the upgrade.
     """
 
     source: SourceRef

@@ -5,7 +5,17 @@ from typing import Annotated
 from msgspec import Meta
 
 from shared.messages.version import VERSION
-from shared.model.bounds import MAX_NAMES, MAX_NODES, MAX_OBJECTS, MAX_PODS, MAX_ROWS, MAX_USES, Names, Text, Word
+from shared.model.bounds import (
+    MAX_NAMES,
+    MAX_NODES,
+    MAX_OBJECTS,
+    MAX_PODS,
+    MAX_ROWS,
+    MAX_USES,
+    Names,
+    Text,
+    Word,
+)
 from shared.model.crossing import Opening
 from shared.model.node import Node, Reading
 from shared.model.objects import AnyObject, ObjectRef, PriorityClass
@@ -16,9 +26,10 @@ from shared.model.pod import Pod, Record
 class Hello(Record, frozen=True):
     """Who an agent is. `cluster_uid` is the UID of its kube-system namespace.
 
-    `keys` are the cluster's public keys (Ed25519, base64), the one it signs with first. `obeys` is the highest
-    dispatcher epoch that its executor has obeyed, in this life or an earlier one. `agent_version` is that of its build,
-    `now` its clock in unix seconds when it answers; 0 from agents that do not tell.
+    `keys` are the cluster's public keys (Ed25519, base64), the one it signs with first. `obeys` is
+    the highest dispatcher epoch that its executor has obeyed, in this life or an earlier one.
+    `agent_version` is that of its build, `now` its clock in unix seconds when it answers; 0 from
+    agents that do not tell.
     """
 
     cluster: Word
@@ -35,15 +46,17 @@ class Hello(Record, frozen=True):
 class Changes(Record, frozen=True):
     """What changed in one cluster after revision `since` up to `revision`.
 
-    `full` means: forget what you knew of this cluster, this is all of it. `synced` is False until the agent has listed
-    everything once. `api_ok` is False while its API server does not answer or its watch is silent; `problem` says why.
-    `evicts_foreign`: the cluster's policy lets pods of other schedulers be evicted for its own of higher priority.
-    `restored`: its API server went back in time (etcd restored from a backup) and that is not reconciled yet: what is
-    missing there proves nothing. `keys`: as in Hello. `pods_missing`: those of `pods_gone` that nobody has seen to be
-    deleted; they are just absent from a list that came after a gap. `opens`: which tolerations its policy lets in
-    beside the harmless ones; None: an agent of an older version, of which that is not known. `confirmed`: how often in
-    this life of the agent an operator has confirmed that what its API server shows is meant. `uses`: what pods of
-    single owners use, of those of which that is another than before; what is not told of goes on to hold.
+    `full` means: forget what you knew of this cluster, this is all of it. `synced` is False until
+    the agent has listed everything once. `api_ok` is False while its API server does not answer or
+    its watch is silent; `problem` says why. `evicts_foreign`: the cluster's policy lets pods of
+    other schedulers be evicted for its own of higher priority. `restored`: its API server went back
+    in time (etcd restored from a backup) and that is not reconciled yet: what is missing there
+    proves nothing. `keys`: as in Hello. `pods_missing`: those of `pods_gone` that nobody has seen
+    to be deleted; they are just absent from a list that came after a gap. `opens`: which
+    tolerations its policy lets in beside the harmless ones; None: an agent of an older version, of
+    which that is not known. `confirmed`: how often in this life of the agent an operator has
+    confirmed that what its API server shows is meant. `uses`: what pods of single owners use, of
+    those of which that is another than before; what is not told of goes on to hold.
     `priority_classes`: all of the cluster; empty: they are not known.
     """
 

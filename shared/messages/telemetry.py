@@ -1,4 +1,6 @@
-"""Agent to dispatcher, when somebody asks: how the sources of live load do in one cluster. No decision rests on it."""
+"""Agent to dispatcher, when somebody asks: how the sources of live load do in one cluster. No
+decision rests on it.
+"""
 
 from typing import Annotated
 
@@ -12,11 +14,12 @@ from shared.model.pod import Record
 class SourceReport(Record, frozen=True):
     """One configured source. Times are seconds, names are samples of what is counted beside them.
 
-    `key`: where it stands in the agent's configuration. `asked`, `errors`: questions so far, and those without an
-    answer. `problem`: of the latest question, '' if it was answered in full. `answered_s`: since the latest answer,
-    None: there was none yet. `lag_s`: how long it took. `nodes`: of which it tells something fresh; `silent`: of which
-    it tells nothing, or nothing fresh. `failing`: nodes that do not answer, where each is asked by itself.
-    `unmatched`: series of no known node; `ambiguous`: series that may be about several nodes. `rejected`: numbers that
+    `key`: where it stands in the agent's configuration. `asked`, `errors`: questions so far, and
+    those without an answer. `problem`: of the latest question, '' if it was answered in full.
+    `answered_s`: since the latest answer, None: there was none yet. `lag_s`: how long it took.
+    `nodes`: of which it tells something fresh; `silent`: of which it tells nothing, or nothing
+    fresh. `failing`: nodes that do not answer, where each is asked by itself. `unmatched`: series
+    of no known node; `ambiguous`: series that may be about several nodes. `rejected`: numbers that
     were not believed, by reason. `ages`: by signal (nodes, median age, greatest age).
     """
 
@@ -41,7 +44,8 @@ class SourceReport(Record, frozen=True):
 
 
 class UnreadSignal(Record, frozen=True):
-    """Nodes of which no source tells a fresh signal, one younger than the agent's `telemetry.stale_s`.
+    """Nodes of which no source tells a fresh signal, one younger than the agent's
+    `telemetry.stale_s`.
 
     Placement uses the last readings until the profile's `stale_s`, then requests.
     """
@@ -52,7 +56,9 @@ class UnreadSignal(Record, frozen=True):
 
 
 class Telemetry(Record, frozen=True):
-    """All sources of one cluster. `stale_s`: older than that is not fresh. `nodes`: how many there are."""
+    """All sources of one cluster. `stale_s`: older than that is not fresh. `nodes`: how many there
+    are.
+    """
 
     cluster: Word
     nodes: int = 0

@@ -1,4 +1,6 @@
-"""Agent to agent, over a relayed stream: what the delegates of one source cluster use, as kubelets count it."""
+"""Agent to agent, over a relayed stream: what the delegates of one source cluster use, as kubelets
+count it.
+"""
 
 import re
 from typing import Annotated, Final
@@ -17,7 +19,8 @@ Millis = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
 class Use(Record, frozen=True):
-    """`cpu_s`: core seconds used so far, at `cpu_ms`; `memory`: working set in bytes, at `memory_ms`. None: not told.
+    """`cpu_s`: core seconds used so far, at `cpu_ms`; `memory`: working set in bytes, at
+    `memory_ms`. None: not told.
 
     Times are milliseconds since 1970 by the kubelet's clock, 0 where it told none.
     """

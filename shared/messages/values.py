@@ -1,9 +1,12 @@
-"""What a message takes once it is read, at most: told from its bytes without any library (see `memory`)."""
+"""What a message takes once it is read, at most: told from its bytes without any library (see
+`memory`).
+"""
 
 from typing import Final
 
 A_VALUE: Final = 56  # a text's header is 49 bytes, and the place where it is named takes 8
-# Texts and small numbers; an empty list, None, False and True, of which there is one for all; small negative numbers.
+# Texts and small numbers; an empty list, None, False and True, of which there is one for all; small
+# negative numbers.
 NO_OBJECT: Final = bytes((*range(0x80), 0x90, 0xC0, 0xC2, 0xC3, *range(0xE0, 0x100)))
 
 

@@ -1,7 +1,9 @@
-"""What of a pod crosses into another cluster: asked by the agent there, and first by the dispatcher's filters.
+"""What of a pod crosses into another cluster: asked by the agent there, and first by the
+dispatcher's filters.
 
-A toleration without a key, or of a node's role, would open nodes that are kept for others. It is left behind, unless a
-row of the target's own policy opens it for pods of that cluster and namespace.
+A toleration without a key, or of a node's role, would open nodes that are kept for others. It is
+left behind, unless a row of the target's own policy opens it for pods of that cluster and
+namespace.
 
 A pod has the PriorityClass of its name there, with the value of that cluster, which a row caps.
 """
@@ -18,20 +20,23 @@ _ROLES = "node-role.kubernetes.io/"
 NEEDED = ("allow", "secrets", "service_accounts")  # lists of a row that a `Need` may name
 MAX_PRIORITY = "max_priority"  # the key of a `Need` that is about a PriorityClass
 _UNTOLD = (
-    "its agent does not tell what it would need in another cluster: it is of an older version, cannot read the pod, or "
+    "its agent does not tell what it would need in another cluster: it is of an older version, "
+    "cannot read the pod, or "
     "began after the pod was placed at home"
 )
 _DOES_WITHOUT = f"(annotation {PRIORITY}: {NONE}, if the pod does without)"
 
 
 class Opening(Record, frozen=True):
-    """A row of a cluster's policy: what it lets in with pods of these clusters and namespaces, all as shell patterns.
+    """A row of a cluster's policy: what it lets in with pods of these clusters and namespaces, all
+    as shell patterns.
 
-    `tolerations` are keys ("*": also none at all); `allow`, `secrets` and `service_accounts` as in `Need`. `closed`:
-    namespaces it keeps out all the same; None: an agent of an older version, which tells only of tolerations.
-    `services` "none": these pods call no Services of their namespace. `max_priority`: the highest value of a
-    PriorityClass that these pods have here; None: an agent of an older version, where they have none. `priority`
-    "none": they run here without one that they cannot have.
+    `tolerations` are keys ("*": also none at all); `allow`, `secrets` and `service_accounts` as in
+    `Need`. `closed`: namespaces it keeps out all the same; None: an agent of an older version,
+    which tells only of tolerations. `services` "none": these pods call no Services of their
+    namespace. `max_priority`: the highest value of a PriorityClass that these pods have here; None:
+    an agent of an older version, where they have none. `priority` "none": they run here without one
+    that they cannot have.
     """
 
     clusters: Names
@@ -56,7 +61,9 @@ def matches(patterns: Iterable[str], text: str) -> bool:
 
 
 def crosses(key: str, opened: Iterable[str]) -> bool:
-    """Whether a toleration of this key ('': of all keys) goes along, where the keys like `opened` are let in."""
+    """Whether a toleration of this key ('': of all keys) goes along, where the keys like `opened`
+    are let in.
+    """
     return bool(key and not key.startswith(_ROLES)) or matches(opened, key)
 
 
@@ -65,12 +72,20 @@ def opened_to(home: str, namespace: str, openings: Iterable[Opening]) -> tuple[s
     return tuple(key for row in openings if row.covers(home, namespace) for key in row.tolerations)
 
 
-def rows_for(home: str, namespace: str, openings: Iterable[Opening] | None) -> tuple[Opening, ...] | None:
-    """The rows that let in pods of this cluster and namespace; None if the cluster's policy is not known so far."""
+def rows_for(
+    home: str, namespace: str, openings: Iterable[Opening] | None
+) -> tuple[Opening, ...] | None:
+    """The rows that let in pods of this cluster and namespace; None if the cluster's policy is not
+    known so far.
+    """
     told = tuple(openings or ())
     if not told or any(row.closed is None for row in told):
         return None
-    return tuple(row for row in told if row.covers(home, namespace) and not matches(row.closed or (), namespace))
+    return tuple(
+        row
+        for row in told
+        if row.covers(home, namespace) and not matches(row.closed or (), namespace)
+    )
 
 
 def unmet(needs: Needs, rows: Sequence[Opening]) -> list[Need]:
@@ -91,8 +106,9 @@ def kept_abroad(tolerations: Sequence[Toleration], opened: Iterable[str]) -> tup
 
 
 def barred_class(name: str, most: int | None, classes: Sequence[PriorityClass]) -> str:
-    """Why a pod of another cluster cannot have its PriorityClass in one with these `classes`, as words that follow its
-    field; '' if it can, or if `classes` are not known. `most`: what the rows of that cluster's policy let in.
+    """Why a pod of another cluster cannot have its PriorityClass in one with these `classes`, as
+    words that follow its field; '' if it can, or if `classes` are not known. `most`: what the rows
+    of that cluster's policy let in.
     """
     here = f'is PriorityClass "{name}"'
     if most is None:
@@ -103,7 +119,9 @@ def barred_class(name: str, most: int | None, classes: Sequence[PriorityClass]) 
     if found is None:
         return f"{here}, which does not exist in that cluster: create it there {_DOES_WITHOUT}"
     if found.value > most:
-        row = f"it takes that only if a row of its `executor.accept` has `{MAX_PRIORITY}` of as much"
+        row = (
+            f"it takes that only if a row of its `executor.accept` has `{MAX_PRIORITY}` of as much"
+        )
         return f"{here}, whose value in that cluster is {found.value}: {row} {_DOES_WITHOUT}"
     return ""
 
@@ -120,7 +138,11 @@ def untold(pod: Pod) -> str:
 
 def class_named(needs: Needs | None) -> Need | None:
     """What a pod says of its PriorityClass."""
-    return next((one for one in needs.of_policy if one.key == MAX_PRIORITY), None) if needs is not None else None
+    return (
+        next((one for one in needs.of_policy if one.key == MAX_PRIORITY), None)
+        if needs is not None
+        else None
+    )
 
 
 def most_priority(rows: Iterable[Opening]) -> int | None:
@@ -128,9 +150,11 @@ def most_priority(rows: Iterable[Opening]) -> int | None:
     return max((row.max_priority for row in rows if row.max_priority is not None), default=None)
 
 
-def unmet_class(needs: Needs | None, rows: Sequence[Opening], classes: Sequence[PriorityClass]) -> str:
-    """Why a pod cannot run as important as its PriorityClass says in a cluster with these rows and classes; '' if it
-    can, or need not.
+def unmet_class(
+    needs: Needs | None, rows: Sequence[Opening], classes: Sequence[PriorityClass]
+) -> str:
+    """Why a pod cannot run as important as its PriorityClass says in a cluster with these rows and
+    classes; '' if it can, or need not.
     """
     need = class_named(needs)
     if need is None or any(row.priority == NONE for row in rows):
@@ -139,10 +163,14 @@ def unmet_class(needs: Needs | None, rows: Sequence[Opening], classes: Sequence[
     return f"{need.field} {why}" if why else ""
 
 
-def priority_abroad(pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[PriorityClass]) -> int:
-    """How important a pod will be in another cluster, which has these rows for it (None: not known) and classes.
+def priority_abroad(
+    pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[PriorityClass]
+) -> int:
+    """How important a pod will be in another cluster, which has these rows for it (None: not known)
+    and classes.
 
-    NO_PRIORITY where it preempts nobody: its class there says so, or what it will have there is not known.
+    NO_PRIORITY where it preempts nobody: its class there says so, or what it will have there is not
+    known.
     """
     need = class_named(pod.needs)
     most = most_priority(rows or ())
@@ -153,5 +181,9 @@ def priority_abroad(pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[
         return NO_PRIORITY
     if not classes and most is None:
         return pod.priority
-    default = min((one for one in classes if one.default), key=lambda one: one.value, default=PriorityClass(""))
+    default = min(
+        (one for one in classes if one.default),
+        key=lambda one: one.value,
+        default=PriorityClass(""),
+    )
     return min(pod.priority, default.value) if default.preempts else NO_PRIORITY

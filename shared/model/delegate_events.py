@@ -1,10 +1,11 @@
 """Warning events about a delegate, as they go home with its status.
 
-Reports and `MirrorStatus` carry a delegate's status as its API server has it (pods/status, raw JSON). Its events are
-one more member before the others, which no PodStatus has, so that who knows nothing of them passes them by:
+Reports and `MirrorStatus` carry a delegate's status as its API server has it (pods/status, raw
+JSON). Its events are one more member before the others, which no PodStatus has, so that who knows
+nothing of them passes them by:
 
-    {"phase":"Pending"}
-    {"events":[{"reason":"FailedMount","message":"no such claim","count":4,"at":1.7e9}],"phase":"Pending"}
+    {"phase":"Pending"} {"events":[{"reason":"FailedMount","message":"no such
+    claim","count":4,"at":1.7e9}],"phase":"Pending"}
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,9 @@ _START = b'{"events":'
 
 
 class DelegateEvent(msgspec.Struct, frozen=True, gc=False):
-    """What happened at least `count` times, a power of two, and when last (unix seconds, as of that count)."""
+    """What happened at least `count` times, a power of two, and when last (unix seconds, as of that
+    count).
+    """
 
     reason: str
     message: str
@@ -42,15 +45,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 def event(reason: str, message: str, count: int, at: float) -> DelegateEvent:
-    """With its texts cut, and the count rounded down to a power of two: 5 of the same are told as 4, and 8 next."""
-    return DelegateEvent(reason[:MAX_REASON], message[:MAX_MESSAGE], 1 << (max(count, 1).bit_length() - 1), at)
+    """With its texts cut, and the count rounded down to a power of two: 5 of the same are told as
+    4, and 8 next.
+    """
+    return DelegateEvent(
+        reason[:MAX_REASON], message[:MAX_MESSAGE], 1 << (max(count, 1).bit_length() - 1), at
+    )
 
 
 def goes_on(one: DelegateEvent, count: int, at: float) -> bool:
     """Whether this is more than what was known of it, so many times and so late.
 
-    A count that fell, at a later time, is of an event that was made anew: API servers keep each for an hour. The time
-    alone says nothing, since it is another after a restart of who observes.
+    A count that fell, at a later time, is of an event that was made anew: API servers keep each for
+    an hour. The time alone says nothing, since it is another after a restart of who observes.
     """
     return one.count > count or (one.count < count and one.at > at)
 

@@ -1,4 +1,6 @@
-"""Label selectors and node selector terms, as Kubernetes defines them (apimachinery labels, core/v1 NodeSelector)."""
+"""Label selectors and node selector terms, as Kubernetes defines them (apimachinery labels, core/v1
+NodeSelector).
+"""
 
 import re
 from collections.abc import Mapping
@@ -49,7 +51,9 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def readable(self) -> bool:
-        """Whether Kubernetes can read it as a clause on labels: values might be a label's, Gt and Lt have a number."""
+        """Whether Kubernetes can read it as a clause on labels: values might be a label's, Gt and
+        Lt have a number.
+        """
         if self.operator in (EXISTS, NOT_EXISTS):
             return not self.values
         if not all(map(is_label_value, self.values)):
@@ -101,9 +105,9 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not self.match_expressions and not self.match_fields:
             return False
         fields = {"metadata.name": name}
-        return all(clause.readable and clause.matches(labels) for clause in self.match_expressions) and all(
-            clause.matches(fields) for clause in self.match_fields
-        )
+        return all(
+            clause.readable and clause.matches(labels) for clause in self.match_expressions
+        ) and all(clause.matches(fields) for clause in self.match_fields)
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, array_like=True, gc=False):

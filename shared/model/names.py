@@ -10,16 +10,26 @@ SCHEDULE = PREFIX + "schedule"  # "true": this pod is ours (admission turns it i
 CLUSTERS = PREFIX + "clusters"  # "a,b": the allowed set of clusters
 STAY = PREFIX + "stay"  # "true": only the cluster of submission
 SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
-DOMAIN_SCOPE = PREFIX + "domain-scope"  # "cluster": no fault domain of its spread and affinity spans clusters
-FAILOVER = PREFIX + "failover"  # "strict", "lease" or "asap": when a copy in a lost cluster may be replaced
+DOMAIN_SCOPE = (
+    PREFIX + "domain-scope"
+)  # "cluster": no fault domain of its spread and affinity spans clusters
+FAILOVER = (
+    PREFIX + "failover"
+)  # "strict", "lease" or "asap": when a copy in a lost cluster may be replaced
 NEAR = PREFIX + "near"  # "cluster/a", "service/ns/name" or "zone/x": rather near to that
 DATA = PREFIX + "data"  # the name of a dataset: rather near to where it is
 REQUIRE_DATA = PREFIX + "require-data"  # the same, and nowhere else than where it is
-SERVICES = PREFIX + "services"  # "none", also as a label of its namespace: it calls no Service of its namespace by name
-SERVICE_ACCOUNT = PREFIX + "service-account"  # "none": it needs neither rights nor token of its ServiceAccount
+SERVICES = (
+    PREFIX + "services"
+)  # "none", also as a label of its namespace: it calls no Service of its namespace by name
+SERVICE_ACCOUNT = (
+    PREFIX + "service-account"
+)  # "none": it needs neither rights nor token of its ServiceAccount
 PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
 NONE = "none"  # what says so in the three above
-REBALANCE = PREFIX + "rebalance"  # "false": never moved off a hot node; "true": also if a Job or the like controls it
+REBALANCE = (
+    PREFIX + "rebalance"
+)  # "false": never moved off a hot node; "true": also if a Job or the like controls it
 
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"
@@ -31,10 +41,16 @@ CLAIM = PREFIX + "claim"  # the claim as a record signed by the source cluster; 
 
 # What we write on a delegate pod. The label is what the observer selects delegates by.
 DELEGATE_LABEL = PREFIX + "delegate"
-DELEGATE_SCHEDULER = PREFIX + "delegate"  # spec.schedulerName of delegates: no scheduler's, so nobody else places them
+DELEGATE_SCHEDULER = (
+    PREFIX + "delegate"
+)  # spec.schedulerName of delegates: no scheduler's, so nobody else places them
 BUDGET = PREFIX + "budget"  # label of a delegate: the name of the shadow budget that covers it
-FENCED = PREFIX + "fenced"  # label of a proxy node, "true": an operator says that nothing runs in its cluster any more
-DELEGATE_PROOF = PREFIX + "delegate-proof"  # the target cluster's signature over the delegate's own UID
+FENCED = (
+    PREFIX + "fenced"
+)  # label of a proxy node, "true": an operator says that nothing runs in its cluster any more
+DELEGATE_PROOF = (
+    PREFIX + "delegate-proof"
+)  # the target cluster's signature over the delegate's own UID
 SOURCE_CLUSTER = PREFIX + "source-cluster"
 SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
 SOURCE_NAMESPACE = PREFIX + "source-namespace"
@@ -42,36 +58,51 @@ SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 
-# Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates here.
+# Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates
+# here.
 BUDGET_OF = PREFIX + "budget-of"  # label: the cluster whose budgets it keeps
 BUDGETS = PREFIX + "budgets"  # annotation: which budgets, for people
 BUDGET_PREFIX = "global-dispatcher-"  # begins their names
 
-# What admins write on a Namespace, as label or annotation: anything but "true" closes it to pods of other clusters.
+# What admins write on a Namespace, as label or annotation: anything but "true" closes it to pods of
+# other clusters.
 ACCEPT = PREFIX + "accept"
 OPEN = "true"
 
-# What a cluster's executor that waits writes on the Lease of the one that acts: that it does, and how often it said so.
+# What a cluster's executor that waits writes on the Lease of the one that acts: that it does, and
+# how often it said so.
 ASKED_FOR_BY = PREFIX + "asked-for-by"
 
-# The same, "true": inter-pod terms of pods of other clusters, and of any namespace there, may mean its pods.
+# The same, "true": inter-pod terms of pods of other clusters, and of any namespace there, may mean
+# its pods.
 AFFINITY_FROM_OTHERS = PREFIX + "affinity-from-other-clusters"
 
 # What operators write on the Lease of an agent's state; the agent takes it off when it has done so.
-CONFIRM_RESTORED = PREFIX + "confirm-restored"  # "true": what the API server shows since it went back is meant
-FORGET_KEYS = PREFIX + "forget-keys."  # and a cluster's name, "true": believe the next keys that are heard of it
+CONFIRM_RESTORED = (
+    PREFIX + "confirm-restored"
+)  # "true": what the API server shows since it went back is meant
+FORGET_KEYS = (
+    PREFIX + "forget-keys."
+)  # and a cluster's name, "true": believe the next keys that are heard of it
 
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
 OWN_NETWORK = "own"  # value of `network` of a cluster whose pod network no other cluster is part of
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
-PROXY_NODES = PREFIX + "proxy-nodes"  # annotation: what our admission policy has done to a pod or DaemonSet of others
+PROXY_NODES = (
+    PREFIX + "proxy-nodes"
+)  # annotation: what our admission policy has done to a pod or DaemonSet of others
 LEFT_OUT = "left-out"  # its value: given a requirement on nodes that proxy nodes do not meet
-CLOSED_BY_LEAVE = PREFIX + "closed-by-leave"  # annotation, "true": cordoned because the cluster that has it leaves
-CLUSTER_READY = PREFIX + "cluster-ready"  # label: "true" or "false", the last word about that cluster
+CLOSED_BY_LEAVE = (
+    PREFIX + "closed-by-leave"
+)  # annotation, "true": cordoned because the cluster that has it leaves
+CLUSTER_READY = (
+    PREFIX + "cluster-ready"
+)  # label: "true" or "false", the last word about that cluster
 
-# As whom kubelets are asked where no chart says otherwise: NAMESPACE/NAME of a ServiceAccount that may do nothing else.
+# As whom kubelets are asked where no chart says otherwise: NAMESPACE/NAME of a ServiceAccount that
+# may do nothing else.
 KUBELET_ACCOUNT = "kube-node-lease/global-dispatcher-kubelets"
 
 # Well-known labels of Kubernetes.
@@ -79,17 +110,34 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 RACK = "topology.kubernetes.io/rack"
-CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")  # node labels
+CONTROL_PLANE = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+)  # node labels
 PROVIDER = PREFIX + "provider"
-TOPOLOGY_LABELS = (REGION, ZONE)  # of a node, which its pods show, too: API servers from 1.35 write them at the binding
-SHARED_LABELS = (REGION, ZONE, PROVIDER)  # of a cluster, where all its nodes agree; its proxy nodes show them
-BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
+TOPOLOGY_LABELS = (
+    REGION,
+    ZONE,
+)  # of a node, which its pods show, too: API servers from 1.35 write them at the binding
+SHARED_LABELS = (
+    REGION,
+    ZONE,
+    PROVIDER,
+)  # of a cluster, where all its nodes agree; its proxy nodes show them
+BANDWIDTH = (
+    PREFIX + "bandwidth"
+)  # node label or annotation: network capacity in bytes/s per direction (a quantity)
 
-METRIC_PREFIX = "metric." + PREFIX  # node annotation: any number or quantity, which plugins may read
+METRIC_PREFIX = (
+    "metric." + PREFIX
+)  # node annotation: any number or quantity, which plugins may read
 
-GPU_MILLI = PREFIX + "gpu-milli"  # extended resource: thousandths of a GPU, 1000 for each that the node has
+GPU_MILLI = (
+    PREFIX + "gpu-milli"
+)  # extended resource: thousandths of a GPU, 1000 for each that the node has
 
-# Annotations with a domain that mean the same in every cluster; a row of the target's policy may list others.
+# Annotations with a domain that mean the same in every cluster; a row of the target's policy may
+# list others.
 CARRIED_ANNOTATIONS = (
     "prometheus.io/*",
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
@@ -104,7 +152,8 @@ CARRIED_ANNOTATIONS = (
     # Read by the kubelets of embedded clusters alone, which run no containers.
     "embedded.global-dispatcher.io/*",
 )
-# Whose labels and annotations say as whom a pod speaks to others, or through what: meshes, cloud identities, networks.
+# Whose labels and annotations say as whom a pod speaks to others, or through what: meshes, cloud
+# identities, networks.
 _STEERING_DOMAINS = (
     "istio.io",
     "linkerd.io",
@@ -141,16 +190,22 @@ GENERATED_LABELS = frozenset(
 
 
 def is_ours(scheduler_name: str) -> bool:
-    """Whether a spec.schedulerName asks for us: our name, or our name and a profile's suffix, 'global-dispatcher-x'."""
+    """Whether a spec.schedulerName asks for us: our name, or our name and a profile's suffix,
+    'global-dispatcher-x'.
+    """
     return scheduler_name == SCHEDULER_NAME or scheduler_name.startswith(f"{SCHEDULER_NAME}-")
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a label or annotation key is Kubernetes' or ours to write: *.kubernetes.io, *.k8s.io, our prefix."""
+    """Whether a label or annotation key is Kubernetes' or ours to write: *.kubernetes.io, *.k8s.io,
+    our prefix.
+    """
     domain, slash, _ = key.partition("/")
     if not slash:
         return False
-    return f"{domain}/" == PREFIX or any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
+    return f"{domain}/" == PREFIX or any(
+        domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS
+    )
 
 
 def steers(key: str) -> bool:
@@ -161,7 +216,9 @@ def steers(key: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_app_label(key: str) -> bool:
-    """Whether a label says what a pod is, rather than who made it: those travel with a delegate, the others do not."""
+    """Whether a label says what a pod is, rather than who made it: those travel with a delegate,
+    the others do not.
+    """
     if key in GENERATED_LABELS or steers(key):
         return False
     return key.startswith(_APP_LABELS) or not is_reserved(key)
@@ -173,8 +230,11 @@ def proxy_node_name(cluster: str) -> str:
 
 
 def marks_lost(node: str) -> str:
-    """What to do with a Node that is named as a proxy node, and has neither its label nor its taint any more."""
+    """What to do with a Node that is named as a proxy node, and has neither its label nor its taint
+    any more.
+    """
     return (
-        f"if it is no machine but a proxy node that lost our label and taint (`kubectl get nodes` shows VERSION "
+        "if it is no machine but a proxy node that lost our label and taint (`kubectl get nodes` "
+        "shows VERSION "
         f"{SCHEDULER_NAME}), delete that Node object (kubectl delete node {node}): it is made anew"
     )

@@ -1,4 +1,6 @@
-"""What a pod wants to be near to: the annotation `global-dispatcher.io/near`, read alike by agents and by plugins."""
+"""What a pod wants to be near to: the annotation `global-dispatcher.io/near`, read alike by agents
+and by plugins.
+"""
 
 import re
 from difflib import get_close_matches
@@ -30,7 +32,9 @@ class Near(NamedTuple):
 
 
 def read_near(text: str) -> Near:
-    """'cluster/a', 'service/shop/db' or 'zone/eu-1a'; ValueError says what is wrong and what may be meant."""
+    """'cluster/a', 'service/shop/db' or 'zone/eu-1a'; ValueError says what is wrong and what may be
+    meant.
+    """
     kind, _, rest = text.partition("/")
     shapes = ", ".join(_SHAPES.values())
     if kind not in _SHAPES:
@@ -47,5 +51,7 @@ def read_near(text: str) -> Near:
 def read_dataset(text: str) -> str:
     """The name of a set of data; ValueError for what can be none."""
     if not _DATASET.fullmatch(text):
-        raise ValueError(f"must be the name of one dataset (a-z, 0-9, '-', '_', '.'), not {text[:_READ]!r}")
+        raise ValueError(
+            f"must be the name of one dataset (a-z, 0-9, '-', '_', '.'), not {text[:_READ]!r}"
+        )
     return text

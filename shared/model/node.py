@@ -10,7 +10,8 @@ from shared.model.names import PROXY_LABEL, PROXY_TAINT, proxy_node_name
 from shared.model.pod import Record, Toleration
 from shared.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
-# Of the features that nodes declare, those that decide where pods may go, in the order of their names.
+# Of the features that nodes declare, those that decide where pods may go, in the order of their
+# names.
 RESTART_ALL = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES = "UserNamespacesHostNetworkSupport"
 BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
@@ -29,7 +30,9 @@ class Taint(Record, frozen=True):
 
     def __str__(self) -> str:
         """As kubectl writes it: key=value:effect."""
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
 
     def tolerated_by(self, toleration: Toleration) -> bool:
         """Kubernetes' rule: effect, key and (unless Exists) value must agree; empties widen."""
@@ -39,15 +42,20 @@ class Taint(Record, frozen=True):
             return False
         if toleration.operator == "Exists":
             return True
-        return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == self.value
+        return (
+            bool(toleration.key)
+            and toleration.operator in ("", "Equal")
+            and toleration.value == self.value
+        )
 
 
 class Node(Record, frozen=True):
-    """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per direction, 0 unknown.
+    """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per
+    direction, 0 unknown.
 
     `metrics`: name -> finite number of the annotations under names.METRIC_PREFIX, for plugins.
-    `proxy_for`: the cluster that it stands for, "" for a node of the cluster itself, whatever its name.
-    `features`: what it declares of FEATURES.
+    `proxy_for`: the cluster that it stands for, "" for a node of the cluster itself, whatever its
+    name. `features`: what it declares of FEATURES.
     """
 
     name: str
@@ -67,20 +75,22 @@ class Node(Record, frozen=True):
 def cluster_behind(name: str, labels: Mapping[str, str], taints: Iterable[Taint]) -> str:
     """The cluster that a node stands for, "" for a node of the cluster itself, whatever its name.
 
-    A proxy node carries our label or our taint, and the name that goes with them: whichever of the two somebody takes
-    off, its agent puts back.
+    A proxy node carries our label or our taint, and the name that goes with them: whichever of the
+    two somebody takes off, its agent puts back.
     """
     marks = (labels.get(PROXY_LABEL, ""), *(one.value for one in taints if one.key == PROXY_TAINT))
     return next((cluster for cluster in marks if cluster and name == proxy_node_name(cluster)), "")
 
 
 class Reading(Record, frozen=True):
-    """Live load of one node: by signal a share 0..1 of its capacity, None unknown, and its age in seconds.
+    """Live load of one node: by signal a share 0..1 of its capacity, None unknown, and its age in
+    seconds.
 
-    Ages are counted by the agent on its own monotonic clock from the time of the sample, so no two machines'
-    clocks are ever compared. `net` is the larger of receive and transmit over the bandwidth. `more` holds (share, age)
-    of all signals beside cpu, memory and network, which keep the places they had on the wire before there were others.
-    `source` is who told it; where several did, joined by "+", and `sources` has who told each signal.
+    Ages are counted by the agent on its own monotonic clock from the time of the sample, so no two
+    machines' clocks are ever compared. `net` is the larger of receive and transmit over the
+    bandwidth. `more` holds (share, age) of all signals beside cpu, memory and network, which keep
+    the places they had on the wire before there were others. `source` is who told it; where several
+    did, joined by "+", and `sources` has who told each signal.
     """
 
     node: str

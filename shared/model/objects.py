@@ -1,6 +1,8 @@
-"""Objects beside pods and nodes that have a say in placement: one small record a kind, read by agents, kept by cluster.
+"""Objects beside pods and nodes that have a say in placement: one small record a kind, read by
+agents, kept by cluster.
 
-`key` is namespace/name, or the name alone for what has no namespace; it is unique within cluster and kind.
+`key` is namespace/name, or the name alone for what has no namespace; it is unique within cluster
+and kind.
 """
 
 from shared.model.bounds import Amount, Int32
@@ -33,7 +35,9 @@ class Namespaced(Record, frozen=True):
 
 
 class Namespace(Named, frozen=True, tag=True):
-    """core/v1 Namespace: its labels, for namespace selectors, and for whether pods of other clusters may come."""
+    """core/v1 Namespace: its labels, for namespace selectors, and for whether pods of other
+    clusters may come.
+    """
 
     labels: dict[str, str] = {}
 
@@ -49,9 +53,11 @@ class Namespace(Named, frozen=True, tag=True):
 
 
 class PersistentVolume(Named, frozen=True, tag=True):
-    """core/v1 PersistentVolume. `claim` is namespace/name of its claimRef. `node_affinity` None: any node.
+    """core/v1 PersistentVolume. `claim` is namespace/name of its claimRef. `node_affinity` None:
+    any node.
 
-    `driver` and `handle` name a CSI volume, or an in-tree one (`in_tree`) by what it migrates to, where it does.
+    `driver` and `handle` name a CSI volume, or an in-tree one (`in_tree`) by what it migrates to,
+    where it does.
     """
 
     capacity: Amount = 0
@@ -71,9 +77,11 @@ class PersistentVolume(Named, frozen=True, tag=True):
 
 
 class PersistentVolumeClaim(Namespaced, frozen=True, tag=True):
-    """core/v1 PersistentVolumeClaim. `volume` is spec.volumeName; `bound`: the controller says the binding is complete.
+    """core/v1 PersistentVolumeClaim. `volume` is spec.volumeName; `bound`: the controller says the
+    binding is complete.
 
-    `storage_class` None: not named (the default class). `owner_uid`: the pod that controls an ephemeral claim.
+    `storage_class` None: not named (the default class). `owner_uid`: the pod that controls an
+    ephemeral claim.
     """
 
     uid: str = ""
@@ -101,15 +109,17 @@ class StorageClass(Named, frozen=True, tag=True):
 
 
 class CSINode(Named, frozen=True, tag=True):
-    """storage/v1 CSINode: how many volumes of each driver the node of this name can attach; no entry: no limit."""
+    """storage/v1 CSINode: how many volumes of each driver the node of this name can attach; no
+    entry: no limit.
+    """
 
     limits: dict[str, Int32] = {}
     drivers: tuple[str, ...] = ()
 
 
 class CSIDriver(Named, frozen=True, tag=True):
-    """storage/v1 CSIDriver: whether its free capacity is to be looked at, and whether its volumes keep pods off nodes
-    that lack it.
+    """storage/v1 CSIDriver: whether its free capacity is to be looked at, and whether its volumes
+    keep pods off nodes that lack it.
     """
 
     storage_capacity: bool = False
@@ -117,7 +127,9 @@ class CSIDriver(Named, frozen=True, tag=True):
 
 
 class CSIStorageCapacity(Namespaced, frozen=True, tag=True):
-    """storage/v1 CSIStorageCapacity: bytes free of a class where `topology` matches the node's labels."""
+    """storage/v1 CSIStorageCapacity: bytes free of a class where `topology` matches the node's
+    labels.
+    """
 
     storage_class: str = ""
     capacity: Amount | None = None
@@ -134,7 +146,8 @@ class VolumeAttachment(Named, frozen=True, tag=True):
 
 
 class PriorityClass(Named, frozen=True):
-    """scheduling/v1 PriorityClass. `preempts`: False for preemptionPolicy Never. `default`: of pods that name none.
+    """scheduling/v1 PriorityClass. `preempts`: False for preemptionPolicy Never. `default`: of pods
+    that name none.
 
     It is no part of `AnyObject`: older peers know none but these.
     """
@@ -145,17 +158,20 @@ class PriorityClass(Named, frozen=True):
 
 
 class DaemonSet(Namespaced, frozen=True):
-    """apps/v1 DaemonSet: which pods it means. It is no part of `AnyObject` either: no agent tells of it."""
+    """apps/v1 DaemonSet: which pods it means. It is no part of `AnyObject` either: no agent tells
+    of it.
+    """
 
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudget(Namespaced, frozen=True, tag=True):
-    """policy/v1 PodDisruptionBudget. `allowed` is status.disruptionsAllowed; `disrupted`: pods counted there.
+    """policy/v1 PodDisruptionBudget. `allowed` is status.disruptionsAllowed; `disrupted`: pods
+    counted there.
 
-    `desired` is status.desiredHealthy, `keep` spec.minAvailable where that is a number. `always`: its
-    unhealthyPodEvictionPolicy is AlwaysAllow. `shadow_of`: the cluster whose budgets an agent keeps with it; "" of
-    everybody else's.
+    `desired` is status.desiredHealthy, `keep` spec.minAvailable where that is a number. `always`:
+    its unhealthyPodEvictionPolicy is AlwaysAllow. `shadow_of`: the cluster whose budgets an agent
+    keeps with it; "" of everybody else's.
     """
 
     selector: LabelSelector | None = None

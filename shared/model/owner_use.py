@@ -1,9 +1,11 @@
-"""What pods of one owner use: what agents learn and tell, and who the owner of a pod is, the same for both sides.
+"""What pods of one owner use: what agents learn and tell, and who the owner of a pod is, the same
+for both sides.
 
-The owner is the controller that makes pods anew under other names: the Deployment of a ReplicaSet, the CronJob of a
-Job, else the controller itself. Numbers that end the name of a Job are left out: pods of an Indexed Job have their
-index there, Jobs of a JobSet theirs. A delegate has no controller in its cluster, so its owner is read from the name of
-its source, which controllers make by fixed rules.
+The owner is the controller that makes pods anew under other names: the Deployment of a ReplicaSet,
+the CronJob of a Job, else the controller itself. Numbers that end the name of a Job are left out:
+pods of an Indexed Job have their index there, Jobs of a JobSet theirs. A delegate has no controller
+in its cluster, so its owner is read from the name of its source, which controllers make by fixed
+rules.
 """
 
 import re
@@ -18,7 +20,8 @@ _HASH = "pod-template-hash"
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]"  # apimachinery's util/rand: no vowels, no 0, 1, 3
 _OF_CRON_JOB = re.compile(r"(.+)-\d{8,11}")  # its Jobs are named by the scheduled minute since 1970
 _OF_NUMBERED_JOB = re.compile(r"(.+?)(?:-\d+)*")
-# Names of pods, the most particular first: of a CronJob's Job, a Deployment's ReplicaSet, a StatefulSet, any other.
+# Names of pods, the most particular first: of a CronJob's Job, a Deployment's ReplicaSet, a
+# StatefulSet, any other.
 _BY_NAME = (
     ("CronJob", re.compile(rf"(.+)-\d{{8,11}}(?:-\d+)?-{_SUFFIX}{{5}}")),
     ("Deployment", re.compile(rf"(.+)-{_SUFFIX}{{6,10}}-{_SUFFIX}{{5}}")),
@@ -28,8 +31,9 @@ _BY_NAME = (
 
 
 class OwnerUse(Record, frozen=True):
-    """What pods of one owner use in one cluster, each: milli-CPU and bytes, by `minutes` of running pods that were
-    looked at (decayed: the older, the less they count). Agents are not trusted: see `fleet.owner_uses`.
+    """What pods of one owner use in one cluster, each: milli-CPU and bytes, by `minutes` of running
+    pods that were looked at (decayed: the older, the less they count). Agents are not trusted: see
+    `fleet.owner_uses`.
     """
 
     namespace: str

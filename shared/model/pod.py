@@ -1,4 +1,6 @@
-"""The pod, reduced to what placement needs. Made by agents from API objects, read by the dispatcher."""
+"""The pod, reduced to what placement needs. Made by agents from API objects, read by the
+dispatcher.
+"""
 
 from operator import attrgetter
 from typing import Annotated, Any
@@ -41,10 +43,12 @@ class HostPort(Record, frozen=True):
 
 
 class SpreadConstraint(Record, frozen=True):
-    """At most `max_skew` difference of matching pods between the domains of `key`, over the whole fleet.
+    """At most `max_skew` difference of matching pods between the domains of `key`, over the whole
+    fleet.
 
-    `key` is a fault-domain level (provider, region, zone, rack, cluster, host) or a node label. `selector` None means
-    the pod's own app: pods of the same namespace with the same `Pod.app_labels`.
+    `key` is a fault-domain level (provider, region, zone, rack, cluster, host) or a node label.
+    `selector` None means the pod's own app: pods of the same namespace with the same
+    `Pod.app_labels`.
     """
 
     key: str
@@ -59,9 +63,10 @@ class SpreadConstraint(Record, frozen=True):
 class PodAffinityTerm(Record, frozen=True):
     """core/v1 PodAffinityTerm: domains of `topology_key` that hold a pod which `selector` matches.
 
-    Pods of `namespaces` and of those that `namespace_selector` matches (an empty one: of all). Whoever reads the
-    object has put the pod's own namespace into `namespaces` if neither was given, and merged matchLabelKeys and
-    mismatchLabelKeys into `selector`. A `selector` of None matches no pod.
+    Pods of `namespaces` and of those that `namespace_selector` matches (an empty one: of all).
+    Whoever reads the object has put the pod's own namespace into `namespaces` if neither was given,
+    and merged matchLabelKeys and mismatchLabelKeys into `selector`. A `selector` of None matches no
+    pod.
     """
 
     topology_key: str
@@ -78,7 +83,9 @@ class WeightedPodAffinityTerm(Record, frozen=True):
 
 
 class PodAffinity(Record, frozen=True):
-    """Inter-pod affinity or anti-affinity: all `required` terms must hold, `preferred` ones count by weight."""
+    """Inter-pod affinity or anti-affinity: all `required` terms must hold, `preferred` ones count
+    by weight.
+    """
 
     required: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -93,9 +100,11 @@ AZURE_DISK = "azureDisk"
 
 
 class Volume(Record, frozen=True):
-    """A volume that has a say in where its pod may run: a claim (also a generic ephemeral one's), or an inline disk.
+    """A volume that has a say in where its pod may run: a claim (also a generic ephemeral one's),
+    or an inline disk.
 
-    `name` is the claim's name, or what identifies the disk (for iscsi the iqn; for rbd pool/image and `monitors`).
+    `name` is the claim's name, or what identifies the disk (for iscsi the iqn; for rbd pool/image
+    and `monitors`).
     """
 
     kind: str
@@ -106,7 +115,9 @@ class Volume(Record, frozen=True):
 
 
 class Affinity(Record, frozen=True):
-    """Node affinity: `required` terms are alternatives (None: no requirement), `preferred` add their weights."""
+    """Node affinity: `required` terms are alternatives (None: no requirement), `preferred` add
+    their weights.
+    """
 
     required: tuple[NodeSelectorTerm, ...] | None = None
     preferred: tuple[PreferredTerm, ...] = ()
@@ -124,7 +135,8 @@ _NEEDS_TOLD = 3
 
 
 class Need(Record, frozen=True):
-    """What a pod needs in another cluster and must be let in there: `word` in list `key` of a row of its policy.
+    """What a pod needs in another cluster and must be let in there: `word` in list `key` of a row
+    of its policy.
 
     `field` of the pod, and `why` as words that follow it.
     """
@@ -136,7 +148,9 @@ class Need(Record, frozen=True):
 
 
 class Needs(Record, frozen=True):
-    """What is known at home of a pod in any other cluster: `barred`, why it can run in none, and what it needs."""
+    """What is known at home of a pod in any other cluster: `barred`, why it can run in none, and
+    what it needs.
+    """
 
     barred: Word = ""
     of_policy: Annotated[tuple[Need, ...], msgspec.Meta(max_length=MAX_NEEDS)] = ()
@@ -168,24 +182,26 @@ class SourceRef(Record, frozen=True):
 
 
 class Pod(Record, frozen=True):
-    """One pod of one cluster. `images`: of init containers and containers; `volume_images`: of image volumes.
+    """One pod of one cluster. `images`: of init containers and containers; `volume_images`: of
+    image volumes.
 
-    `requests` is the effective request (containers, init containers, overhead) in internal units, without the
-    implicit one pod. `annotations` holds our prefix only. `problems` names fields that could not be read or are not
-    supported: a pod with problems is never placed, and says so. `status` is the raw JSON of a delegate's status.
-    `preempts` is False for preemptionPolicy Never. `started` is status.startTime (unix seconds, 0 unknown).
-    `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default;
-    LEASE only where a signed claim says so. `grace_s`: terminationGracePeriodSeconds.
-    `needs`: of a pod of this cluster that has no place yet; None: nothing, or an agent of an older version did not say.
-    Of one that has a place: what the next pod of its controller needs; None: it was not said. Of one that is placed at
-    home it is said where its agent has seen it wait.
-    `at_home`: its node is one of this cluster itself although it is named as proxy nodes are.
-    `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
-    delegate, what they do; "" where there are none.
-    `features`: what its node has to declare (`Node.features`).
-    `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older version did not say.
-    `labels_cut`: it has more labels than `labels`, which are too large to be told.
-    `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
+    `requests` is the effective request (containers, init containers, overhead) in internal units,
+    without the implicit one pod. `annotations` holds our prefix only. `problems` names fields that
+    could not be read or are not supported: a pod with problems is never placed, and says so.
+    `status` is the raw JSON of a delegate's status. `preempts` is False for preemptionPolicy Never.
+    `started` is status.startTime (unix seconds, 0 unknown). `preempted`: it terminates because a
+    scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default; LEASE only where
+    a signed claim says so. `grace_s`: terminationGracePeriodSeconds. `needs`: of a pod of this
+    cluster that has no place yet; None: nothing, or an agent of an older version did not say. Of
+    one that has a place: what the next pod of its controller needs; None: it was not said. Of one
+    that is placed at home it is said where its agent has seen it wait. `at_home`: its node is one
+    of this cluster itself although it is named as proxy nodes are. `files`: a digest of what files
+    of the downward API show: of a source on a proxy node, what they ought to; of a delegate, what
+    they do; "" where there are none. `features`: what its node has to declare (`Node.features`).
+    `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older
+    version did not say. `labels_cut`: it has more labels than `labels`, which are too large to be
+    told. `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without
+    a request; None: unknown.
     """
 
     uid: str
@@ -262,21 +278,25 @@ def least_grace(grace_s: int) -> int:
 
 def without_claim(pod: Pod) -> Pod:
     """The same where nobody has signed what is written on it: it goes nowhere by that."""
-    return msgspec.structs.replace(pod, claim=None, failover="" if pod.failover == LEASE else pod.failover)
+    return msgspec.structs.replace(
+        pod, claim=None, failover="" if pod.failover == LEASE else pod.failover
+    )
 
 
-# Who a pod is and how it fares. All else but the names of its claims is its template's, also a field that is new: it
-# tells pods apart.
+# Who a pod is and how it fares. All else but the names of its claims is its template's, also a
+# field that is new: it tells pods apart.
 OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
     "nominated_node", "started", "preempted", "files", "at_home", "ends_in_s",
 )  # fmt: skip
-_of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes")
+_of_template = attrgetter(
+    *(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes"
+)
 
 
 def template_of(pod: Pod) -> tuple[Any, ...]:
-    """All but `OWN_FIELDS` and the names of claims, to compare with another pod's: a StatefulSet or an ephemeral volume
-    gives each pod a claim of its own.
+    """All but `OWN_FIELDS` and the names of claims, to compare with another pod's: a StatefulSet or
+    an ephemeral volume gives each pod a claim of its own.
     """
     looks: tuple[Any, ...] = _of_template(pod)
     return (*looks[:-1], tuple([_unnamed(one) for one in pod.volumes])) if pod.volumes else looks

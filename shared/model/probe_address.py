@@ -25,12 +25,19 @@ def read_address(text: str) -> ProbeAddress:
     """
     host, colon, port = text[:_LONGEST].rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    wrong = f"must be an IP address and a port, such as 192.0.2.7:7490 or [2001:db8::7]:7490, not {text[:_LONGEST]!r}"
+    wrong = (
+        "must be an IP address and a port, such as 192.0.2.7:7490 or [2001:db8::7]:7490, not "
+        f"{text[:_LONGEST]!r}"
+    )
     try:
         ip = ipaddress.ip_address(host[1:-1] if bracketed else host)
     except ValueError:
         raise ValueError(wrong) from None
-    if not colon or bracketed != (ip.version == 6) or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if (
+        not colon
+        or bracketed != (ip.version == 6)
+        or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+    ):
         raise ValueError(wrong)
     if getattr(ip, "scope_id", None) or getattr(ip, "ipv4_mapped", None):
         raise ValueError(wrong)

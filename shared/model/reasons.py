@@ -1,8 +1,9 @@
-"""The closed list of reasons why a node or a pod is refused; texts are kube-scheduler's where it has one.
+"""The closed list of reasons why a node or a pod is refused; texts are kube-scheduler's where it
+has one.
 
-A reason may carry one argument (a resource, a taint, a tenant). `ReasonTable` interns (reason, argument) to a
-small integer once, so that the hot path handles integers and only a message to a person makes text. One code may
-stand for several reasons that a node is refused for at once.
+A reason may carry one argument (a resource, a taint, a tenant). `ReasonTable` interns (reason,
+argument) to a small integer once, so that the hot path handles integers and only a message to a
+person makes text. One code may stand for several reasons that a node is refused for at once.
 """
 
 import enum
@@ -23,12 +24,15 @@ class Reason(enum.Enum):
     UNSCHEDULABLE = "node(s) were unschedulable"
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
     PROXY_ASKED = (
-        "node(s) didn't match Pod's node affinity/selector, which asks for the proxy node of cluster {0} "
+        "node(s) didn't match Pod's node affinity/selector, which asks for the proxy node of "
+        "cluster {0} "
         '(annotation `global-dispatcher.io/clusters: "{0}"` asks for the cluster itself)'
     )
     ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
     TAINT = "node(s) had untolerated taint(s)"
-    TAINT_ABROAD = "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
+    TAINT_ABROAD = (
+        "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
+    )
     NODE_FEATURES = "node(s) didn't match Pod's required features"
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     HOT = "node(s) were hot ({})"
@@ -39,7 +43,8 @@ class Reason(enum.Enum):
     EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
     DISK_CONFLICT = "node(s) had no available disk"
     CLAIM_IN_USE = (
-        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+        "already in-use by "
         "another pod"
     )
     VOLUME_LIMIT = "node(s) exceed max volume count"
@@ -53,17 +58,22 @@ class Reason(enum.Enum):
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
     CLUSTER_NOT_ALLOWED = (
-        "node(s) were in a cluster that the pod does not allow (annotation global-dispatcher.io/clusters or stay)"
+        "node(s) were in a cluster that the pod does not allow (annotation "
+        "global-dispatcher.io/clusters or stay)"
     )
     DATA_ELSEWHERE = "node(s) were in a cluster without the data that the pod requires"
     PROXY_TAINT = (
         "node(s) were in cluster {0}, whose proxy node has a taint that the pod does not tolerate "
         "(`kubectl describe node global-dispatcher-{0}`)"
     )
-    CLUSTER_CORDONED = "node(s) were in cluster {0}, which is cordoned (`global-dispatcher cluster uncordon {0}`)"
+    CLUSTER_CORDONED = (
+        "node(s) were in cluster {0}, which is cordoned (`global-dispatcher cluster uncordon {0}`)"
+    )
     CLUSTER_REFUSED = "node(s) were in a cluster that refused the pod a while ago"
     NAMESPACE_ABSENT = "node(s) were in a cluster without the pod's namespace"
-    NAMESPACE_CLOSED = "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
+    NAMESPACE_CLOSED = (
+        "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
+    )
     CANNOT_CROSS = "node(s) were in other clusters, where the pod cannot be what it is at home: {}"
     SERVICES_ABSENT = "node(s) were in a cluster that lacks Services of the pod's namespace: {}"
     REFUSED = "node(s) were refused by their agent ({})"
@@ -74,11 +84,14 @@ class Reason(enum.Enum):
     NAMED_APART = "node(s) didn't satisfy {}"
     AFFINITY_CONFLICT = "pod affinity terms conflict"
     TOO_MANY_TERMS = (
-        "pods of its namespace would have more than {} distinct (anti-)affinity terms about pods of other namespaces: "
-        "let its pods share terms, or have the administrator raise most_terms_about_others of plugin InterPodAffinity"
+        "pods of its namespace would have more than {} distinct (anti-)affinity terms about pods "
+        "of other namespaces: "
+        "let its pods share terms, or have the administrator raise most_terms_about_others of "
+        "plugin InterPodAffinity"
     )
     LABELS_CUT = (
-        "whom its topologySpreadConstraints count is not known: labels of pod {} are too large to be told, remove some "
+        "whom its topologySpreadConstraints count is not known: labels of pod {} are too large to "
+        "be told, remove some "
         "of its metadata.labels"
     )
     QUOTA = "tenant quota exceeded: {}"
@@ -86,7 +99,9 @@ class Reason(enum.Enum):
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
     INVALID = "pod cannot be scheduled: {}"
     NOT_FOUND = "{} not found"
-    CLAIM_AWAITED = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"'
+    CLAIM_AWAITED = (
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"'
+    )
     CLAIM_LOST = "persistentvolumeclaim {}"
     CLAIM_DELETED = 'persistentvolumeclaim "{}" is being deleted'
     CLAIM_NOT_OWNED = "PVC {} (pod is not owner)"
@@ -94,16 +109,20 @@ class Reason(enum.Enum):
     CLAIM_WITHOUT_CLASS = "PersistentVolumeClaim had no pv name and storageClass name"
     CLAIM_WITHOUT_VOLUME = "PersistentVolume had no name"
     DEVICES = (
-        "spec.resourceClaims ({}) are not supported: request an extended resource instead, or name the scheduler of "
+        "spec.resourceClaims ({}) are not supported: request an extended resource instead, or "
+        "name the scheduler of "
         "the pod's own cluster in spec.schedulerName"
     )
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
-    UNANSWERED = "cluster {} was lost before it said whether it runs the pod: another copy might run twice"
+    UNANSWERED = (
+        "cluster {} was lost before it said whether it runs the pod: another copy might run twice"
+    )
     STILL_ELSEWHERE = "its delegate in cluster {} is not gone yet"
     PREEMPTED = "gave its place to a pod of higher priority while it waited"
     TOO_SLOW = (
-        "pods of its namespace take too long to decide, so they wait while others are decided: give them fewer "
+        "pods of its namespace take too long to decide, so they wait while others are decided: "
+        "give them fewer "
         "affinity terms, topologySpreadConstraints and clauses of selectors"
     )
     PRE_BIND = "node(s) could not be prepared for the pod: {}"
@@ -113,8 +132,9 @@ class Reason(enum.Enum):
         return self.value.format(argument)
 
 
-# No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's UnschedulableAndUnresolvable).
-# CSI_DRIVER is not among them, as kube-scheduler answers Unschedulable: it tries evictions, in vain.
+# No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's
+# UnschedulableAndUnresolvable). CSI_DRIVER is not among them, as kube-scheduler answers
+# Unschedulable: it tries evictions, in vain.
 UNRESOLVABLE: frozenset[Reason] = frozenset(
     (
         Reason.NOT_NAMED,
@@ -176,7 +196,8 @@ OTHERS = "others"  # the argument that stands for all that have no code of their
 class Why(NamedTuple):
     """One concrete reason: the entry of the closed list and its argument.
 
-    `lasting`: the node could not take the pod even if it were empty, so nothing is gained by evicting pods from it.
+    `lasting`: the node could not take the pod even if it were empty, so nothing is gained by
+    evicting pods from it.
     """
 
     reason: Reason
@@ -203,12 +224,13 @@ class Why(NamedTuple):
 
 
 class ReasonTable:
-    """Interns reasons to codes 1, 2, ...; code 0 means 'fits'. Codes never change while the process lives.
+    """Interns reasons to codes 1, 2, ...; code 0 means 'fits'. Codes never change while the process
+    lives.
 
-    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide. So they are for a
-    reason that has a quarter of these, as taints of autoscalers, which have the time as value, would take all of them.
-    Not for resources: those that no node has get none in the upper half, as the pod names them
-    (`DecisionContext.whys`).
+    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide.
+    So they are for a reason that has a quarter of these, as taints of autoscalers, which have the
+    time as value, would take all of them. Not for resources: those that no node has get none in the
+    upper half, as the pod names them (`DecisionContext.whys`).
     """
 
     def __init__(self, limit: int = 60_000) -> None:
@@ -219,7 +241,9 @@ class ReasonTable:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether the codes that are left are for what nodes have: whatever users make up gets none any more."""
+        """Whether the codes that are left are for what nodes have: whatever users make up gets none
+        any more.
+        """
         return len(self._whys) >= self._limit // 2
 
     def code(self, reason: Reason, argument: str = "", *, lasting: bool = False) -> int:
@@ -234,7 +258,9 @@ class ReasonTable:
         return self._intern(whys)
 
     def joint(self, codes: Sequence[int]) -> int:
-        """One code for several reasons told together, in that order; each must be a code of this table."""
+        """One code for several reasons told together, in that order; each must be a code of this
+        table.
+        """
         whys = tuple(why for code in codes for why in self.whys(code))
         if len(self._whys) >= self._limit and whys not in self._code:
             whys = whys[:1]

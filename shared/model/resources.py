@@ -1,7 +1,9 @@
-"""Resource quantities as bounded integers: CPU in milli-cores, everything else in its base unit (bytes, counts).
+"""Resource quantities as bounded integers: CPU in milli-cores, everything else in its base unit
+(bytes, counts).
 
-Kubernetes' quantity grammar (apimachinery `resource.Quantity`), with hard bounds on length, exponent and value,
-so that hostile text costs nothing to refuse. Requests round up, capacity rounds down.
+Kubernetes' quantity grammar (apimachinery `resource.Quantity`), with hard bounds on length,
+exponent and value, so that hostile text costs nothing to refuse. Requests round up, capacity rounds
+down.
 """
 
 import re
@@ -22,7 +24,9 @@ _SCALAR_PREFIXES = ("hugepages-", "attachable-volumes-")
 _MAX_TEXT = 40
 _MAX_EXPONENT = 24
 
-_NUMBER = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE])([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
+_NUMBER = re.compile(
+    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE])([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)"
+)
 _SUFFIX = {
     None: Fraction(1),
     "n": Fraction(1, 10**9),
@@ -50,12 +54,22 @@ class QuantityError(ValueError):
 
 def is_extended(resource: str) -> bool:
     """Whether a resource is an extended one: its name has a prefix that is not Kubernetes' own."""
-    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+    return (
+        "/" in resource
+        and "kubernetes.io/" not in resource
+        and not resource.startswith("requests.")
+    )
 
 
 def is_scalar(resource: str) -> bool:
-    """Whether kube-scheduler counts a resource besides CPU, memory and storage: extended, huge pages, attachments."""
-    return is_extended(resource) or "kubernetes.io/" in resource or resource.startswith(_SCALAR_PREFIXES)
+    """Whether kube-scheduler counts a resource besides CPU, memory and storage: extended, huge
+    pages, attachments.
+    """
+    return (
+        is_extended(resource)
+        or "kubernetes.io/" in resource
+        or resource.startswith(_SCALAR_PREFIXES)
+    )
 
 
 def unit_scale(resource: str) -> int:
@@ -63,12 +77,14 @@ def unit_scale(resource: str) -> int:
     return 1000 if resource == CPU else 1
 
 
-def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True, cap: bool = False) -> int:
+def parse_quantity(
+    text: object, *, scale: int = 1, round_up: bool = True, cap: bool = False
+) -> int:
     """Read a Kubernetes quantity as a non-negative integer in 1/`scale` units.
 
-    `cap`: more than 2**62 internal units is 2**62 and no error, as API servers cap quantities at 2**63 - 1.
-    Raises QuantityError for bad grammar, a negative value, more than 40 characters, an exponent beyond +-24,
-    or a value above 2**62 internal units.
+    `cap`: more than 2**62 internal units is 2**62 and no error, as API servers cap quantities at
+    2**63 - 1. Raises QuantityError for bad grammar, a negative value, more than 40 characters, an
+    exponent beyond +-24, or a value above 2**62 internal units.
     """
     raw = text if isinstance(text, str) else str(text) if isinstance(text, int | float) else ""
     shown = raw[:_MAX_TEXT] + ("..." if len(raw) > _MAX_TEXT else "")
@@ -76,7 +92,9 @@ def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True, cap: 
         raise QuantityError(f"quantity {shown!r} is longer than {_MAX_TEXT} characters")
     match = _NUMBER.fullmatch(raw)
     if match is None:
-        raise QuantityError(f"quantity {shown!r} is not a number with an optional suffix such as m, k, Mi, Gi")
+        raise QuantityError(
+            f"quantity {shown!r} is not a number with an optional suffix such as m, k, Mi, Gi"
+        )
     sign, digits, has_exponent, exponent, suffix = match.groups()
     factor = _power_of_ten(exponent, shown) if has_exponent else _SUFFIX[suffix]
     value = Fraction(digits) * factor * scale
@@ -84,14 +102,19 @@ def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True, cap: 
         raise QuantityError(f"quantity {shown!r} is negative")
     if cap:
         value = min(value, Fraction(MAX_QUANTITY))
-    whole = -(-value.numerator // value.denominator) if round_up else value.numerator // value.denominator
+    whole = (
+        -(-value.numerator // value.denominator)
+        if round_up
+        else value.numerator // value.denominator
+    )
     if whole > MAX_QUANTITY:
         raise QuantityError(f"quantity {shown!r} is larger than any node can hold (limit 2^62)")
     return whole
 
 
 def _power_of_ten(exponent: str, shown: str) -> Fraction:
-    # Compared by length first: int() of a huge exponent, or 10 to its power, must never be computed.
+    # Compared by length first: int() of a huge exponent, or 10 to its power, must never be
+    # computed.
     if len(exponent) > 4 or abs(int(exponent)) > _MAX_EXPONENT:
         raise QuantityError(f"quantity {shown!r} has an exponent beyond +-{_MAX_EXPONENT}")
     power = int(exponent)

@@ -1,8 +1,9 @@
-"""Signals: what is measured of a node, each a share 0..1 of some capacity with an age, known by its name.
+"""Signals: what is measured of a node, each a share 0..1 of some capacity with an age, known by its
+name.
 
-`cpu`, `memory` and `network` are always there, in this order; agents may be configured to tell more (`disk`, `gpu`,
-`pressure_cpu`, whatever a source measures), and the dispatcher takes any name. A node that does not tell a signal has
-none, which is never the same as 0.
+`cpu`, `memory` and `network` are always there, in this order; agents may be configured to tell more
+(`disk`, `gpu`, `pressure_cpu`, whatever a source measures), and the dispatcher takes any name. A
+node that does not tell a signal has none, which is never the same as 0.
 """
 
 import re
@@ -31,7 +32,9 @@ class SignalAxis(Axis):
         super().__init__(names)
 
     def intern(self, name: str) -> int | None:
-        """Column of `name`, appended if new; None if it is no name or there are too many: agents are not trusted."""
+        """Column of `name`, appended if new; None if it is no name or there are too many: agents
+        are not trusted.
+        """
         found = self._column.get(name)
         if found is None and len(self.names) < MAX_SIGNALS and is_signal_name(name):
             return self.append(name)

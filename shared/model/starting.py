@@ -8,16 +8,20 @@ from shared.model.delegate_events import events_of
 from shared.model.pod import PENDING
 
 _MOST_WORDS = 300  # characters of what a kubelet says
-_CREATING = ("ContainerCreating", "PodInitializing")  # what it says of each container before anything has failed
+_CREATING = (
+    "ContainerCreating",
+    "PodInitializing",
+)  # what it says of each container before anything has failed
 _SANDBOX = "PodReadyToStartContainers"
 
 
 class NotStarted(NamedTuple):
     """None of a pod's containers has ever run.
 
-    `why`: what they wait for, as `CreateContainerConfigError: secret "token" not found`. `pulls`: images are pulled,
-    since sandbox, network and volumes are there and nothing failed. `failed`: its kubelet says that something did, by
-    a container or a Warning event; kubelets before 1.36 show what `pulls` is read from only once images are there.
+    `why`: what they wait for, as `CreateContainerConfigError: secret "token" not found`. `pulls`:
+    images are pulled, since sandbox, network and volumes are there and nothing failed. `failed`:
+    its kubelet says that something did, by a container or a Warning event; kubelets before 1.36
+    show what `pulls` is read from only once images are there.
     """
 
     why: str
@@ -51,7 +55,9 @@ class _Container(msgspec.Struct, gc=False, rename="camel"):
 
     @property
     def ran(self) -> bool:
-        return self.state.ran or self.last_state.ran or self.restart_count != 0 or self.started is True
+        return (
+            self.state.ran or self.last_state.ran or self.restart_count != 0 or self.started is True
+        )
 
 
 class _Condition(msgspec.Struct, gc=False):
@@ -73,7 +79,9 @@ _decode = msgspec.json.Decoder(_Status).decode
 
 
 def not_started(status: bytes) -> NotStarted | None:
-    """What is known of a pod of which no container has ever run; None where one has, or its kubelet does not say."""
+    """What is known of a pod of which no container has ever run; None where one has, or its kubelet
+    does not say.
+    """
     try:
         read = _decode(status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -90,7 +98,9 @@ def not_started(status: bytes) -> NotStarted | None:
     # What is wrong with one of them, before that the others wait for it.
     worst = max(waiting, key=lambda one: (bool(one.message), one.reason not in _CREATING))
     if worst.message or worst.reason not in _CREATING:
-        return NotStarted(_words(worst.reason or "waiting", worst.message), pulls=False, failed=True)
+        return NotStarted(
+            _words(worst.reason or "waiting", worst.message), pulls=False, failed=True
+        )
     if any(one.type == _SANDBOX and one.status == "True" for one in read.conditions or ()):
         return NotStarted(worst.reason, pulls=True, failed=False)
     events = events_of(status)

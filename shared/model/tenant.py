@@ -4,7 +4,9 @@ import msgspec
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A nominal quota: `absolute` internal units, or `ratio` (0..1) of what the fleet's Ready clusters can allocate."""
+    """A nominal quota: `absolute` internal units, or `ratio` (0..1) of what the fleet's Ready
+    clusters can allocate.
+    """
 
     absolute: int | None = None
     ratio: float | None = None
@@ -13,8 +15,8 @@ class Share(msgspec.Struct, frozen=True):
 class Tenant(msgspec.Struct, frozen=True):
     """A name, the (cluster, namespace) pairs it is charged for, and its nominal quota per resource.
 
-    `namespaces` entries are 'namespace' (in every cluster) or 'cluster/namespace'; the last part may end in '*'.
-    A resource without an entry in `nominal` is not limited.
+    `namespaces` entries are 'namespace' (in every cluster) or 'cluster/namespace'; the last part
+    may end in '*'. A resource without an entry in `nominal` is not limited.
     """
 
     name: str

@@ -1,1 +1,3 @@
-"""What a process of ours needs of the machine: its event loop, its log, its limits, the files its settings name."""
+"""What a process of ours needs of the machine: its event loop, its log, its limits, the files its
+settings name.
+"""

@@ -1,4 +1,6 @@
-"""The event loop of a process: uvloop where it is installed, else asyncio's own. Ray chooses alike for its actors."""
+"""The event loop of a process: uvloop where it is installed, else asyncio's own. Ray chooses alike
+for its actors.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,6 @@
-"""Files that an agent's settings name: a relative path is taken from the folder of the file that names it."""
+"""Files that an agent's settings name: a relative path is taken from the folder of the file that
+names it.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +20,14 @@ FILES: Final = (
     ("relay", "client_ca_file"),
     ("relay", "folder"),
 )
-SOURCE_FILES: Final = ("token_file", "password_file", "ca_file", "cert_file", "key_file", "path")  # of telemetry
+SOURCE_FILES: Final = (
+    "token_file",
+    "password_file",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "path",
+)  # of telemetry
 
 
 def beside(file: Path) -> Callable[[str], str]:
@@ -32,16 +41,22 @@ def with_whole_paths(told: Mapping[str, Any], whole: Callable[[str], str]) -> di
     for path in FILES:
         placed = _placed(placed, path, whole)
     if isinstance(telemetry := placed.get("telemetry"), Mapping):
-        placed["telemetry"] = {kind: _sources_placed(sources, whole) for kind, sources in telemetry.items()}
+        placed["telemetry"] = {
+            kind: _sources_placed(sources, whole) for kind, sources in telemetry.items()
+        }
     return placed
 
 
-def _placed(told: Mapping[str, Any], path: tuple[str, ...], whole: Callable[[str], str]) -> dict[str, Any]:
+def _placed(
+    told: Mapping[str, Any], path: tuple[str, ...], whole: Callable[[str], str]
+) -> dict[str, Any]:
     key, *rest = path
     found = told.get(key)
     if rest and isinstance(found, Mapping):
         return {**told, key: _placed(found, tuple(rest), whole)}
-    return {**told, key: whole(found)} if not rest and isinstance(found, str) and found else dict(told)
+    return (
+        {**told, key: whole(found)} if not rest and isinstance(found, str) and found else dict(told)
+    )
 
 
 def _sources_placed(sources: Any, whole: Callable[[str], str]) -> Any:
@@ -56,6 +71,7 @@ def _source_placed(source: Mapping[str, Any], whole: Callable[[str], str]) -> di
         placed = _placed(placed, (key,), whole)
     if isinstance(headers := placed.get("header_files"), Mapping):
         placed["header_files"] = {
-            name: whole(file) if isinstance(file, str) and file else file for name, file in headers.items()
+            name: whole(file) if isinstance(file, str) and file else file
+            for name, file in headers.items()
         }
     return placed

@@ -1,4 +1,6 @@
-"""Logging of an agent process: JSON lines, one per change of state, each with its cluster; on stderr or in a file."""
+"""Logging of an agent process: JSON lines, one per change of state, each with its cluster; on
+stderr or in a file.
+"""
 
 import logging
 import os
@@ -16,7 +18,10 @@ FILES = 4
 
 def state_folder() -> Path:
     """Where processes of this user keep what outlives them."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "global-dispatcher"
+    return (
+        Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        / "global-dispatcher"
+    )
 
 
 def log_path(cluster: str) -> Path:
@@ -25,10 +30,14 @@ def log_path(cluster: str) -> Path:
 
 
 class Lines:
-    """A structlog logger that writes lines to a file, which is rotated by size. A full disk stops nobody."""
+    """A structlog logger that writes lines to a file, which is rotated by size. A full disk stops
+    nobody.
+    """
 
     def __init__(self, path: Path, limit: int = FILE_BYTES) -> None:
-        self._handler = RotatingFileHandler(path, maxBytes=limit, backupCount=FILES - 1, encoding="utf-8")
+        self._handler = RotatingFileHandler(
+            path, maxBytes=limit, backupCount=FILES - 1, encoding="utf-8"
+        )
 
     def msg(self, line: str) -> None:
         """Append a line."""
@@ -38,7 +47,9 @@ class Lines:
 
 
 class Stderr:
-    """A structlog logger that prints lines to stderr. A full disk behind it, or a reader that is gone, stops nobody."""
+    """A structlog logger that prints lines to stderr. A full disk behind it, or a reader that is
+    gone, stops nobody.
+    """
 
     def __init__(self) -> None:
         self._printed = structlog.PrintLogger(sys.stderr)
@@ -52,7 +63,8 @@ class Stderr:
 
 
 def configure_logging(level: str, file: str = "") -> None:
-    """Set up structlog for the whole process, from `level` (debug, info, warning, error) up; stdout stays free.
+    """Set up structlog for the whole process, from `level` (debug, info, warning, error) up; stdout
+    stays free.
 
     `file`: where the lines go, empty or where it cannot be written: stderr.
     """
@@ -71,7 +83,9 @@ def configure_logging(level: str, file: str = "") -> None:
         cache_logger_on_first_use=False,
     )
     if problem:
-        structlog.get_logger("logs").warning("the log file cannot be written", file=file, problem=problem)
+        structlog.get_logger("logs").warning(
+            "the log file cannot be written", file=file, problem=problem
+        )
 
 
 def _lines(file: str) -> tuple[Lines | Stderr, str]:

@@ -1,14 +1,17 @@
-"""The keys of the fleet as one executor knows them: its own, to sign with, and those of other clusters, to verify.
+"""The keys of the fleet as one executor knows them: its own, to sign with, and those of other
+clusters, to verify.
 
-Other clusters' public keys come by the dispatcher and are trusted once: the first keys offered for a cluster (its
-kube-system UID) are kept, with its name, and others are believed only where a kept key vouches for them. So whoever
-takes over the dispatcher or Ray later cannot pass off a key of his own, nor another cluster under a known name. A list
-of keys is newest first; every key but the oldest is written as "KEY SIGNATURE", where the next older key has signed it.
+Other clusters' public keys come by the dispatcher and are trusted once: the first keys offered for
+a cluster (its kube-system UID) are kept, with its name, and others are believed only where a kept
+key vouches for them. So whoever takes over the dispatcher or Ray later cannot pass off a key of his
+own, nor another cluster under a known name. A list of keys is newest first; every key but the
+oldest is written as "KEY SIGNATURE", where the next older key has signed it.
 
-Worked example: cluster a is known by the key A1. Its operator puts a new key A2 before the old one; a now tells
-("A2 sig(A1, A2)", "A1"). A1 is kept and vouches for A2: both are believed from now on. When no pod carries a mark of A1
-any more, the operator takes A1 away; a tells ("A2",), and A1 is believed no longer. Refused are ("X",), ("X sig(Y, X)",
-"Y") and, once A2 is known, ("A1",). Of ("A2", "X"), X is left out.
+Worked example: cluster a is known by the key A1. Its operator puts a new key A2 before the old one;
+a now tells ("A2 sig(A1, A2)", "A1"). A1 is kept and vouches for A2: both are believed from now on.
+When no pod carries a mark of A1 any more, the operator takes A1 away; a tells ("A2",), and A1 is
+believed no longer. Refused are ("X",), ("X sig(Y, X)", "Y") and, once A2 is known, ("A1",). Of
+("A2", "X"), X is left out.
 """
 
 from collections import Counter
@@ -36,18 +39,24 @@ class OwnKeys:
         self.public = tuple(signatures.public_key(key) for key in keys)
 
     def objection(self, stored: str, cluster: str) -> str:
-        """Why whoever has these keys may not act for `cluster`, by the public keys stored there (`text`); '' if it may.
+        """Why whoever has these keys may not act for `cluster`, by the public keys stored there
+        (`text`); '' if it may.
 
-        Who lacks the private key that was signed with last would take the marks of the cluster's pods for forged ones.
+        Who lacks the private key that was signed with last would take the marks of the cluster's
+        pods for forged ones.
         """
         signs = stored.partition(" ")[0]
         if not signs or signs in self.public:
             return ""
         return (
-            f'cluster "{cluster}" signs with the key {signs[:100]}, and the key file of this agent does not hold it '
-            f"(it has {self.public[0]}): nobody is served, for the marks of the cluster's pods would not be known. "
-            f"Start one agent alone, with the key file that was used before (key_file, by default {cluster}.pem in "
-            f"~/.local/state/global-dispatcher/keys; in the chart keySecret). If that key is lost or was stolen: "
+            f'cluster "{cluster}" signs with the key {signs[:100]}, and the key file of this '
+            "agent does not hold it "
+            f"(it has {self.public[0]}): nobody is served, for the marks of the cluster's pods "
+            "would not be known. "
+            "Start one agent alone, with the key file that was used before (key_file, by default "
+            f"{cluster}.pem in "
+            "~/.local/state/global-dispatcher/keys; in the chart keySecret). If that key is lost "
+            "or was stolen: "
             f"{FORGET} {cluster}"
         )
 
@@ -57,8 +66,8 @@ class OwnKeys:
         return " ".join(self.public)
 
     def endorsed_keys(self) -> tuple[str, ...]:
-        """The public keys as sent to other clusters, newest first; each but the oldest is "KEY SIGNATURE", signed by
-        the next older one.
+        """The public keys as sent to other clusters, newest first; each but the oldest is "KEY
+        SIGNATURE", signed by the next older one.
         """
         newer = zip(self.public, self._keys[1:], strict=False)
         vouched = (f"{public} {signatures.sign_key(older, public)}" for public, older in newer)
@@ -111,7 +120,9 @@ class TrustedKeys:
         return next((uid for uid, kept in self._kept.items() if kept[0] == cluster), "")
 
     def trust(self, cluster: str, cluster_uid: str, offered: Sequence[str]) -> str:
-        """Trust keys offered for a cluster if they are its first or known ones vouch for them. An error text, or ''."""
+        """Trust keys offered for a cluster if they are its first or known ones vouch for them. An
+        error text, or ''.
+        """
         keys = signatures.plain_keys(offered)
         known = self.of(cluster_uid)
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
@@ -122,50 +133,70 @@ class TrustedKeys:
             return another
         if known and self.name_of(cluster_uid) != cluster:
             return (
-                f'cluster "{cluster}" is said to have the kube-system UID {cluster_uid}, which is known here as that '
+                f'cluster "{cluster}" is said to have the kube-system UID {cluster_uid}, which is '
+                "known here as that "
                 f'of cluster "{self.name_of(cluster_uid)}": its pods are refused'
             )
         if not known:
             if len(self._kept) >= MAX_CLUSTERS:
                 return (
-                    f'the keys of {MAX_CLUSTERS} clusters are known here, and those of cluster "{cluster}" are one too '
-                    f"many: its pods are refused. Forget those of clusters that are no more: {FORGET} NAME"
+                    f"the keys of {MAX_CLUSTERS} clusters are known here, and those of cluster "
+                    f'"{cluster}" are one too '
+                    "many: its pods are refused. Forget those of clusters that are no more: "
+                    f"{FORGET} NAME"
                 )
             self._kept[cluster_uid] = (cluster, *keys)
             return ""
         kept = _follows(offered, keys, known)
         if not kept:
             return (
-                f"the cluster with kube-system UID {cluster_uid} is said to have another key than the one known here, "
-                f"and no known key vouches for it: its pods are refused until an operator forgets the old key"
+                f"the cluster with kube-system UID {cluster_uid} is said to have another key than "
+                "the one known here, "
+                "and no known key vouches for it: its pods are refused until an operator forgets "
+                "the old key"
             )
         self._kept[cluster_uid] = (cluster, *kept)
         return ""
 
     def another(self, cluster: str, cluster_uid: str) -> str:
         """An error text if this name is known with another UID, naming the remedy; '' otherwise."""
-        known = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
+        known = next(
+            (uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid),
+            "",
+        )
         if not known or not cluster_uid or cluster_uid in self._kept:
             return ""
         return (
-            f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to have the kube-system '
-            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused, and which gets none. "
+            f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to '
+            "have the kube-system "
+            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused, "
+            "and which gets none. "
             f"If it was rebuilt, an operator says so: {FORGET} {cluster}"
         )
 
     def recall(self, kept: str) -> None:
-        """Load stored keys; they override what was heard since the start. No name gets a second UID."""
+        """Load stored keys; they override what was heard since the start. No name gets a second
+        UID.
+        """
         earlier = _read(kept)
         taken = {entry[0] for entry in earlier.values()}
-        heard = {uid: entry for uid, entry in self._kept.items() if uid not in earlier and entry[0] not in taken}
+        heard = {
+            uid: entry
+            for uid, entry in self._kept.items()
+            if uid not in earlier and entry[0] not in taken
+        }
         self._kept = earlier | heard
 
     def forget(self, cluster: str) -> None:
-        """An operator says so: the next keys heard of the cluster with this name are believed, and its UID."""
+        """An operator says so: the next keys heard of the cluster with this name are believed, and
+        its UID.
+        """
         self._kept = {uid: kept for uid, kept in self._kept.items() if kept[0] != cluster}
 
     def text(self, limit: int = 2**31) -> StoredKeys:
-        """What is to be kept beyond this process, in at most `limit` bytes: those known longest, of as many as fit."""
+        """What is to be kept beyond this process, in at most `limit` bytes: those known longest, of
+        as many as fit.
+        """
         kept = dict[str, tuple[str, ...]]()
         size = 2
         for uid, entry in self._kept.items():
@@ -177,12 +208,18 @@ class TrustedKeys:
         return StoredKeys(msgspec.json.encode(kept, order="sorted").decode(), left)
 
 
-def _follows(offered: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """The keys to be trusted where `known` ones were: none if the `offered` ones do not follow from them."""
+def _follows(
+    offered: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The keys to be trusted where `known` ones were: none if the `offered` ones do not follow from
+    them.
+    """
     at = next((index for index, key in enumerate(keys) if key in known), None)
     if at is None or (at == 0 and keys[0] != known[0]):
         return ()
-    vouched = all(signatures.vouches(keys[index + 1], *_halves(offered[index])) for index in range(at))
+    vouched = all(
+        signatures.vouches(keys[index + 1], *_halves(offered[index])) for index in range(at)
+    )
     return (*keys[: at + 1], *(key for key in keys[at + 1 :] if key in known)) if vouched else ()
 
 

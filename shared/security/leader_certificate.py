@@ -1,7 +1,9 @@
-"""Whether a certificate is of the fleet's dispatcher, by an authority that an agent trusts: an X.509 certificate that
-this authority itself has signed, with the one URI of the dispatcher and an Ed25519 key.
+"""Whether a certificate is of the fleet's dispatcher, by an authority that an agent trusts: an
+X.509 certificate that this authority itself has signed, with the one URI of the dispatcher and an
+Ed25519 key.
 
-The gateway's certificate and those of clusters come from the same authority; their names are others.
+The gateway's certificate and those of clusters come from the same authority; their names are
+others.
 """
 
 import datetime as dt
@@ -18,21 +20,24 @@ _TIME = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True)
 class Authorities:
-    """Whom an agent trusts to say who the dispatcher is; if there is any revocation list, each of them needs one."""
+    """Whom an agent trusts to say who the dispatcher is; if there is any revocation list, each of
+    them needs one.
+    """
 
     certificates: tuple[x509.Certificate, ...]
     lists: tuple[x509.CertificateRevocationList, ...] = ()
 
     @classmethod
     def read(cls, pem: bytes) -> "Authorities":
-        """Of a PEM file. ValueError: it has no certificate, or a block that is neither one nor a revocation list. Of a
-        list that was cut off nobody knows what it revoked.
+        """Of a PEM file. ValueError: it has no certificate, or a block that is neither one nor a
+        revocation list. Of a list that was cut off nobody knows what it revoked.
         """
         found = cls(tuple(x509.load_pem_x509_certificates(pem)), tuple(revocation_lists(pem)))
         if (blocks := pem.count(b"-----BEGIN ")) != len(found.certificates) + len(found.lists):
             kinds = "CERTIFICATE nor X509 CRL"
             raise ValueError(
-                f"one of its {blocks} blocks is neither {kinds}, or is cut off: bring the whole file again"
+                f"one of its {blocks} blocks is neither {kinds}, or is cut off: bring the whole "
+                "file again"
             )
         return found
 
@@ -53,13 +58,19 @@ class Leader(Issued):
 
 
 def leader_of(der: bytes, authorities: Authorities) -> Leader | str:
-    """Whose certificate this is, or why it is not the dispatcher's. Times and lists are another matter: `objection`."""
+    """Whose certificate this is, or why it is not the dispatcher's. Times and lists are another
+    matter: `objection`.
+    """
     try:
         certificate = x509.load_der_x509_certificate(der)
-        if not der.endswith(b"\x00" + certificate.signature):  # a bit string without unused bits, as of all signatures
+        if not der.endswith(
+            b"\x00" + certificate.signature
+        ):  # a bit string without unused bits, as of all signatures
             return "its certificate cannot be read: its signature is no whole number of bytes"
         return _leader_of(certificate, authorities)
-    except Exception as error:  # an odd version, extension or algorithm: the library has a class for each
+    except (
+        Exception
+    ) as error:  # an odd version, extension or algorithm: the library has a class for each
         return f"its certificate cannot be read: {type(error).__name__}: {str(error)[:200]}"
 
 
@@ -81,12 +92,18 @@ def issued_by(certificate: x509.Certificate, authorities: Authorities) -> Issued
     for authority in authorities.certificates:
         if _issued(certificate, authority):
             return Issued(certificate, authority)
-    return f"no authority in the file has signed its certificate (issuer {certificate.issuer.rfc4514_string()[:200]})"
+    return (
+        "no authority in the file has signed its certificate (issuer "
+        f"{certificate.issuer.rfc4514_string()[:200]})"
+    )
 
 
 def objection(issued: Issued, authorities: Authorities, now: dt.datetime) -> str:
     """Why this certificate is not good now; '' if it is."""
-    for what, one in (("its certificate", issued.certificate), ("the authority of its certificate", issued.authority)):
+    for what, one in (
+        ("its certificate", issued.certificate),
+        ("the authority of its certificate", issued.authority),
+    ):
         if now < one.not_valid_before_utc:
             return f"{what} is not valid before {one.not_valid_before_utc.strftime(_TIME)}"
         if now >= one.not_valid_after_utc:

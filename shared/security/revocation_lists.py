@@ -28,6 +28,8 @@ def without_lists(pem: bytes) -> bytes:
 
 def _signed(one: _List, authority: x509.Certificate) -> bool:
     try:
-        return one.is_signature_valid(cast("CertificateIssuerPublicKeyTypes", authority.public_key()))
+        return one.is_signature_valid(
+            cast("CertificateIssuerPublicKeyTypes", authority.public_key())
+        )
     except TypeError:  # a kind of key that signs nothing
         return False

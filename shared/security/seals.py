@@ -1,8 +1,10 @@
-"""The leader's signature on a message to an agent: who is meant, until when it is good, and that nothing was changed.
+"""The leader's signature on a message to an agent: who is meant, until when it is good, and that
+nothing was changed.
 
-A *seal* travels beside the message, so that agents that know none read the message as ever. It is made over the
-message's bytes as they are sent, once for each message, by an Ed25519 key that the fleet's authority has certified for
-the dispatcher (`shared.security.leader_certificate`). Whoever passes bytes on (a gateway) has no such key.
+A *seal* travels beside the message, so that agents that know none read the message as ever. It is
+made over the message's bytes as they are sent, once for each message, by an Ed25519 key that the
+fleet's authority has certified for the dispatcher (`shared.security.leader_certificate`). Whoever
+passes bytes on (a gateway) has no such key.
 """
 
 from hashlib import sha256
@@ -15,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from shared.model.pod import Record
 
 MAX_SEAL = 16 * 1024  # bytes, most of them the certificate
-LIFE_S = 60.0  # how long what is signed is good: longer than any dispatcher waits for an answer by default
+# how long what is signed is good: longer than any dispatcher waits for an answer by default
+LIFE_S = 60.0
 # what is sealed: an IntentBatch, a Peers
 ORDERS = "orders"
 PEERS = "peers"
@@ -23,8 +26,8 @@ _PREFIX = b"global-dispatcher order 1\n"  # so that the signature is good for no
 
 
 class Audience(NamedTuple):
-    """For whom a message is: a cluster as the fleet calls it, the UID of its kube-system namespace, and the life of the
-    agent's process. '' is not known yet.
+    """For whom a message is: a cluster as the fleet calls it, the UID of its kube-system namespace,
+    and the life of the agent's process. '' is not known yet.
     """
 
     cluster: str
@@ -33,12 +36,14 @@ class Audience(NamedTuple):
 
 
 class Header(Record, frozen=True):
-    """What is signed beside the message. The audience is `cluster`, as the fleet calls it, with `cluster_uid`, the UID
-    of its kube-system namespace, and `incarnation`, the life of the agent's process: what it remembers of orders that
-    were given up ends with that, so no order is good for the next one.
+    """What is signed beside the message. The audience is `cluster`, as the fleet calls it, with
+    `cluster_uid`, the UID of its kube-system namespace, and `incarnation`, the life of the agent's
+    process: what it remembers of orders that were given up ends with that, so no order is good for
+    the next one.
 
-    `kind`: ORDERS or PEERS. `expires`: seconds since 1970. `life` names one life of a dispatcher's process, `number`
-    grows with each message that it seals. `epoch`: of the dispatcher, as in the message.
+    `kind`: ORDERS or PEERS. `expires`: seconds since 1970. `life` names one life of a dispatcher's
+    process, `number` grows with each message that it seals. `epoch`: of the dispatcher, as in the
+    message.
     """
 
     kind: str
@@ -88,7 +93,9 @@ def read_seal(data: bytes) -> Seal | None:
 
 
 def read_header(taken: Seal, key: Ed25519PublicKey, body: bytes) -> Header | None:
-    """The header, if this key has signed it for these bytes; nothing is decoded before that is known."""
+    """The header, if this key has signed it for these bytes; nothing is decoded before that is
+    known.
+    """
     try:
         key.verify(taken.signature, _signed(taken.header, body))
         return _HEADER.decode(taken.header)

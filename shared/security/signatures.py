@@ -1,15 +1,18 @@
-"""Marks that no user can write: claims signed by the source cluster, delegates signed for by the target cluster.
+"""Marks that no user can write: claims signed by the source cluster, delegates signed for by the
+target cluster.
 
-Every cluster has an Ed25519 key pair (RFC 8032); its executor alone holds the private key. Two marks are signed:
+Every cluster has an Ed25519 key pair (RFC 8032); its executor alone holds the private key. Two
+marks are signed:
 
-- the *claim*, an annotation of the source pod: which pod goes where, at which attempt, with which manifest. The source
-  cluster signs it; a copy on the delegate says on whose behalf that runs.
-- the *proof*, an annotation of the delegate: the target cluster's signature over the delegate's own UID and its claim.
-  The API server gives UIDs, so neither mark is worth anything on another pod.
+- the *claim*, an annotation of the source pod: which pod goes where, at which attempt, with which
+  manifest. The source cluster signs it; a copy on the delegate says on whose behalf that runs.
+- the *proof*, an annotation of the delegate: the target cluster's signature over the delegate's own
+  UID and its claim. The API server gives UIDs, so neither mark is worth anything on another pod.
 
-A mark is text: unpadded URL-safe base64 of the signed bytes, a dot, and of the signature. Public keys and vouching
-signatures are padded base64. Each has one spelling: what decodes to the same bytes and is written otherwise (spare bits
-set, line breaks, the other alphabet) is no mark, and no key.
+A mark is text: unpadded URL-safe base64 of the signed bytes, a dot, and of the signature. Public
+keys and vouching signatures are padded base64. Each has one spelling: what decodes to the same
+bytes and is written otherwise (spare bits set, line breaks, the other alphabet) is no mark, and no
+key.
 """
 
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
@@ -25,9 +28,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from shared.model.pod import Claim, Record, SourceRef
 
 MAX_MARK = 4096  # characters
-MAX_KEYS = 16  # of a cluster, the newest, that are believed: each costs a signature with every report, or every mark
-MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
-# What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
+# of a cluster, the newest, that are believed: each costs a signature with every report, or every
+# mark
+MAX_KEYS = 16
+# characters of a mark or proof that is remembered with what was found: users write what they like
+MAX_KEPT = 1024
+# What is signed begins with its purpose, so that no mark can be passed off as one of the other
+# kind.
 _CLAIM = b"global-dispatcher claim 1\n"
 _PROOF = b"global-dispatcher proof 1\n"
 _ASK = b"global-dispatcher ask 1\n"
@@ -35,10 +42,12 @@ _PREEMPTOR = b"global-dispatcher preemptor 1\n"
 
 
 class SignedClaim(Record, frozen=True):
-    """What a claim says: `source` goes to `node` of the cluster `target`, as the manifest with this sha256 `digest`.
+    """What a claim says: `source` goes to `node` of the cluster `target`, as the manifest with this
+    sha256 `digest`.
 
-    `target_uid` is the UID of the target's kube-system namespace, "" if the source did not know it. `failover` is
-    "lease" where the delegate is to stop by itself (see shared.model.leases), else "".
+    `target_uid` is the UID of the target's kube-system namespace, "" if the source did not know it.
+    `failover` is "lease" where the delegate is to stop by itself (see shared.model.leases), else
+    "".
     """
 
     source: SourceRef
@@ -55,10 +64,10 @@ class SignedClaim(Record, frozen=True):
 
 
 class Preemptor(Record, frozen=True):
-    """What the cluster of a pod says when it is asked, before pods in another one, `target`, are evicted for it: that
-    it waits for a place there, with this priority and PriorityClass ("" for a pod that goes without). The attempt in
-    `source` is the question's. `requests`: what it needs of a node, as observers tell it; None: an agent of an older
-    version.
+    """What the cluster of a pod says when it is asked, before pods in another one, `target`, are
+    evicted for it: that it waits for a place there, with this priority and PriorityClass ("" for a
+    pod that goes without). The attempt in `source` is the question's. `requests`: what it needs of
+    a node, as observers tell it; None: an agent of an older version.
     """
 
     source: SourceRef
@@ -154,7 +163,9 @@ def read_preemptor(keys: Iterable[str], mark: str) -> Preemptor | None:
 
 
 def sign_ask(key: Ed25519PrivateKey, ask: bytes) -> bytes:
-    """The signature over what a cluster asks of a delegate of one of its pods: see shared.messages.relay."""
+    """The signature over what a cluster asks of a delegate of one of its pods: see
+    shared.messages.relay.
+    """
     return key.sign(_ASK + ask)
 
 
@@ -177,8 +188,9 @@ _SUCCESSOR = b"global-dispatcher successor 1\n"
 
 
 def from_pinned(pinned: str, told: Iterable[str]) -> tuple[str, ...]:
-    """Of a cluster's keys as they travel, newest first, those that follow from the pinned one, and that; () where it is
-    not among the MAX_KEYS newest, or one after it lacks the signature of the next older one. Older ones prove nothing.
+    """Of a cluster's keys as they travel, newest first, those that follow from the pinned one, and
+    that; () where it is not among the MAX_KEYS newest, or one after it lacks the signature of the
+    next older one. Older ones prove nothing.
     """
     kept: list[str] = []
     for entry in islice(told, MAX_KEYS):

@@ -8,8 +8,10 @@ from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, Pe
 from shared.streams import Priority
 
 PATH = "/v1/clusters/"
-HEARTBEAT_S = 15.0  # load balancers drop what is idle for 60 s; without an answer to a ping the connection is cut
-REPLACED = 4001  # close code of a gateway to which another agent of this cluster, and this role, has connected
+# load balancers drop what is idle for 60 s; without an answer to a ping the connection is cut
+HEARTBEAT_S = 15.0
+# close code of a gateway to which another agent of this cluster, and this role, has connected
+REPLACED = 4001
 BOTH = "both"  # the roles of an agent's process
 OBSERVER = "observer"
 EXECUTOR = "executor"
@@ -29,7 +31,8 @@ PRIORITIES = {
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is called. `incarnation`, `since` and `wait_s` are those of CHANGES, `body` the message of others.
+    """What is called. `incarnation`, `since` and `wait_s` are those of CHANGES, `body` the message
+    of others.
 
     `seal`: the leader's signature on `body` (shared.security.seals), of EXECUTE and SET_PEERS.
     """

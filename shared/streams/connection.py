@@ -9,11 +9,16 @@ from aiohttp import WSMessage, WSMsgType
 from shared.streams import Message, Multiplexer, Priority
 
 LITTLE_PER_S = 2000  # frames a second that may bring little: honest peers send one or two a call
-CUT = "it broke off without being closed: the other end's process was killed, or something on the way cut it"
+CUT = (
+    "it broke off without being closed: the other end's process was killed, or something on the "
+    "way cut it"
+)
 
 
 class Pace:
-    """How long to wait after so many events in all, for no more than `per_s` a second beyond a second's worth."""
+    """How long to wait after so many events in all, for no more than `per_s` a second beyond a
+    second's worth.
+    """
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
@@ -41,7 +46,9 @@ class Socket(Protocol):
 
 
 class Connection:
-    """Messages of any length over a WebSocket. Only `_write` sends: a cancelled sender would end all others'."""
+    """Messages of any length over a WebSocket. Only `_write` sends: a cancelled sender would end
+    all others'.
+    """
 
     def __init__(self, socket: Socket, wanted: Callable[[int], bool] | None = None) -> None:
         """`wanted`: as of Multiplexer."""
@@ -49,7 +56,8 @@ class Connection:
         self._streams = Multiplexer(wanted=wanted)
         self._news = asyncio.Event()
         self._pace = Pace(LITTLE_PER_S)
-        # The peer's close code: the one that aiohttp keeps is lost where the peer is gone before it is answered.
+        # The peer's close code: the one that aiohttp keeps is lost where the peer is gone before it
+        # is answered.
         self.closed_with: int | None = None
 
     def send(self, message: Message, priority: Priority) -> None:
@@ -80,7 +88,9 @@ class Connection:
         try:
             while (received := await self._socket.receive()).type is WSMsgType.BINARY:
                 message = self._streams.receive(received.data)
-                if pause := self._pace.pause(self._streams.little, asyncio.get_running_loop().time()):
+                if pause := self._pace.pause(
+                    self._streams.little, asyncio.get_running_loop().time()
+                ):
                     await asyncio.sleep(pause)  # whoever floods us is read more slowly
                 self._news.set()  # the peer may have made room, or have to be told of ours
                 if message is not None:
@@ -89,7 +99,9 @@ class Connection:
                 self.closed_with = received.data
             if received.type is WSMsgType.ERROR and isinstance(received.data, Exception):
                 raise ConnectionError(_why(received.data))
-            if received.type is WSMsgType.CLOSED:  # its bytes ended, and no close frame was among them
+            if (
+                received.type is WSMsgType.CLOSED
+            ):  # its bytes ended, and no close frame was among them
                 raise ConnectionError(CUT)
         finally:
             writer.cancel()

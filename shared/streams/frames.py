@@ -2,12 +2,14 @@
 
     version u8 | kind u8 | flags u8 | stream u32 | payload, CHUNK bytes at most        (big endian)
 
-A stream is one call: the gateway numbers it, and both directions use its number. A message longer than CHUNK is sent as
-several frames, of which the last has the flag END; frames of other messages may come in between.
+A stream is one call: the gateway numbers it, and both directions use its number. A message longer
+than CHUNK is sent as several frames, of which the last has the flag END; frames of other messages
+may come in between.
 
-A stream may also be *relayed*: bytes both ways, such as the log of a pod, opened by either end. Its numbers are apart
-from those of calls (RELAYED; OPENED_BY_AGENT of those that the agent begins). Its messages are one frame each, in the
-order in which they were sent. Either end may send STREAM_WINDOW bytes of DATA that the other has not granted anew.
+A stream may also be *relayed*: bytes both ways, such as the log of a pod, opened by either end. Its
+numbers are apart from those of calls (RELAYED; OPENED_BY_AGENT of those that the agent begins). Its
+messages are one frame each, in the order in which they were sent. Either end may send STREAM_WINDOW
+bytes of DATA that the other has not granted anew.
 """
 
 import struct
@@ -32,10 +34,11 @@ class ProtocolError(Exception):
 
 
 class Kind(IntEnum):
-    """What a frame is part of. CREDIT is no message: its payload says how many counted bytes were taken.
+    """What a frame is part of. CREDIT is no message: its payload says how many counted bytes were
+    taken.
 
-    Of relayed streams: OPEN begins one, FINISH says that this end sends no more, GRANT that so many bytes of DATA were
-    taken, RESET that it has ended before its end, and why.
+    Of relayed streams: OPEN begins one, FINISH says that this end sends no more, GRANT that so many
+    bytes of DATA were taken, RESET that it has ended before its end, and why.
     """
 
     CALL = 1
@@ -73,7 +76,10 @@ def decode_frame(data: bytes) -> Frame:
         raise ProtocolError(f"a frame of {len(data)} bytes is too short")
     version, kind, flags, stream = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise ProtocolError(f"frames of version {version}; this side speaks version {VERSION}: upgrade the older one")
+        raise ProtocolError(
+            f"frames of version {version}; this side speaks version {VERSION}: upgrade the older "
+            "one"
+        )
     if len(data) > _HEAD.size + CHUNK:
         raise ProtocolError(f"a frame of {len(data)} bytes is too long")
     try:

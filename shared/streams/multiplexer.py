@@ -1,17 +1,21 @@
-"""What is sent next on a connection, and what has arrived: small urgent messages never wait behind large ones.
+"""What is sent next on a connection, and what has arrived: small urgent messages never wait behind
+large ones.
 
-Messages are cut into frames of 16 KiB. The next frame is of the most urgent message; messages of one priority take
-turns. Reports and what is less urgent are *counted*: at most `window` bytes of them are on the way, that is sent and
-not yet said to be taken, so that what a slow network still has to carry before an urgent message is bounded.
+Messages are cut into frames of 16 KiB. The next frame is of the most urgent message; messages of
+one priority take turns. Reports and what is less urgent are *counted*: at most `window` bytes of
+them are on the way, that is sent and not yet said to be taken, so that what a slow network still
+has to carry before an urgent message is bounded.
 
-Example, window 32 KiB: a report of 100 KiB is queued, then an order of 1 KiB. Two frames of the report leave (32 KiB)
-before the order comes; the order is the next frame, since it is more urgent and not counted; then nothing, until the
-peer has taken 16 KiB and says so, and the third frame of the report leaves.
+Example, window 32 KiB: a report of 100 KiB is queued, then an order of 1 KiB. Two frames of the
+report leave (32 KiB) before the order comes; the order is the next frame, since it is more urgent
+and not counted; then nothing, until the peer has taken 16 KiB and says so, and the third frame of
+the report leaves.
 
-Relayed streams come last, and may use half of the window: they never hold up the rest. Their messages are not cut and
-keep their order; each counts for LEAST bytes at least.
+Relayed streams come last, and may use half of the window: they never hold up the rest. Their
+messages are not cut and keep their order; each counts for LEAST bytes at least.
 
-The shape is that of HTTP/2 (RFC 9113, sections 5.2 and 5.3), with one window a connection and fixed priorities.
+The shape is that of HTTP/2 (RFC 9113, sections 5.2 and 5.3), with one window a connection and fixed
+priorities.
 """
 
 from collections import deque
@@ -37,7 +41,8 @@ from shared.streams.frames import (
 WINDOW = 256 * 1024
 MAX_STREAMS = 1024  # messages of which a part has arrived
 _SHORT = RELAY_KINDS - {Kind.DATA}  # bring no data, however long they are
-LEAST = 512  # bytes that a frame of a relayed stream counts for: many small ones take their reader long
+# bytes that a frame of a relayed stream counts for: many small ones take their reader long
+LEAST = 512
 _PART = 64  # bytes that a part takes beside its payload
 
 
@@ -73,11 +78,18 @@ class _Sending:
         kind, stream, body = self.message
         payload = body[self.at : self.at + most]
         self.at += len(payload)
-        return Frame(kind, (END if self.at >= len(body) else 0) | (COUNTED if self.counted else 0), stream, payload)
+        return Frame(
+            kind,
+            (END if self.at >= len(body) else 0) | (COUNTED if self.counted else 0),
+            stream,
+            payload,
+        )
 
 
 class Multiplexer:
-    """Both directions of one connection. Nothing here waits; the caller sends `next_frame` until it is None."""
+    """Both directions of one connection. Nothing here waits; the caller sends `next_frame` until it
+    is None.
+    """
 
     def __init__(
         self,
@@ -96,10 +108,13 @@ class Multiplexer:
         self._parts: dict[int, list[bytes]] = {}
         self._held = 0  # bytes of _parts
 
-    # --- sending -----------------------------------------------------------------------------------------------------
+    # --- sending
+    # ----------------------------------------------------------------------------------------------
 
     def send(self, message: Message, priority: Priority) -> None:
-        """Queue a message; one a stream at a time, but for relayed streams, whose messages are CHUNK bytes at most."""
+        """Queue a message; one a stream at a time, but for relayed streams, whose messages are
+        CHUNK bytes at most.
+        """
         self._queues[priority].append(_Sending(message, counted=priority >= Priority.CHANGES))
 
     @property
@@ -109,7 +124,9 @@ class Multiplexer:
 
     def drop(self, stream: int) -> bool:
         """Send nothing more of what is queued of a stream; whether there was something."""
-        found = [(queue, one) for queue in self._queues for one in queue if one.message.stream == stream]
+        found = [
+            (queue, one) for queue in self._queues for one in queue if one.message.stream == stream
+        ]
         for queue, one in found:
             queue.remove(one)
         return bool(found)
@@ -129,8 +146,9 @@ class Multiplexer:
         if not sending.counted:
             return CHUNK
         if sending.message.kind in RELAY_KINDS:
-            # While less than half of the window is on the way: the rest is left for reports. The last frame may pass
-            # half, which the peer has to take before it sends CREDIT: else both ends could wait for each other.
+            # While less than half of the window is on the way: the rest is left for reports. The
+            # last frame may pass half, which the peer has to take before it sends CREDIT: else both
+            # ends could wait for each other.
             return CHUNK if self._on_the_way * 2 < self._window else 0
         return min(CHUNK, self._window - self._on_the_way)
 
@@ -143,10 +161,13 @@ class Multiplexer:
             queue.append(sending)
         return frame
 
-    # --- receiving ---------------------------------------------------------------------------------------------------
+    # --- receiving
+    # ----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> Message | None:
-        """Take a frame; the message that it completes, if any. ProtocolError: the connection must end."""
+        """Take a frame; the message that it completes, if any. ProtocolError: the connection must
+        end.
+        """
         frame = decode_frame(data)
         wanted = self._wanted is None or frame.kind in RELAY_KINDS or self._wanted(frame.stream)
         if len(frame.payload) < CHUNK // 2 or not wanted or frame.kind in _SHORT:
@@ -177,7 +198,9 @@ class Multiplexer:
         parts.append(frame.payload)
         self._held += len(frame.payload) + _PART
         if self._held > self._max_message or len(self._parts) > MAX_STREAMS:
-            raise ProtocolError("the peer sent more than is held for it: too long a message, or too many at once")
+            raise ProtocolError(
+                "the peer sent more than is held for it: too long a message, or too many at once"
+            )
         if not frame.flags & END:
             return None
         self.forget(frame.stream)

@@ -1,4 +1,6 @@
-"""Relayed streams of one connection, at the agent's end: bytes both ways, each direction with a window and an end."""
+"""Relayed streams of one connection, at the agent's end: bytes both ways, each direction with a
+window and an end.
+"""
 
 import asyncio
 from collections import deque
@@ -11,7 +13,9 @@ from shared.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
 
 SUBPROTOCOL = "global-dispatcher.relay.2"  # of the WebSocket: both ends know relayed streams
 MAX_STREAMS = 128  # of one connection at once
-MAX_BETWEEN = MAX_STREAMS // 2  # of these, between the same two clusters: one alone cannot keep others out
+MAX_BETWEEN = (
+    MAX_STREAMS // 2
+)  # of these, between the same two clusters: one alone cannot keep others out
 _NUMBERS = 0x3FFF_FFFF
 _URGENT = frozenset((Kind.OPEN, Kind.GRANT, Kind.RESET))  # not behind DATA, and not counted
 
@@ -62,8 +66,8 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send, as soon as the other end has room. StreamReset, also after `finish`: the gateway ends the whole
-        connection of who sends more.
+        """Send, as soon as the other end has room. StreamReset, also after `finish`: the gateway
+        ends the whole connection of who sends more.
         """
         if self._finished:
             raise StreamReset("this end has said that it sends no more")
@@ -92,7 +96,9 @@ class Stream:
             self.end(why)
 
     def end(self, why: str) -> None:
-        """It has ended, as the other end or the connection says. What has arrived can still be read."""
+        """It has ended, as the other end or the connection says. What has arrived can still be
+        read.
+        """
         self._problem = self._problem or why or "the other side ended the stream"
         self._news.set()
         self._more.set()
@@ -135,11 +141,17 @@ class Streams:
         return stream
 
     def take(self, message: Message) -> tuple[Stream, bytes] | None:
-        """Hand a message to its stream; a stream that it opens, with what was said, is the caller's to serve."""
+        """Hand a message to its stream; a stream that it opens, with what was said, is the caller's
+        to serve.
+        """
         kind, number, body = message
         if kind is Kind.OPEN:
             self._drop_over()
-            if len(self._streams) >= MAX_STREAMS or number in self._streams or number & OPENED_BY_AGENT:
+            if (
+                len(self._streams) >= MAX_STREAMS
+                or number in self._streams
+                or number & OPENED_BY_AGENT
+            ):
                 self._send(number, Kind.RESET, b"too many streams at once")
                 return None
             return self._new(number), body

@@ -163,22 +163,3 @@ class _AtOnce:
 
     def start(self) -> None:
         pass
-
-
-def test_an_actor_has_a_new_name_each_time_and_is_made_where_there_is_none_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    names: list[str] = []
-
-    def options(**given: str) -> mock.Mock:
-        names.append(given["name"])
-        return mock.Mock()
-
-    there = ["agent:westend:1", "other"]
-    monkeypatch.setattr(actor, "list_named_actors", lambda: there)
-    monkeypatch.setattr("ray.remote", lambda _: mock.Mock(options=options))
-    for _ in range(2):
-        actor.create_actor(WEST, actor.Credentials(b"", b"", b""))
-    assert len(set(names)) == 2  # Ray would unpickle the class of whoever has the name that it is given
-    assert all(name.startswith("agent:west:") for name in names)
-    there.append(names[0])
-    with pytest.raises(ValueError, match=f"{names[0]} is there"):
-        actor.create_actor(WEST, actor.Credentials(b"", b"", b""))

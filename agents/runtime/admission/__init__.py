@@ -1,1 +1,3 @@
-"""The webhook by which an annotation asks for our scheduler, where the API server has no MutatingAdmissionPolicy."""
+"""The webhook by which an annotation asks for our scheduler, where the API server has no
+MutatingAdmissionPolicy.
+"""

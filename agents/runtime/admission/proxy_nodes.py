@@ -1,7 +1,7 @@
 """What keeps pods and DaemonSets that tolerate every taint off proxy nodes, as a JSON patch.
 
-It does what proxy_nodes.yaml does where the API server has MutatingAdmissionPolicy; `doctor` shows it for DaemonSets
-that were there before.
+It does what proxy_nodes.yaml does where the API server has MutatingAdmissionPolicy; `doctor` shows
+it for DaemonSets that were there before.
 """
 
 from typing import Any
@@ -52,17 +52,24 @@ class PodSpec(msgspec.Struct):
     def tolerates_proxy_nodes(self) -> bool:
         """Whether the taint of proxy nodes, of some cluster at least, does not keep the pod away."""
         return any(
-            one.key in ("", names.PROXY_TAINT) and one.effect in ("", NO_SCHEDULE) for one in self.tolerations or ()
+            one.key in ("", names.PROXY_TAINT) and one.effect in ("", NO_SCHEDULE)
+            for one in self.tolerations or ()
         )
 
     def away_patch(self, path: str) -> Patch:
-        """Has the spec, which is at `path`, leave proxy nodes out; empty if it does, or if it matches no node."""
+        """Has the spec, which is at `path`, leave proxy nodes out; empty if it does, or if it
+        matches no node.
+        """
         affinity = self.affinity
         node = affinity.node_affinity if affinity is not None else None
         at = f"{path}/affinity/nodeAffinity/{_REQUIRED}"
         if node is not None and node.required is not None:
             terms = enumerate(node.required.node_selector_terms)
-            return [_added_to(one, f"{at}/nodeSelectorTerms/{place}") for place, one in terms if _may_match_proxy(one)]
+            return [
+                _added_to(one, f"{at}/nodeSelectorTerms/{place}")
+                for place, one in terms
+                if _may_match_proxy(one)
+            ]
         return [
             *([] if affinity is not None else [_add(f"{path}/affinity", {})]),
             *([] if node is not None else [_add(f"{path}/affinity/nodeAffinity", {})]),
@@ -82,7 +89,9 @@ def mark_patch(annotations: dict[str, str] | None) -> Patch:
 def _may_match_proxy(term: _Term) -> bool:
     """A term that asks for nothing matches no node."""
     asks = term.match_expressions or term.match_fields
-    return bool(asks) and not any(msgspec.structs.asdict(one) == AWAY for one in term.match_expressions or ())
+    return bool(asks) and not any(
+        msgspec.structs.asdict(one) == AWAY for one in term.match_expressions or ()
+    )
 
 
 def _added_to(term: _Term, path: str) -> dict[str, Any]:

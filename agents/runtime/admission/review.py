@@ -1,7 +1,9 @@
-"""What webhooks answer: admission.k8s.io/v1, AdmissionReview. They do what the chart's MutatingAdmissionPolicies do.
+"""What webhooks answer: admission.k8s.io/v1, AdmissionReview. They do what the chart's
+MutatingAdmissionPolicies do.
 
-They keep nobody out and know no state. A pod that asks for us, and names neither another scheduler nor a node, gets our
-`schedulerName`. What tolerates every taint is kept off proxy nodes. All else is allowed as it is.
+They keep nobody out and know no state. A pod that asks for us, and names neither another scheduler
+nor a node, gets our `schedulerName`. What tolerates every taint is kept off proxy nodes. All else
+is allowed as it is.
 """
 
 from base64 import b64encode
@@ -43,7 +45,9 @@ class _Pod(msgspec.Struct):
         return asks and self.spec.scheduler_name in _DEFAULT and not self.spec.node_name
 
     def is_placed_by_others(self) -> bool:
-        """Whether a scheduler of others picks its node; pods of DaemonSets are each for one, and go by those."""
+        """Whether a scheduler of others picks its node; pods of DaemonSets are each for one, and go
+        by those.
+        """
         of_daemon_set = any(one.kind == _DAEMON_SET for one in self.metadata.owner_references or ())
         ours = self.spec.scheduler_name.startswith(names.SCHEDULER_NAME)
         return not (self.spec.node_name or of_daemon_set or ours)
@@ -88,7 +92,9 @@ _DECODER = msgspec.json.Decoder(_Review)
 
 
 def answer(body: bytes) -> bytes:
-    """The AdmissionReview that answers this one. NotAReviewError: the API server goes on without (it fails open)."""
+    """The AdmissionReview that answers this one. NotAReviewError: the API server goes on without
+    (it fails open).
+    """
     try:
         request = _DECODER.decode(body).request
         patch = _subject(request).patch()
@@ -97,7 +103,9 @@ def answer(body: bytes) -> bytes:
     encoded = b64encode(msgspec.json.encode(patch)).decode()
     mutation = {"patchType": "JSONPatch", "patch": encoded} if patch else {}
     response = {"uid": request.uid, "allowed": True, **mutation}
-    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+    return msgspec.json.encode(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    )
 
 
 def _subject(request: _Request) -> _Pod | _DaemonSet:

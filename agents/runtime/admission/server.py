@@ -1,4 +1,6 @@
-"""The webhook as a process of its own: `global-dispatcher admit`. It has no account, and asks nobody anything."""
+"""The webhook as a process of its own: `global-dispatcher admit`. It has no account, and asks
+nobody anything.
+"""
 
 import asyncio
 import signal
@@ -13,14 +15,18 @@ from agents.runtime.admission.review import NotAReviewError, answer
 
 LOG = structlog.get_logger("admit")
 LARGEST = 8 << 20  # an API server takes objects of 3 MiB; a review holds one, as JSON
-SMALL = 64 << 10  # nearly all are shorter; longer ones take memory, and anybody in the cluster may send one
+SMALL = (
+    64 << 10
+)  # nearly all are shorter; longer ones take memory, and anybody in the cluster may send one
 MOST_LARGE = 4  # at once
 READ_S = 2.0  # for a review to arrive: the API server waits no longer (timeoutSeconds of the chart)
 LOOK_S = 10.0  # between two looks at the certificate's files
 
 
 class Certificate:
-    """TLS with a certificate that may be renewed in its files: connections from then on get the new one."""
+    """TLS with a certificate that may be renewed in its files: connections from then on get the new
+    one.
+    """
 
     def __init__(self, cert_file: Path, key_file: Path) -> None:
         """OSError, ssl.SSLError: a file is missing, or is none."""
@@ -38,12 +44,14 @@ class Certificate:
         connection.context = self._fresh
 
     def refresh(self) -> bool:
-        """Read files that have changed; whether they had. OSError, ssl.SSLError: what was read before holds."""
+        """Read files that have changed; whether they had. OSError, ssl.SSLError: what was read
+        before holds.
+        """
         found = self._text()
         if found == self._read:
             return False
-        # A context of its own: half a new pair does not fit the other, and an old certificate with another kind of key
-        # (RSA, then ECDSA) would be served beside the new one.
+        # A context of its own: half a new pair does not fit the other, and an old certificate with
+        # another kind of key (RSA, then ECDSA) would be served beside the new one.
         fresh = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         fresh.load_cert_chain(*self._files)
         self._fresh = fresh
@@ -97,7 +105,10 @@ async def _serve(host: str, port: int, certificate: Certificate) -> None:
                 if certificate.refresh():
                     LOG.info("certificate read anew")
             except (OSError, ssl.SSLError) as error:
-                LOG.warning("the certificate's files cannot be read: the one from before is served", error=str(error))
+                LOG.warning(
+                    "the certificate's files cannot be read: the one from before is served",
+                    error=str(error),
+                )
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_S)
     finally:

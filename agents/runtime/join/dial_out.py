@@ -53,8 +53,12 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
     return STOPPED
 
 
-async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event, beat: Beat) -> None:
-    beating = asyncio.create_task(_beats(beat), name="beats")  # also while the API server does not answer at the start
+async def _work(
+    settings: JoinSettings, outbound: Outbound, stop: threading.Event, beat: Beat
+) -> None:
+    beating = asyncio.create_task(
+        _beats(beat), name="beats"
+    )  # also while the API server does not answer at the start
     try:
         await be_agent(settings, outbound, stop)
     finally:
@@ -67,9 +71,11 @@ async def _beats(beat: Beat) -> None:
         await asyncio.sleep(_BEAT_S)
 
 
-async def be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.Event, *, shared: bool = True) -> None:
-    """Until `stop`. `shared`: the gateway may be dialled by other executors of the cluster, too, of which the one that
-    holds the Lease keeps its place.
+async def be_agent(
+    settings: JoinSettings, outbound: Outbound, stop: threading.Event, *, shared: bool = True
+) -> None:
+    """Until `stop`. `shared`: the gateway may be dialled by other executors of the cluster, too, of
+    which the one that holds the Lease keeps its place.
     """
     identity = "" if settings.role == OBSERVER else lasting_identity(settings.cluster)
     agent = Agent(settings.agent, identity)
@@ -85,7 +91,9 @@ async def be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.E
         agent.serve_kubelet_endpoint(settings.relay, dialler.open_streams)
     try:
         while not stop.is_set() and not dialling.done():
-            await asyncio.wait({dialling}, timeout=_LOOK_S)  # signals come by a flag of the main thread
+            await asyncio.wait(
+                {dialling}, timeout=_LOOK_S
+            )  # signals come by a flag of the main thread
         if dialling.done():
             dialling.result()
     finally:

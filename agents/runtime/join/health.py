@@ -1,4 +1,6 @@
-"""GET /livez: this process works, which a main thread that hangs does not. GET /readyz: a dispatcher reaches it."""
+"""GET /livez: this process works, which a main thread that hangs does not. GET /readyz: a
+dispatcher reaches it.
+"""
 
 import asyncio
 import os
@@ -36,14 +38,16 @@ class Beat:
 
 @contextmanager
 def serving(unwell: Callable[[], str], settings: HealthSettings, beat: Beat) -> Iterator[None]:
-    """Serve both in a thread of its own, which a main one that hangs does not hold; WrongConfiguration when the address
-    cannot be had.
+    """Serve both in a thread of its own, which a main one that hangs does not hold;
+    WrongConfiguration when the address cannot be had.
 
     `unwell` says what is wrong now, '' if nothing. `beat` is called by the main thread's loop.
     """
     with asyncio.Runner() as loop:
         app = _app(beat.hangs, unwell)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)  # probes are not worth a line
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=1.0
+        )  # probes are not worth a line
         loop.run(_start(runner, settings))
         LOG.info("serving", address=f"http://{settings.host}:{runner.addresses[0][1]}")
         stop = asyncio.Event()

@@ -15,8 +15,8 @@ WRONG = 2
 
 
 def join(file: Path, node_ip: str = "", role: str = "") -> int:
-    """Be the agent with the settings of a file, and stay; the exit code. `node_ip` is taken for an empty
-    `relay.address`, `role` for the one there.
+    """Be the agent with the settings of a file, and stay; the exit code. `node_ip` is taken for an
+    empty `relay.address`, `role` for the one there.
 
     0 stopped by a signal, 2 wrong configuration. Main thread only.
     """
@@ -30,7 +30,9 @@ def join(file: Path, node_ip: str = "", role: str = "") -> int:
 def _join(file: Path, node_ip: str, role: str) -> int:
     settings = read_settings(file, {"role": role} if role else {})
     if settings.relay and not settings.relay.address:
-        settings = settings.model_copy(update={"relay": settings.relay.model_copy(update={"address": node_ip})})
+        settings = settings.model_copy(
+            update={"relay": settings.relay.model_copy(update={"address": node_ip})}
+        )
     configure_logging(settings.log_level)
     stop = threading.Event()
     listen_to_signals(stop)

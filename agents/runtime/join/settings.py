@@ -46,8 +46,8 @@ class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened
 
 
 def read_settings(path: Path, instead: Mapping[str, object] | None = None) -> JoinSettings:
-    """The settings of a file, with whole paths and others `instead` of some; WrongConfiguration names file, key and
-    problem.
+    """The settings of a file, with whole paths and others `instead` of some; WrongConfiguration
+    names file, key and problem.
     """
     try:
         with path.open("rb") as stream:
@@ -63,11 +63,16 @@ def read_settings(path: Path, instead: Mapping[str, object] | None = None) -> Jo
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)
         lines = [
-            f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].removeprefix('Value error, ')}"
+            f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: "
+            f"{one['msg'].removeprefix('Value error, ')}"
             for one in wrong
         ]
         raise WrongConfiguration("\n".join(lines)) from None
     except WrongConfiguration:
         raise
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that is none is a ValueError
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        ValueError,
+    ) as error:  # a date that is none is a ValueError
         raise WrongConfiguration(f"{path}: is no YAML: {' '.join(str(error).split())}") from None

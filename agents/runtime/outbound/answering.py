@@ -53,7 +53,9 @@ _SERVED = {
 
 
 class Gate(Protocol):
-    """What looks at a message before it is decoded (`agents.runtime.order_gate.OrderGate`). Both raise Refused."""
+    """What looks at a message before it is decoded (`agents.runtime.order_gate.OrderGate`). Both
+    raise Refused.
+    """
 
     def let_in(self, kind: str, body: bytes, seal: bytes) -> Header | None:
         """What was signed of it, None where nothing has to be."""
@@ -75,7 +77,9 @@ class _Open:
 
 
 async def obey(agent: Called, gate: Gate, body: bytes, seal: bytes) -> bytes:
-    """An IntentBatch in, an OutcomeBatch out; Refused: the leader has not signed it for this cluster."""
+    """An IntentBatch in, an OutcomeBatch out; Refused: the leader has not signed it for this
+    cluster.
+    """
     header = gate.let_in(ORDERS, body, seal)
     batch = decode(IntentBatch, body)
     gate.same_epoch(ORDERS, header, batch.dispatcher_epoch)
@@ -111,14 +115,24 @@ def answers_of(agent: Called, role: str = BOTH, gate: Gate = _OPEN) -> Mapping[s
     async def telemetry(_: Call) -> bytes:
         return encode(await agent.telemetry())
 
-    every = {HELLO: hello, CHANGES: changes, EXECUTE: execute, SET_PEERS: set_peers, TELEMETRY: telemetry}
+    every = {
+        HELLO: hello,
+        CHANGES: changes,
+        EXECUTE: execute,
+        SET_PEERS: set_peers,
+        TELEMETRY: telemetry,
+    }
     return {method: answer for method, answer in every.items() if method in _SERVED[role]}
 
 
 class Answering:
-    """One connection's calls. A call that fails is answered with a FAULT: it ends neither the connection nor others."""
+    """One connection's calls. A call that fails is answered with a FAULT: it ends neither the
+    connection nor others.
+    """
 
-    def __init__(self, connection: Connection, answers: Mapping[str, Answer], serve: Serve = serve_none) -> None:
+    def __init__(
+        self, connection: Connection, answers: Mapping[str, Answer], serve: Serve = serve_none
+    ) -> None:
         self._connection = connection
         self._answers = answers
         self._serve = serve
@@ -163,16 +177,22 @@ class Answering:
         kind, stream, body = message
         if kind is Kind.CANCEL:
             self._cancel(stream)
-        elif kind is Kind.CALL and len(self._under_way) < MAX_CALLS and stream not in self._under_way:
+        elif (
+            kind is Kind.CALL and len(self._under_way) < MAX_CALLS and stream not in self._under_way
+        ):
             task = self._under_way[stream] = asyncio.create_task(self._answer(stream, body))
             task.add_done_callback(lambda _: self._under_way.pop(stream, None))
         elif kind is Kind.CALL:
-            self._connection.send(Message(Kind.FAULT, stream, b"too many calls at once"), Priority.CONTROL)
+            self._connection.send(
+                Message(Kind.FAULT, stream, b"too many calls at once"), Priority.CONTROL
+            )
 
     def _cancel(self, stream: int) -> None:
         if stream in self._under_way:
             self._under_way[stream].cancel()
-        if self._connection.drop(stream):  # the dispatcher's end holds a part of an answer that will not be finished
+        if self._connection.drop(
+            stream
+        ):  # the dispatcher's end holds a part of an answer that will not be finished
             self._connection.send(Message(Kind.CANCEL, stream, b""), Priority.CONTROL)
 
     async def _answer(self, stream: int, body: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Keeps one connection to each gateway, for ever: a cut of any length ends in another attempt, never in a restart."""
+"""Keeps one connection to each gateway, for ever: a cut of any length ends in another attempt,
+never in a restart.
+"""
 
 import asyncio
 import random
@@ -39,12 +41,18 @@ class Replaced(ConnectionError):  # noqa: N818 - reads as what happened
     """Another agent of this cluster has connected."""
 
 
-Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError, ValueError)  # the last: an address that is none
+Failure = (
+    aiohttp.ClientError,
+    ProtocolError,
+    OSError,
+    TimeoutError,
+    ValueError,
+)  # the last: an address that is none
 
 
 class Lease(Protocol):
-    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`). `unreached_s`: for how
-    long no gateway has let it in.
+    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`).
+    `unreached_s`: for how long no gateway has let it in.
     """
 
     unreached_s: Callable[[], float]
@@ -57,8 +65,9 @@ class Lease(Protocol):
 class Dialler:
     """The connections of one agent. `problems` has a line for each gateway that is not connected.
 
-    `serve` is called for each relayed stream that another cluster opens; the stream ends when it returns. `lease`: of
-    the executor; one that waits for it does not take the holder's place at a gateway.
+    `serve` is called for each relayed stream that another cluster opens; the stream ends when it
+    returns. `lease`: of the executor; one that waits for it does not take the holder's place at a
+    gateway.
     """
 
     def __init__(
@@ -91,7 +100,9 @@ class Dialler:
         return 0.0 if self.connected else awake() - self._reached_at
 
     def open_streams(self, opening: bytes) -> Iterator[Stream]:
-        """A new relayed stream over one gateway after the other, for as long as the caller wants another."""
+        """A new relayed stream over one gateway after the other, for as long as the caller wants
+        another.
+        """
         for answering in [*self._relaying.values()]:
             yield answering.streams.open(opening)  # whether there are too many the gateway says
 
@@ -181,7 +192,9 @@ def trust(settings: GatewaySettings) -> ssl.SSLContext:
 
 
 def _proxy(url: str, given: str) -> str | None:
-    """`given`, else as HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss. ValueError."""
+    """`given`, else as HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss.
+    ValueError.
+    """
     host = urlsplit(url).hostname or ""
     found = given or (None if _bypassed(host) else getproxies().get("https"))
     if not found:
@@ -189,10 +202,16 @@ def _proxy(url: str, given: str) -> str | None:
     name = "gateway.proxy" if given else "HTTPS_PROXY"
     scheme, there, rest = found.partition("://")
     if there and not rest.strip("/"):
-        raise ValueError(f"{name} names no host: write http://HOST:PORT")  # aiohttp would dial past it
+        raise ValueError(
+            f"{name} names no host: write http://HOST:PORT"
+        )  # aiohttp would dial past it
     if there and scheme.isalnum() and scheme.lower() != "http":
-        raise ValueError(f"{name} names a proxy of the kind {scheme}: only http://HOST:PORT can be asked to CONNECT")
-    address = f"http://{rest if there else found}"  # without a scheme it is meant so, as curl and kubectl take it
+        raise ValueError(
+            f"{name} names a proxy of the kind {scheme}: only http://HOST:PORT can be asked to "
+            "CONNECT"
+        )
+    # without a scheme it is meant so, as curl and kubectl take it
+    address = f"http://{rest if there else found}"
     if not _is_address(address) or (there and not scheme.isalnum()):
         raise ValueError(
             f"{name} is no http://USER:SECRET@HOST:PORT (not shown: it may hold a secret; "
@@ -202,7 +221,9 @@ def _proxy(url: str, given: str) -> str | None:
 
 
 def _bypassed(host: str) -> bool:
-    """As NO_PROXY says. Networks in it, such as 10.0.0.0/8, count as for kubectl and all of Go; Python reads names."""
+    """As NO_PROXY says. Networks in it, such as 10.0.0.0/8, count as for kubectl and all of Go;
+    Python reads names.
+    """
     if proxy_bypass(host):
         return True
     try:

@@ -17,17 +17,23 @@ from shared.security.leader_certificate import Authorities, is_for, issued_by, o
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
 _PURPOSE = "unsuitable certificate purpose"
-_CUT_OFF = "ended the connection during the TLS handshake: does a load balancer on the way have no gateway behind it?"
+_CUT_OFF = (
+    "ended the connection during the TLS handshake: does a load balancer on the way have no "
+    "gateway behind it?"
+)
 _PORTS = "see the port in gateway.urls, and that of the proxy if there is one"
 _MOST = 500  # characters of a problem
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
 def in_words(error: BaseException, host: str, settings: GatewaySettings) -> str:
-    """One line for an error of a connection attempt to `host` (host:port), or of a connection. Who answers there, or a
-    proxy, may have written part of it: it is cut, and has no control characters.
+    """One line for an error of a connection attempt to `host` (host:port), or of a connection. Who
+    answers there, or a proxy, may have written part of it: it is cut, and has no control
+    characters.
     """
-    return "".join(one if one.isprintable() else " " for one in _words(error, host, settings)[:_MOST])
+    return "".join(
+        one if one.isprintable() else " " for one in _words(error, host, settings)[:_MOST]
+    )
 
 
 def _words(error: BaseException, host: str, settings: GatewaySettings) -> str:
@@ -40,11 +46,17 @@ def _words(error: BaseException, host: str, settings: GatewaySettings) -> str:
 
 
 def _closed_at_once(settings: GatewaySettings, now: dt.datetime) -> str:
-    """TLS 1.3 has this side done before the other looks at our certificate, and nothing says what it found."""
+    """TLS 1.3 has this side done before the other looks at our certificate, and nothing says what
+    it found.
+    """
     found = _own_fault(settings, now) or (
-        "by our files and our clock it is good: the dispatcher's log has the reason, unless a proxy on the way did it"
+        "by our files and our clock it is good: the dispatcher's log has the reason, unless a "
+        "proxy on the way did it"
     )
-    return f"ended the connection at once: it may not accept our certificate (gateway.cert_file); {found}"
+    return (
+        "ended the connection at once: it may not accept our certificate (gateway.cert_file); "
+        f"{found}"
+    )
 
 
 def _own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
@@ -54,13 +66,20 @@ def _own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
         authorities = Authorities.read(Path(settings.ca_file).read_bytes())
         found = issued_by(own, authorities)
         problem = found if isinstance(found, str) else objection(found, authorities, now)
-    except Exception:  # a file that is gone, or odd in what OpenSSL reads: the library has a class for each
+    except (
+        Exception
+    ):  # a file that is gone, or odd in what OpenSSL reads: the library has a class for each
         return ""
     if not problem:
-        wrong = "our certificate is not for a client: give the one of this cluster as gateway.cert_file"
+        wrong = (
+            "our certificate is not for a client: give the one of this cluster as gateway.cert_file"
+        )
         return "" if is_for(own, ExtendedKeyUsageOID.CLIENT_AUTH) else wrong
     ours = problem.replace("its certificate", "our certificate")
-    return f"{ours} (as gateway.ca_file and our clock say): `join` makes another; else compare the clocks of both ends"
+    return (
+        f"{ours} (as gateway.ca_file and our clock say): `join` makes another; else compare the "
+        "clocks of both ends"
+    )
 
 
 def _certificate(error: BaseException, host: str) -> str:
@@ -72,8 +91,14 @@ def _certificate(error: BaseException, host: str) -> str:
     if _PURPOSE in why:
         return f"{host}: its certificate is not a server's: see gateway.cert_file of the dispatcher"
     if "mismatch" in why:
-        return f"{host}: its certificate has another name: make one for this, or give its own as gateway.server_name"
-    return f"{host}: its certificate is not trusted ({why}): see gateway.ca_file and gateway.server_name"
+        return (
+            f"{host}: its certificate has another name: make one for this, or give its own as "
+            "gateway.server_name"
+        )
+    return (
+        f"{host}: its certificate is not trusted ({why}): see gateway.ca_file and "
+        "gateway.server_name"
+    )
 
 
 def _verify_message(error: BaseException) -> str:
@@ -82,9 +107,14 @@ def _verify_message(error: BaseException) -> str:
 
 
 def _tls(error: BaseException, host: str) -> str:
-    inner = getattr(error, "os_error", error)  # the outer one names an object of ours, another at each attempt
+    inner = getattr(
+        error, "os_error", error
+    )  # the outer one names an object of ours, another at each attempt
     if getattr(inner, "reason", "") in _NO_TLS:
-        return f"{host}: what answers there speaks no TLS: see the port in gateway.urls, and what is on the way"
+        return (
+            f"{host}: what answers there speaks no TLS: see the port in gateway.urls, and what is "
+            "on the way"
+        )
     return f"{host}: TLS failed ({inner}): see gateway.cert_file, key_file and ca_file"
 
 
@@ -94,7 +124,9 @@ def _no_address(error: BaseException, host: str) -> str:
         return f"{host}: no name server answers for {name} (DNS): see those of this machine or pod"
     if f"{host.lower()}:".startswith(f"{name.lower()}:"):
         return f"{host}: the name has no address (DNS)"
-    return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
+    return (
+        f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
+    )
 
 
 def _no_way(error: aiohttp.ClientConnectorError) -> str:
@@ -107,14 +139,17 @@ def _no_way(error: aiohttp.ClientConnectorError) -> str:
 def _handshake(error: BaseException, host: str) -> str:
     status = getattr(error, "status", 0)
     message = getattr(error, "message", "")
-    reason = _STATUS.get(status, f"answered with HTTP {status} ({message}): is it a dispatcher's gateway?")
+    reason = _STATUS.get(
+        status, f"answered with HTTP {status} ({message}): is it a dispatcher's gateway?"
+    )
     return f"{host}: {reason}"
 
 
 _STATUS = {
     401: "asks for a certificate: see gateway.cert_file, and that nothing between ends TLS",
     403: "refuses our certificate: it is of another cluster or role; see gateway.cert_file",
-    404: "does not know this cluster: list it in the dispatcher's configuration with `via: gateway`",
+    404: "does not know this cluster: list it in the dispatcher's configuration with `via: "
+    "gateway`",
 }
 _PROXY_STATUS = {
     403: ": see its rules for CONNECT",
@@ -125,17 +160,24 @@ _PROXY_STATUS = {
 }
 
 _LOOK_AT = {
-    errno.ECONNREFUSED: ": nothing listens there: see the port in gateway.urls, and whether a dispatcher runs",
+    errno.ECONNREFUSED: ": nothing listens there: see the port in gateway.urls, and whether a "
+    "dispatcher runs",
     errno.EHOSTUNREACH: ": see the host in gateway.urls, routes and firewalls",
     errno.ENETUNREACH: ": see the host in gateway.urls, routes and firewalls",
 }
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
-    (aiohttp.InvalidURL, lambda _, host: f"{host} is no HOST:PORT with a port of 1 to 65535: see gateway.urls"),
+    (
+        aiohttp.InvalidURL,
+        lambda _, host: f"{host} is no HOST:PORT with a port of 1 to 65535: see gateway.urls",
+    ),
     (aiohttp.ClientConnectorDNSError, _no_address),
     (
         aiohttp.ClientHttpProxyError,
-        lambda error, host: f"{host}: the proxy refused with HTTP {error.status}{_PROXY_STATUS.get(error.status, '')}",
+        lambda error, host: (
+            f"{host}: the proxy refused with HTTP "
+            f"{error.status}{_PROXY_STATUS.get(error.status, '')}"
+        ),
     ),
     (
         aiohttp.ClientProxyConnectionError,
@@ -150,8 +192,12 @@ _WORDS = (
     (
         TimeoutError,
         lambda _, host: (
-            f"{host}: no answer in time: look at firewalls and proxies on the way, and whether they pass large packets"
+            f"{host}: no answer in time: look at firewalls and proxies on the way, and whether "
+            "they pass large packets"
         ),
     ),
-    (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}{_LOOK_AT.get(error.errno, '')}"),
+    (
+        aiohttp.ClientConnectorError,
+        lambda error, host: f"{host}: {_no_way(error)}{_LOOK_AT.get(error.errno, '')}",
+    ),
 )

@@ -30,19 +30,27 @@ Url = Annotated[str, Field(max_length=2048), AfterValidator(_of_a_gateway)]
 
 
 class GatewaySettings(BaseModel):
-    """The agent dials out to each of `urls`, and nobody dials in. Files are read anew for each connection."""
+    """The agent dials out to each of `urls`, and nobody dials in. Files are read anew for each
+    connection.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    urls: tuple[Url, ...] = Field(max_length=16, description="`wss://HOST:PORT` of each dispatcher's gateway.")
-    ca_file: str = Field(min_length=1, description="Certificates of the authorities that signed the gateway's (PEM).")
+    urls: tuple[Url, ...] = Field(
+        max_length=16, description="`wss://HOST:PORT` of each dispatcher's gateway."
+    )
+    ca_file: str = Field(
+        min_length=1, description="Certificates of the authorities that signed the gateway's (PEM)."
+    )
     cert_file: str = Field(
         min_length=1,
-        description="This cluster's certificate (PEM), with the URI `spiffe://global-dispatcher.io/cluster/NAME`.",
+        description="This cluster's certificate (PEM), with the URI "
+        "`spiffe://global-dispatcher.io/cluster/NAME`.",
     )
     key_file: str = Field(min_length=1, description="Its key (PEM).")
     server_name: str = Field(
-        default="", description="Name that the gateway's certificate must have; empty: the host of the URL."
+        default="",
+        description="Name that the gateway's certificate must have; empty: the host of the URL.",
     )
     proxy: str = Field(
         default="",

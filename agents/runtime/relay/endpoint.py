@@ -1,4 +1,6 @@
-"""The TLS server of the kubelet endpoint: its certificate, whom it asks for one, and both renewed as they change."""
+"""The TLS server of the kubelet endpoint: its certificate, whom it asks for one, and both renewed
+as they change.
+"""
 
 import asyncio
 import contextlib
@@ -28,10 +30,12 @@ LOG = structlog.get_logger("relay")
 REFRESH_S = 30.0
 _LOOK_S = 5.0  # while a certificate is waited for
 _HANDSHAKE_S = 10.0
-_DAYS = 3650  # of a self-signed certificate: it is made anew with each start, and nobody verifies it
+# of a self-signed certificate: it is made anew with each start, and nobody verifies it
+_DAYS = 3650
 _BACKLOG = 64
 MAX_OPEN = 256  # connections
-MAX_STRANGERS = 64  # of these, of who has no certificate to ask by: anybody may open one. Beyond, the oldest ends
+# of these, of who has no certificate to ask by: anybody may open one. Beyond, the oldest ends
+MAX_STRANGERS = 64
 MAX_HANDSHAKES = 128  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
@@ -46,8 +50,8 @@ class _Material(NamedTuple):
 
 
 class Endpoint:
-    """Listens at the address of the settings. `authorities` gives the certificates (PEM) that sign clients';
-    `requested`, where there is one, our own once it is issued.
+    """Listens at the address of the settings. `authorities` gives the certificates (PEM) that sign
+    clients'; `requested`, where there is one, our own once it is issued.
     """
 
     def __init__(
@@ -86,7 +90,10 @@ class Endpoint:
                 except Exception as error:
                     problem = str(error) or repr(error)
                 if problem and problem != said:
-                    LOG.error("the kubelet endpoint of proxy nodes: no logs of remote pods", problem=problem)
+                    LOG.error(
+                        "the kubelet endpoint of proxy nodes: no logs of remote pods",
+                        problem=problem,
+                    )
                 said = problem
                 waits = self._requested is not None and self._requested.waits
                 await asyncio.sleep(_LOOK_S if waits else REFRESH_S)
@@ -101,11 +108,15 @@ class Endpoint:
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         with contextlib.ExitStack() as opened:
             found = [
-                opened.enter_context(socket.create_server(address[:2], family=family, backlog=_BACKLOG))
+                opened.enter_context(
+                    socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+                )
                 for family, _, _, _, address in dict.fromkeys(infos)
             ]
             opened.pop_all()
-        self._accepting = [asyncio.create_task(self._accept(one), name="kubelet endpoint accepts") for one in found]
+        self._accepting = [
+            asyncio.create_task(self._accept(one), name="kubelet endpoint accepts") for one in found
+        ]
         self.port = found[0].getsockname()[1]
         LOG.info("kubelet endpoint of proxy nodes", host=host, port=self.port)
 
@@ -117,10 +128,14 @@ class Endpoint:
                 try:
                     connection, _ = await loop.sock_accept(listening)
                 except OSError as error:
-                    LOG.error("a connection cannot be accepted", problem=error.strerror or str(error))
+                    LOG.error(
+                        "a connection cannot be accepted", problem=error.strerror or str(error)
+                    )
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                task = asyncio.create_task(self._let_in(connection), name="kubelet endpoint handshake")
+                task = asyncio.create_task(
+                    self._let_in(connection), name="kubelet endpoint handshake"
+                )
                 self._handshakes[task] = None
                 task.add_done_callback(lambda done: self._handshakes.pop(done, None))
                 if len(self._handshakes) > MAX_HANDSHAKES:
@@ -139,7 +154,9 @@ class Endpoint:
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stranger = not self._known(writer)
-        if stranger and sum(self._open.values()) >= MAX_STRANGERS:  # metrics-server comes as one, too
+        if (
+            stranger and sum(self._open.values()) >= MAX_STRANGERS
+        ):  # metrics-server comes as one, too
             oldest = next(task for task, strange in self._open.items() if strange)
             del self._open[oldest]
             if oldest is not None:
@@ -179,16 +196,22 @@ class Endpoint:
         return _Material(*pair, authorities)
 
     def _read(self) -> tuple[bytes, bytes]:
-        return Path(self._settings.cert_file).read_bytes(), Path(self._settings.key_file).read_bytes()
+        return Path(self._settings.cert_file).read_bytes(), Path(
+            self._settings.key_file
+        ).read_bytes()
 
 
 def _context(material: _Material) -> ssl.SSLContext:
-    trusted = _CERTIFICATE.findall(material.authorities)  # what is written between them may be in any language
+    trusted = _CERTIFICATE.findall(
+        material.authorities
+    )  # what is written between them may be in any language
     if not trusted:
         raise ValueError("among the authorities of client certificates is no certificate (PEM)")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata="\n".join(trusted))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_OPTIONAL  # without one the answer is 401; one of others ends the handshake
+    context.verify_mode = (
+        ssl.CERT_OPTIONAL
+    )  # without one the answer is 401; one of others ends the handshake
     with memory_file(material.key + b"\n" + material.certificate) as pair:
         context.load_cert_chain(pair)
     return context
@@ -206,9 +229,14 @@ def _self_signed(address: str) -> tuple[bytes, bytes]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(minutes=5))
         .not_valid_after(now + dt.timedelta(days=_DAYS))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]),
+            critical=False,
+        )
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )
     pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return builder.sign(key, hashes.SHA256()).public_bytes(pem), private

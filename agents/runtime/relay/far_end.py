@@ -1,4 +1,6 @@
-"""The far end of a relayed stream: what another cluster asks about the delegate of its pod, asked of our API server."""
+"""The far end of a relayed stream: what another cluster asks about the delegate of its pod, asked
+of our API server.
+"""
 
 import asyncio
 import secrets
@@ -23,13 +25,19 @@ ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be s
 _ERROR_BODY = 64 * 1024
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
-TellUsage = Callable[[str], Awaitable[bytes]]  # of the delegates of a cluster, by the UID of its kube-system
+TellUsage = Callable[
+    [str], Awaitable[bytes]
+]  # of the delegates of a cluster, by the UID of its kube-system
 
 
 class FarEnd:
-    """Serves streams that other clusters open. `unfit`: why nobody is served just now, '' if all are."""
+    """Serves streams that other clusters open. `unfit`: why nobody is served just now, '' if all
+    are.
+    """
 
-    def __init__(self, local: Local, client: KubeClient, unfit: Callable[[], str] = lambda: "") -> None:
+    def __init__(
+        self, local: Local, client: KubeClient, unfit: Callable[[], str] = lambda: ""
+    ) -> None:
         self._local = local
         self._client = client
         self._unfit = unfit
@@ -50,7 +58,9 @@ class FarEnd:
         except FAILURES as error:
             if isinstance(error, StreamReset):
                 raise
-            await _refuse(stream, relay.FAILED, f'cluster "{self._local.cluster}": {describe(error)}')
+            await _refuse(
+                stream, relay.FAILED, f'cluster "{self._local.cluster}": {describe(error)}'
+            )
         else:
             if ask.verb == METRICS:
                 await _finish(stream, RelayHead(OK), body)
@@ -77,7 +87,9 @@ class FarEnd:
         response: Response | None = None
         while True:
             try:
-                request: Request = procedure.send(response) if response is not None else next(procedure)
+                request: Request = (
+                    procedure.send(response) if response is not None else next(procedure)
+                )
             except StopIteration as end:
                 found: Call = end.value
                 return found
@@ -95,9 +107,12 @@ class FarEnd:
     async def _carry_out(self, ask: RelayAsk, call: Call, wire: Wire, stream: Stream) -> None:
         carried = asyncio.create_task(self._answered(ask, call, wire, stream))
         try:
-            if ask.verb == LOG:  # nothing comes the other way but the end, which also ends a log that is silent
+            if (
+                ask.verb == LOG
+            ):  # nothing comes the other way but the end, which also ends a log that is silent
                 await asyncio.wait(
-                    {carried, ended := asyncio.create_task(_ended(stream))}, return_when="FIRST_COMPLETED"
+                    {carried, ended := asyncio.create_task(_ended(stream))},
+                    return_when="FIRST_COMPLETED",
                 )
                 if carried.done():
                     carried.result()
@@ -119,9 +134,14 @@ class FarEnd:
         if not isinstance(head, h11.Response | h11.InformationalResponse):
             raise ConnectionResetError("its API server ended the connection without an answer")
         if head.status_code != (OK if ask.verb == LOG else SWITCHING):
-            await _refuse(stream, *relay.kubelet_refusal(head.status_code, await _body(wire), ask, call.delegate))
+            await _refuse(
+                stream,
+                *relay.kubelet_refusal(head.status_code, await _body(wire), ask, call.delegate),
+            )
             return
-        kept = tuple((name, value) for name, value in plain(head.headers.raw_items()) if _goes_back(name))
+        kept = tuple(
+            (name, value) for name, value in plain(head.headers.raw_items()) if _goes_back(name)
+        )
         await stream.write(encode_relay(RelayHead(head.status_code, kept)))
         if head.status_code == SWITCHING:
             await wire.relay(stream)

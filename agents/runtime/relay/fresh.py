@@ -1,4 +1,6 @@
-"""Answers that several ask for: each is asked for once, and good for some seconds from when it came."""
+"""Answers that several ask for: each is asked for once, and good for some seconds from when it
+came.
+"""
 
 import asyncio
 import math
@@ -19,7 +21,9 @@ class _Asked(Generic[Answer]):
 class Fresh(Generic[Answer]):
     """By key. What fails fails for all that have waited, and for those that ask within `failed_s`."""
 
-    def __init__(self, good_s: float, failed_s: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, good_s: float, failed_s: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._good_s = good_s
         self._failed_s = failed_s
         self._clock = clock

@@ -1,4 +1,6 @@
-"""The near end: a request that this cluster's API server sends to a proxy node's kubelet, asked of another cluster."""
+"""The near end: a request that this cluster's API server sends to a proxy node's kubelet, asked of
+another cluster.
+"""
 
 import asyncio
 import contextlib
@@ -28,21 +30,33 @@ ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to 
 ANSWER_S = 45.0  # for its answer; a log that is followed may be silent for ever
 _NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
 
-ServeMetrics = Callable[[h11.Request, Wire], Awaitable[bool]]  # whether it was a request for metrics. Refusal
+ServeMetrics = Callable[
+    [h11.Request, Wire], Awaitable[bool]
+]  # whether it was a request for metrics. Refusal
 OpenStreams = Callable[[bytes], Iterator[Stream]]  # over one gateway after the other
 Check = Callable[[Caller, str], Awaitable[None]]  # may this caller ask this node? Refusal
 
 
 def _status(code: int, text: str) -> str:
-    """For an upgrade. Kubectl of Kubernetes 1.32 takes a text with ": " for YAML, so for a Status without a message."""
-    told = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": text, "code": code}
+    """For an upgrade. Kubectl of Kubernetes 1.32 takes a text with ": " for YAML, so for a Status
+    without a message.
+    """
+    told = {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "status": "Failure",
+        "message": text,
+        "code": code,
+    }
     return msgspec.json.encode(told).decode()
 
 
 class NearEnd:
     """Serves connections of the API server, one request each."""
 
-    def __init__(self, local: Local, streams: OpenStreams, check: Check, unfit: Callable[[], str]) -> None:
+    def __init__(
+        self, local: Local, streams: OpenStreams, check: Check, unfit: Callable[[], str]
+    ) -> None:
         self._local = local
         self._streams = streams
         self._check = check
@@ -79,10 +93,16 @@ class NearEnd:
         except Refusal as refusal:
             status = refusal.status
             text = refusal.text
-        except ValueError as error:  # of what the caller, the API server or the other cluster has said
+        except (
+            ValueError
+        ) as error:  # of what the caller, the API server or the other cluster has said
             status = relay.FAILED
             text = f"the agent cannot read what it was told: {error}"
-        await (wire.answer(status, _status(status, text), "application/json") if upgrade else wire.answer(status, text))
+        await (
+            wire.answer(status, _status(status, text), "application/json")
+            if upgrade
+            else wire.answer(status, text)
+        )
 
     async def _permitted(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:
         """What is asked about which pod, once the caller may ask it. Refusal."""
@@ -100,7 +120,9 @@ class NearEnd:
         return wanted, pod, cluster
 
     async def read(self, wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
-        """The whole body of another cluster's answer, of at most so many bytes. Refusal, StreamReset."""
+        """The whole body of another cluster's answer, of at most so many bytes. Refusal,
+        StreamReset.
+        """
         with contextlib.closing(_Held()) as held:
             head = await self._asked(wanted, pod, cluster, held)
             if head.status != OK:
@@ -109,7 +131,10 @@ class NearEnd:
             while data := await held.stream.read():
                 found += data
                 if len(found) > most:
-                    raise Refusal(relay.FAILED, f'the answer of cluster "{cluster}" is longer than {most} bytes')
+                    raise Refusal(
+                        relay.FAILED,
+                        f'the answer of cluster "{cluster}" is longer than {most} bytes',
+                    )
             held.stream.finish()
             return bytes(found)
 
@@ -135,7 +160,9 @@ class NearEnd:
             head = await self._asked(wanted, pod, cluster, held)
             if head.status != (OK if wanted.verb == LOG else SWITCHING):
                 raise Refusal(max(relay.BAD, min(head.status, relay.FAILED)), head.text)
-            headers = [(name, value) for name, value in head.headers if name in relay.ANSWERED_HEADERS]
+            headers = [
+                (name, value) for name, value in head.headers if name in relay.ANSWERED_HEADERS
+            ]
             if head.status == SWITCHING:
                 await wire.send(h11.InformationalResponse(status_code=SWITCHING, headers=headers))
                 await wire.relay(held.stream, Frames() if _ends_by_word(wanted, headers) else None)
@@ -173,7 +200,9 @@ class NearEnd:
             async with asyncio.timeout(None if follows else ANSWER_S):
                 return decode_head(await stream.read())
         except (OSError, msgspec.MsgspecError) as error:
-            raise Refusal(relay.FAILED, f'cluster "{cluster}" has not answered: {error or "time is up"}') from None
+            raise Refusal(
+                relay.FAILED, f'cluster "{cluster}" has not answered: {error or "time is up"}'
+            ) from None
 
 
 def _ends_by_word(wanted: Wanted, headers: list[tuple[str, str]]) -> bool:
@@ -183,7 +212,9 @@ def _ends_by_word(wanted: Wanted, headers: list[tuple[str, str]]) -> bool:
 
 
 class _Held:
-    """The stream that is tried or in use. `close`, and taking another one, reset one that was not finished."""
+    """The stream that is tried or in use. `close`, and taking another one, reset one that was not
+    finished.
+    """
 
     stream: Stream
 

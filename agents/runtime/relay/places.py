@@ -1,12 +1,13 @@
-"""How many logs, exec and the like users of this cluster may hold open at once, shared fairly by namespace.
+"""How many logs, exec and the like users of this cluster may hold open at once, shared fairly by
+namespace.
 
-Between two clusters the gateway relays MAX_BETWEEN streams, whoever opened them. Each of the two may hold half of
-these for its users, less what is kept for metrics. A namespace has at most OF_NAMESPACE, and the last LEFT places
-between two clusters are only for namespaces that hold none there: so one namespace keeps out neither another's nor
-`kubectl top`.
+Between two clusters the gateway relays MAX_BETWEEN streams, whoever opened them. Each of the two
+may hold half of these for its users, less what is kept for metrics. A namespace has at most
+OF_NAMESPACE, and the last LEFT places between two clusters are only for namespaces that hold none
+there: so one namespace keeps out neither another's nor `kubectl top`.
 
-For example, three namespaces that follow logs in one cluster as often as they can hold 10, 10 and 6 of 30 places;
-each of four more still gets its first.
+For example, three namespaces that follow logs in one cluster as often as they can hold 10, 10 and 6
+of 30 places; each of four more still gets its first.
 """
 
 from collections import Counter
@@ -46,7 +47,8 @@ class Places:
         if own >= OF_NAMESPACE:
             raise Refusal(
                 FAILED,
-                f"{own} logs, exec and the like of remote pods of namespace {namespace} are open at once, which is the"
+                f"{own} logs, exec and the like of remote pods of namespace {namespace} are open "
+                "at once, which is the"
                 " most: end one of them",
             )
         between = sum(count for (target, _), count in self._held.items() if target == cluster)
@@ -54,6 +56,7 @@ class Places:
         if between >= most:
             raise Refusal(
                 FAILED,
-                f"{between} logs, exec and the like of pods in cluster {cluster} are open at once, and no more are for"
+                f"{between} logs, exec and the like of pods in cluster {cluster} are open at "
+                "once, and no more are for"
                 f" namespace {namespace}: try again when some of them have ended",
             )

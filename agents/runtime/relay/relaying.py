@@ -18,7 +18,9 @@ from shared.kube.client import KubeClient
 from shared.model import names
 
 
-def far_end(executor: ExecutorLoop, client: KubeClient, targets: Mapping[str, NodeTarget], kubelets: Ask) -> FarEnd:
+def far_end(
+    executor: ExecutorLoop, client: KubeClient, targets: Mapping[str, NodeTarget], kubelets: Ask
+) -> FarEnd:
     """What serves the streams of other clusters. `targets`: the nodes whose kubelets may be asked."""
     served = FarEnd(executor.local, client, lambda: executor.accepted_leader.not_ours)
     served.usage = DelegateUsage(executor.local, targets, kubelets).tell
@@ -41,7 +43,11 @@ async def serve_endpoint(
     near = NearEnd(local, streams, callers.check, unfit)
     metrics = ProxyMetrics(local, near.read, callers.may, Tokens(client), unfit)
     asked = settings.certificate == CSR
-    requested = ServingCertificate(client, settings, names.proxy_node_name(local.cluster)) if asked else None
+    requested = (
+        ServingCertificate(client, settings, names.proxy_node_name(local.cluster))
+        if asked
+        else None
+    )
     endpoint = Endpoint(settings, callers.authorities, near.serve, requested)
     near.serve_metrics = metrics.serve
     metrics.admitted = endpoint.admitted

@@ -1,9 +1,11 @@
-"""The kubelet endpoint's serving certificate by a CertificateSigningRequest, as kubelets ask for theirs.
+"""The kubelet endpoint's serving certificate by a CertificateSigningRequest, as kubelets ask for
+theirs.
 
-The subject is what the signer kubernetes.io/kubelet-serving demands (system:node:NAME of system:nodes, an IP or DNS
-name, digital signature and server auth); it does not demand that NAME itself asks. Somebody else approves it. A request
-is named after its key and address, so that an agent which starts again finds what it asked before; one is made a day at
-most, whatever became of the last one.
+The subject is what the signer kubernetes.io/kubelet-serving demands (system:node:NAME of
+system:nodes, an IP or DNS name, digital signature and server auth); it does not demand that NAME
+itself asks. Somebody else approves it. A request is named after its key and address, so that an
+agent which starts again finds what it asked before; one is made a day at most, whatever became of
+the last one.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ from shared.kube.http import Request
 from shared.kube.verdicts import error_text
 
 LOG = structlog.get_logger("relay")
-AGAIN_S = 24 * 3600.0  # kube-controller-manager removes pending requests after a day, denied ones after an hour
+AGAIN_S = (
+    24 * 3600.0
+)  # kube-controller-manager removes pending requests after a day, denied ones after an hour
 LATE_S = 60.0  # from an approval: a signer that has issued nothing by then does not run
 _MOST_SAID = 32
 _FORMAT = serialization.Encoding.PEM
@@ -59,12 +63,17 @@ class Issued(NamedTuple):
 class ServingCertificate:
     """Asks for a certificate, and again before it ends.
 
-    `node` is the NAME of its subject: that of the proxy node that stands for this cluster elsewhere, which no node here
-    has, since all proxy nodes here share the certificate. `now`: Unix time, s.
+    `node` is the NAME of its subject: that of the proxy node that stands for this cluster
+    elsewhere, which no node here has, since all proxy nodes here share the certificate. `now`: Unix
+    time, s.
     """
 
     def __init__(
-        self, client: KubeClient, settings: RelaySettings, node: str, now: Callable[[], float] = time.time
+        self,
+        client: KubeClient,
+        settings: RelaySettings,
+        node: str,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -79,7 +88,9 @@ class ServingCertificate:
         self.waits = False  # for somebody to approve, or a signer to issue
 
     async def pair(self) -> tuple[bytes, bytes] | None:
-        """Certificate and key to serve with; None while there is none. Never raises: what fails is said in the log."""
+        """Certificate and key to serve with; None while there is none. Never raises: what fails is
+        said in the log.
+        """
         address = self._settings.address
         now = self._now()
         try:
@@ -89,10 +100,17 @@ class ServingCertificate:
             if self._issued is None or not self._issued.fresh(address, now):
                 await self._look(now)
         except Exception as error:
-            self._say(str(error) or repr(error), f"see the folder {self._settings.folder!r} and the API server")
+            self._say(
+                str(error) or repr(error),
+                f"see the folder {self._settings.folder!r} and the API server",
+            )
         issued = self._issued
         self.waits = issued is None or not issued.fresh(address, now)
-        return (issued.certificate, issued.key) if issued is not None and issued.good(address, now) else None
+        return (
+            (issued.certificate, issued.key)
+            if issued is not None and issued.good(address, now)
+            else None
+        )
 
     async def _look(self, now: float) -> None:
         """At the request that waits; without one it is made."""
@@ -105,7 +123,10 @@ class ServingCertificate:
             if now - self._asked_at >= AGAIN_S:
                 await self._ask(name, now)
         elif not answer.ok:
-            self._say(f"whether {name} was approved cannot be read: {error_text(answer)}", "see that it has the rights")
+            self._say(
+                f"whether {name} was approved cannot be read: {error_text(answer)}",
+                "see that it has the rights",
+            )
         else:
             found = msgspec.json.decode(answer.body, type=SigningRequest)
             self._asked_at = max(self._asked_at, found.metadata.made_at)
@@ -113,7 +134,9 @@ class ServingCertificate:
 
     async def _ask(self, name: str, now: float) -> None:
         spec = {
-            "request": base64.b64encode(_request(self._key, self._node, self._settings.address)).decode(),
+            "request": base64.b64encode(
+                _request(self._key, self._node, self._settings.address)
+            ).decode(),
             "signerName": self._settings.signer,
             "usages": USAGES,
         }
@@ -126,7 +149,10 @@ class ServingCertificate:
         answer = await self._client.send(Request("POST", REQUESTS, msgspec.json.encode(request)))
         if not answer.ok:
             self._asked_at = now - AGAIN_S + LATE_S  # for the next try
-            self._say(f"a serving certificate cannot be asked for: {error_text(answer)}", "see that it has the rights")
+            self._say(
+                f"a serving certificate cannot be asked for: {error_text(answer)}",
+                "see that it has the rights",
+            )
             return
         self._asked_at = now
         self._approved_at = None
@@ -148,7 +174,8 @@ class ServingCertificate:
         issued = _issued(certificate, self._key)
         if not issued.fresh(self._settings.address, self._now()):
             self._say(
-                f"{name}: what was issued is not for {self._settings.address}, or about to end", "ask its signer why"
+                f"{name}: what was issued is not for {self._settings.address}, or about to end",
+                "ask its signer why",
             )
             return
         await asyncio.to_thread(self._keep, "serving.pem", self._key + certificate)
@@ -157,7 +184,9 @@ class ServingCertificate:
         self._key = b""
         self._asked_at = float("-inf")
         self._said.clear()
-        LOG.info("the kubelet endpoint has a serving certificate", request=name, ends=_text(issued.ends))
+        LOG.info(
+            "the kubelet endpoint has a serving certificate", request=name, ends=_text(issued.ends)
+        )
 
     def _say(self, problem: str, fix: str) -> None:
         if problem not in self._said:
@@ -168,8 +197,12 @@ class ServingCertificate:
 
     def _name(self) -> str:
         public = serialization.load_pem_private_key(self._key, None).public_key()
-        der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        digest = hashlib.sha256(der + self._settings.address.encode() + self._settings.signer.encode())
+        der = public.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        digest = hashlib.sha256(
+            der + self._settings.address.encode() + self._settings.signer.encode()
+        )
         return f"{self._node}-{digest.hexdigest()[:10]}"
 
     def _recall(self) -> None:
@@ -192,14 +225,18 @@ class ServingCertificate:
             path = Path(self._settings.folder) / file
             draft = path.with_name(f".{file}")
             draft.unlink(missing_ok=True)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            with os.fdopen(
+                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as stream:
                 stream.write(data)
             draft.replace(path)
 
 
 def _new_key() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
-    return key.private_bytes(_FORMAT, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(
+        _FORMAT, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def _request(key: bytes, node: str, address: str) -> bytes:
@@ -211,7 +248,11 @@ def _request(key: bytes, node: str, address: str) -> bytes:
     assert isinstance(private, ec.EllipticCurvePrivateKey)  # noqa: S101 - as `_new_key` makes it
     alternatives = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
-    return builder.add_extension(alternatives, critical=False).sign(private, hashes.SHA256()).public_bytes(_FORMAT)
+    return (
+        builder.add_extension(alternatives, critical=False)
+        .sign(private, hashes.SHA256())
+        .public_bytes(_FORMAT)
+    )
 
 
 def _issued(certificate: bytes, key: bytes) -> Issued:

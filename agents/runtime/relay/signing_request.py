@@ -7,7 +7,8 @@ import msgspec
 from shared.model import names
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-CLIENTS = "kubernetes.io/kube-apiserver-client"  # signers of this prefix: who has theirs is who its subject says
+# signers of this prefix: who has theirs is who its subject says
+CLIENTS = "kubernetes.io/kube-apiserver-client"
 USAGES = ["digital signature", "server auth"]
 LABELS = {"app.kubernetes.io/managed-by": names.SCHEDULER_NAME}
 
@@ -48,7 +49,9 @@ class SigningRequest(msgspec.Struct):
     @property
     def serves(self) -> bool:
         """Whether it asks for what agents ask for: a certificate to serve with, and nothing else."""
-        return sorted(self.spec.usages or ()) == USAGES and not self.spec.signer_name.startswith(CLIENTS)
+        return sorted(self.spec.usages or ()) == USAGES and not self.spec.signer_name.startswith(
+            CLIENTS
+        )
 
     @property
     def approved(self) -> bool:
@@ -59,7 +62,9 @@ class SigningRequest(msgspec.Struct):
         """Why there is no certificate yet, and what to do."""
         if refusal := self._refusal():
             why = self._conditions()[refusal] or "no reason was given"
-            fix = f"kubectl delete csr {name}, and restart the agent's executor, which then asks anew"
+            fix = (
+                f"kubectl delete csr {name}, and restart the agent's executor, which then asks anew"
+            )
             return f"{name}: {refusal}: {why}; the serving certificate stays self-signed", fix
         if self.approved:
             signer = self.spec.signer_name
@@ -71,10 +76,15 @@ class SigningRequest(msgspec.Struct):
                 )
             return f"{name} is approved, but {signer} has issued nothing", fix
         text = f"{name} waits for approval; until then the serving certificate is self-signed"
-        who = f": {self.spec.username} asks, which must be the agent's account" if self.spec.username else ""
+        who = (
+            f": {self.spec.username} asks, which must be the agent's account"
+            if self.spec.username
+            else ""
+        )
         return (
             text,
-            f"see who asks for what (kubectl describe csr {name}){who}; then kubectl certificate approve {name}",
+            f"see who asks for what (kubectl describe csr {name}){who}; then kubectl certificate "
+            f"approve {name}",
         )
 
     def _conditions(self) -> dict[str, str]:

@@ -47,13 +47,19 @@ class Tokens:
         token = rest.strip()
         if kind.lower() != "bearer" or not 0 < len(token) <= _LONGEST:
             raise Refusal(UNAUTHORIZED, "a client certificate or a bearer token is needed")
-        found = await self._users.get(hashlib.sha256(token.encode()).hexdigest(), lambda: self._review(token))
+        found = await self._users.get(
+            hashlib.sha256(token.encode()).hexdigest(), lambda: self._review(token)
+        )
         if found is None:
             raise Refusal(UNAUTHORIZED, "the API server knows no user of this token")
         return found
 
     async def _review(self, token: str) -> Caller | None:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
         response = await self._client.send(Request("POST", _REVIEWS, msgspec.json.encode(review)))
         if not response.ok:
             raise Refusal(FAILED, f"whose token it is cannot be reviewed: {error_text(response)}")

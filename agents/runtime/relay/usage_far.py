@@ -1,4 +1,6 @@
-"""What delegates here use, for the cluster of their sources: asked of the kubelets of the nodes that they are on."""
+"""What delegates here use, for the cluster of their sources: asked of the kubelets of the nodes
+that they are on.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,15 +19,19 @@ from shared.messages.usage import PodUsage, Usage, encode_usage
 LOG = structlog.get_logger("relay")
 FRESH_S = 5.0  # kubelets count anew each 10 s or so
 ANSWER_S = 4.0  # kubelets that have not answered by then are left out
-KUBELET_S = 1.5  # for one of them: those that hang leave time for others to be asked in their places
-AGAIN_S = 30.0  # a kubelet that gave nothing is not asked again before, so that it takes no place of others
+# for one of them: those that hang leave time for others to be asked in their places
+KUBELET_S = 1.5
+# a kubelet that gave nothing is not asked again before, so that it takes no place of others
+AGAIN_S = 30.0
 AT_ONCE = 32  # kubelets
 _MOST_SAID = 5
 Ask = Callable[[NodeTarget, str], Awaitable[bytes]]  # a kubelet, for a page. SourceError
 
 
 class DelegateUsage:
-    """Answers for all source clusters; a kubelet is asked once for all of them, and not again for some seconds."""
+    """Answers for all source clusters; a kubelet is asked once for all of them, and not again for
+    some seconds.
+    """
 
     def __init__(self, local: Local, targets: Mapping[str, NodeTarget], ask: Ask) -> None:
         self._local = local
@@ -48,11 +54,19 @@ class DelegateUsage:
         pods: list[PodUsage] = []
         problems: list[str] = []
         for node, task in asked.items():
-            told = task.result() if task.done() else f"kubelet of {node}: no answer within {ANSWER_S:g} s"
+            told = (
+                task.result()
+                if task.done()
+                else f"kubelet of {node}: no answer within {ANSWER_S:g} s"
+            )
             if isinstance(told, str):
                 problems.append(told)
                 continue
-            pods += [PodUsage(source.uid, *told[key]) for key, source in delegates[node].items() if key in told]
+            pods += [
+                PodUsage(source.uid, *told[key])
+                for key, source in delegates[node].items()
+                if key in told
+            ]
         problem = f"{len(problems)} of {len(asked)} kubelets do not answer" if problems else ""
         self._say(cluster_uid, problem, problems)
         return encode_usage(Usage(tuple(pods), problem))
@@ -62,7 +76,12 @@ class DelegateUsage:
         if problem != self._said.get(cluster_uid):
             self._said.put(cluster_uid, problem)
             if problem:
-                LOG.warning("what delegates use", source=cluster_uid, problem=problem, why=problems[:_MOST_SAID])
+                LOG.warning(
+                    "what delegates use",
+                    source=cluster_uid,
+                    problem=problem,
+                    why=problems[:_MOST_SAID],
+                )
 
     async def _page(self, node: str) -> Pods | str:
         """What a kubelet tells of delegates, or why nothing."""

@@ -1,4 +1,6 @@
-"""The pages of usage that proxy nodes have, as kubelets have one: who may read them, and what other clusters tell."""
+"""The pages of usage that proxy nodes have, as kubelets have one: who may read them, and what other
+clusters tell.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,14 +30,20 @@ TRIED = 4  # pods that a question rests on, one after the other
 MOST = 64 * 1024
 MOST_OF_POD = 4 * 1024
 KIND = "text/plain; version=0.0.4; charset=utf-8"
-Read = Callable[[Wanted, Pod, str, int], Awaitable[bytes]]  # of another cluster. Refusal, StreamReset
-May = Callable[[Caller, str, str, str], Awaitable[bool]]  # verb, subresource, node ('': all). Refusal
+Read = Callable[
+    [Wanted, Pod, str, int], Awaitable[bytes]
+]  # of another cluster. Refusal, StreamReset
+May = Callable[
+    [Caller, str, str, str], Awaitable[bool]
+]  # verb, subresource, node ('': all). Refusal
 
 
 class ProxyMetrics:
     """Serves them. Another cluster is asked once for all its pods, and not again for some seconds."""
 
-    def __init__(self, local: Local, read: Read, may: May, tokens: Tokens, unfit: Callable[[], str]) -> None:
+    def __init__(
+        self, local: Local, read: Read, may: May, tokens: Tokens, unfit: Callable[[], str]
+    ) -> None:
         self._local = local
         self._read = read
         self._may = may
@@ -66,17 +74,23 @@ class ProxyMetrics:
         return True
 
     async def _check(self, request: h11.Request, wire: Wire, node: str) -> None:
-        """As kubelets do: a client certificate, else a token; then, may its user `get nodes/metrics`?"""
+        """As kubelets do: a client certificate, else a token; then, may its user `get
+        nodes/metrics`?
+        """
         certificate = wire.pipe.writer.get_extra_info("peercert")
         authorization = dict(plain(list(request.headers))).get("authorization", "")
         caller = (
-            caller_of(certificate) if certificate or not authorization else await self._tokens.caller(authorization)
+            caller_of(certificate)
+            if certificate or not authorization
+            else await self._tokens.caller(authorization)
         )
         # Who may read those of all nodes is the rule: one review for all proxy nodes.
         if not await self._may(caller, "get", "metrics", "") and not (
             node and await self._may(caller, "get", "metrics", node)
         ):
-            raise Refusal(relay.FORBIDDEN, f'user "{caller.name}" may not get nodes/metrics of node "{node}"')
+            raise Refusal(
+                relay.FORBIDDEN, f'user "{caller.name}" may not get nodes/metrics of node "{node}"'
+            )
 
     async def _usage(self, cluster: str, pods: list[Pod]) -> Usage:
         """What another cluster tells; nothing, with the problem, while it tells nothing."""
@@ -86,12 +100,14 @@ class ProxyMetrics:
             found = Usage(problem=str(error) if isinstance(error, Refusal) else describe(error))
         if found.problem != self._problems.get(cluster, ""):
             self._problems[cluster] = found.problem
-            LOG.warning("what remote pods use", target=cluster, problem=found.problem or "none any more")
+            LOG.warning(
+                "what remote pods use", target=cluster, problem=found.problem or "none any more"
+            )
         return found
 
     async def _asked(self, cluster: str, pods: list[Pod]) -> Usage:
-        """The gateway lets a stream through that is about a pod it knows there, and the target answers if it has a
-        delegate of that: one of a few will do, and the answer is about all.
+        """The gateway lets a stream through that is about a pod it knows there, and the target
+        answers if it has a delegate of that: one of a few will do, and the answer is about all.
         """
         most = MOST + MOST_OF_POD * len(pods)
         async with asyncio.timeout(ASKED_S):

@@ -1,4 +1,6 @@
-"""One HTTP/1.1 exchange on a connection of its own, which may become a stream of bytes (h11 reads and writes it)."""
+"""One HTTP/1.1 exchange on a connection of its own, which may become a stream of bytes (h11 reads
+and writes it).
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -30,7 +32,9 @@ class Wire:
         self._ended = False  # the body
 
     async def next(self) -> h11.Event | type[h11.PAUSED]:
-        """What comes next. OSError; h11.RemoteProtocolError: what came is no HTTP, or ended before its end."""
+        """What comes next. OSError; h11.RemoteProtocolError: what came is no HTTP, or ended before
+        its end.
+        """
         while True:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
@@ -67,14 +71,23 @@ class Wire:
     async def answer(self, status: int, text: str, kind: str = "text/plain") -> None:
         """A whole answer in plain text."""
         body = text.encode()
-        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Connection", "close")]
-        await self.send(h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage())
+        headers = [
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        await self.send(
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
 
     async def relay(self, stream: Stream, frames: Frames | None = None) -> None:
-        """Bytes between this connection, which has switched, and a stream, until both directions have ended.
+        """Bytes between this connection, which has switched, and a stream, until both directions
+        have ended.
 
-        An end of one is an end of the other; when either breaks, both are cut, so that nobody takes it for an end:
-        with a last word where the `frames` of SPDY need one.
+        An end of one is an end of the other; when either breaks, both are cut, so that nobody takes
+        it for an end: with a last word where the `frames` of SPDY need one.
         """
         first = self._http.trailing_data[0]
         ways = {
@@ -126,7 +139,9 @@ async def _to_pipe(stream: Stream, pipe: Pipe, frames: Frames | None = None) -> 
             frames.follow(data)
         try:
             await pipe.write(data)
-        except OSError:  # nobody reads there any more; what was said before, the other direction still brings
+        except (
+            OSError
+        ):  # nobody reads there any more; what was said before, the other direction still brings
             while await stream.read():
                 pass
             return
@@ -135,4 +150,6 @@ async def _to_pipe(stream: Stream, pipe: Pipe, frames: Frames | None = None) -> 
 
 def plain(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Headers as text, names in lower case."""
-    return tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers)
+    return tuple(
+        (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers
+    )

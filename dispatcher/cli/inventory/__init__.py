@@ -1,1 +1,3 @@
-"""`global-dispatcher inventory`: the ClusterProfiles of a cluster manager, and a kubeconfig of their clusters."""
+"""`global-dispatcher inventory`: the ClusterProfiles of a cluster manager, and a kubeconfig of
+their clusters.
+"""

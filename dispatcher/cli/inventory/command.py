@@ -23,12 +23,19 @@ from shared.kube.client import KubeClient, Patience
 Object = dict[str, Any]
 Config = dict[str, list[Object]]
 _KINDS = ("clusters", "users", "contexts")
-_OURS = "# Written by `global-dispatcher inventory`, and again by the next one: put what is yours into another file.\n"
+_OURS = (
+    "# Written by `global-dispatcher inventory`, and again by the next one: put what is yours "
+    "into another file.\n"
+)
 _COLUMNS = (
     Column("NAME", lambda row: row["name"]),
     Column("MANAGER", lambda row: row["manager"] or "-"),
     Column("VERSION", lambda row: row["version"] or "-"),
-    Column("HEALTHY", lambda row: row["healthy"], lambda row: "green" if row["healthy"] == "True" else "yellow"),
+    Column(
+        "HEALTHY",
+        lambda row: row["healthy"],
+        lambda row: "green" if row["healthy"] == "True" else "yellow",
+    ),
     Column("PROVIDER", lambda row: row["provider"] or "-"),
     Column("SERVER", lambda row: row["server"] or "-"),
     Column("KUBECONFIG", lambda row: row["problem"] or row["context"] or "-", wraps=True),
@@ -47,12 +54,20 @@ class Asked:
 
 
 def inventory(asked: Asked) -> int:
-    """Carry it out; the exit code: 1 where a kubeconfig was asked for and a profile is not in it. CommandError."""
+    """Carry it out; the exit code: 1 where a kubeconfig was asked for and a profile is not in it.
+    CommandError.
+    """
     if (asked.providers is None) != (asked.kubeconfig_out is None):
-        lacks = "--kubeconfig-out FILE (where to write it)" if asked.providers else "--providers FILE (see --help)"
+        lacks = (
+            "--kubeconfig-out FILE (where to write it)"
+            if asked.providers
+            else "--providers FILE (see --help)"
+        )
         raise CommandError(f"{lacks} is missing: a kubeconfig needs both", ExitCode.USAGE)
     if not re.fullmatch(TENANT_NAME, asked.namespace):
-        raise CommandError(f"{asked.namespace!r} is no name of a namespace (a-z, 0-9 and '-')", ExitCode.USAGE)
+        raise CommandError(
+            f"{asked.namespace!r} is no name of a namespace (a-z, 0-9 and '-')", ExitCode.USAGE
+        )
     out = asked.kubeconfig_out
     before = _written_before(out)
     providers = Providers.read(asked.providers) if asked.providers else None
@@ -63,7 +78,9 @@ def inventory(asked: Asked) -> int:
         nobody = f"namespace {asked.namespace} has no ClusterProfile that can be entered"
         raise CommandError(f"{nobody}: {out} stays as it is; remove it if that is right")
     if out is not None:
-        text = _OURS + yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}, sort_keys=False)
+        text = _OURS + yaml.safe_dump(
+            {"apiVersion": "v1", "kind": "Config", **config}, sort_keys=False
+        )
         try:
             write_whole(out, text.encode(), 0o600)
         except OSError as error:
@@ -81,7 +98,8 @@ async def _profiles(asked: Asked) -> Sequence[Object]:
     except MemberError as error:
         fix = {
             403: "; use a context that may list clusterprofiles there",
-            404: "; it has no ClusterProfiles: install the API of multicluster.x-k8s.io, or name the manager's cluster",
+            404: "; it has no ClusterProfiles: install the API of multicluster.x-k8s.io, or name "
+            "the manager's cluster",
         }.get(error.status, "")
         raise CommandError(f"{access.describe()}: {error}{fix}", code_of(error)) from None
     finally:
@@ -90,8 +108,8 @@ async def _profiles(asked: Asked) -> Sequence[Object]:
 
 
 def _row(profile: Object, providers: Providers | None, config: Config, before: Config) -> Object:
-    """A row of the table; with providers the profile is entered in the kubeconfig, or the row says why it is not: what
-    an earlier kubeconfig says of it is kept.
+    """A row of the table; with providers the profile is entered in the kubeconfig, or the row says
+    why it is not: what an earlier kubeconfig says of it is kept.
     """
     name = str(profile["metadata"]["name"])
     provider = ""
@@ -109,7 +127,9 @@ def _row(profile: Object, providers: Providers | None, config: Config, before: C
 def _enter(name: str, profile: Object, providers: Providers, config: Config) -> str:
     """Enter a profile in the kubeconfig; its provider. CommandError says why it cannot be."""
     if not re.fullmatch(CLUSTER_NAME, name):
-        raise CommandError("its name is none of a cluster here (a-z, 0-9, '-', at most 42 characters)")
+        raise CommandError(
+            "its name is none of a cluster here (a-z, 0-9, '-', at most 42 characters)"
+        )
     provider, cluster, user = entries(profile, providers)
     config["clusters"].append({"name": name, "cluster": cluster})
     config["users"].append({"name": name, "user": user})
@@ -118,7 +138,9 @@ def _enter(name: str, profile: Object, providers: Providers, config: Config) -> 
 
 
 def _written_before(file: Path | None) -> Config:
-    """What an earlier run has written; empty lists where there is no such file. CommandError: it is somebody else's."""
+    """What an earlier run has written; empty lists where there is no such file. CommandError: it is
+    somebody else's.
+    """
     try:
         if file is None or not file.exists():
             return {kind: [] for kind in _KINDS}

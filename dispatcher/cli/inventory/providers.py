@@ -1,8 +1,10 @@
-"""The providers file: which program gives the credentials for which access provider of a ClusterProfile.
+"""The providers file: which program gives the credentials for which access provider of a
+ClusterProfile.
 
-The file's form, which provider is taken and what a ClusterProfile may add to the program's arguments and environment
-are those of KEP-5339 and of its library (sigs.k8s.io/cluster-inventory-api, pkg/access). The programs are named by this
-file alone: whoever writes a ClusterProfile chooses among them, adds to one only where the file says so, and says which
+The file's form, which provider is taken and what a ClusterProfile may add to the program's
+arguments and environment are those of KEP-5339 and of its library
+(sigs.k8s.io/cluster-inventory-api, pkg/access). The programs are named by this file alone: whoever
+writes a ClusterProfile chooses among them, adds to one only where the file says so, and says which
 server its token is shown to.
 """
 
@@ -24,11 +26,24 @@ _ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a loader, a shell or an interpreter takes code from, and what we say ourselves.
 _RESERVED = (
-    *("PATH", "LD_", "DYLD_", "GCONV_PATH", "BASH_", "ENV", "PYTHON", "NODE_", "PERL", "RUBY", "JAVA_", "DOTNET_"),
+    *(
+        "PATH",
+        "LD_",
+        "DYLD_",
+        "GCONV_PATH",
+        "BASH_",
+        "ENV",
+        "PYTHON",
+        "NODE_",
+        "PERL",
+        "RUBY",
+        "JAVA_",
+        "DOTNET_",
+    ),
     "KUBERNETES_EXEC_INFO",
 )
-# What a program reads its settings from, and whom it asks, by whom it goes there and whom it trusts; proxies are named
-# in lower case, too.
+# What a program reads its settings from, and whom it asks, by whom it goes there and whom it
+# trusts; proxies are named in lower case, too.
 _SETTINGS = frozenset(
     (
         *("HOME", "XDG_CONFIG_HOME", "KUBECONFIG", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR"),
@@ -47,12 +62,14 @@ class _Variable(BaseModel):
 
 
 class _Exec(BaseModel):
-    """An `exec` section as in a kubeconfig; what concerns a terminal is left aside, as nobody sits at one."""
+    """An `exec` section as in a kubeconfig; what concerns a terminal is left aside, as nobody sits
+    at one.
+    """
 
     model_config = ConfigDict(extra="forbid")
-    api_version: Literal["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"] = Field(
-        alias="apiVersion"
-    )
+    api_version: Literal[
+        "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
+    ] = Field(alias="apiVersion")
     command: str = Field(min_length=1)
     args: list[str] | None = None
     env: list[_Variable] | None = None
@@ -66,7 +83,9 @@ class _Provider(BaseModel):
     name: str = Field(min_length=1)
     exec_config: _Exec = Field(alias="execConfig")
     args_policy: Literal["", "Append", "Ignore"] = Field("", alias="profileSourcedCLIArgsPolicy")
-    env_policy: Literal["", "AppendIfNotExists", "Replace", "Ignore"] = Field("", alias="profileSourcedEnvVarsPolicy")
+    env_policy: Literal["", "AppendIfNotExists", "Replace", "Ignore"] = Field(
+        "", alias="profileSourcedEnvVarsPolicy"
+    )
 
 
 class _File(BaseModel):
@@ -106,9 +125,13 @@ class Providers:
         try:
             found = _File.model_validate(yaml.safe_load(file.read_text()))
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}", ExitCode.USAGE) from None
+            raise CommandError(
+                f"{file}: {getattr(error, 'strerror', None) or error}", ExitCode.USAGE
+            ) from None
         except (yaml.YAMLError, RecursionError) as error:
-            raise CommandError(f"{file} is neither JSON nor YAML: {error}", ExitCode.USAGE) from None
+            raise CommandError(
+                f"{file} is neither JSON nor YAML: {error}", ExitCode.USAGE
+            ) from None
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "the file"
@@ -121,7 +144,8 @@ class Providers:
         return [one.name for one in self._providers]
 
     def choose(self, offered: Mapping[str, Object]) -> tuple[str, Program] | None:
-        """The first provider of the file that a profile offers, by name of its `cluster`; None if there is none.
+        """The first provider of the file that a profile offers, by name of its `cluster`; None if
+        there is none.
 
         CommandError: what the profile adds has another form than it must.
         """
@@ -138,12 +162,24 @@ class Providers:
             args += _words(added.get(_ARGS))
         if provider.env_policy in ("AppendIfNotExists", "Replace"):
             theirs = _variables(added.get(_ENVS))
-            env = {**theirs, **env} if provider.env_policy == "AppendIfNotExists" else {**env, **theirs}
+            env = (
+                {**theirs, **env}
+                if provider.env_policy == "AppendIfNotExists"
+                else {**env, **theirs}
+            )
         # Found now, as a shell would: what is in the environment later does not choose the program.
         command = shutil.which(one.command)
         if command is None:
-            raise CommandError(f"provider {provider.name}: there is no program {one.command} here, or in PATH")
-        return Program(one.api_version, str(Path(command).absolute()), tuple(args), env, one.provide_cluster_info)
+            raise CommandError(
+                f"provider {provider.name}: there is no program {one.command} here, or in PATH"
+            )
+        return Program(
+            one.api_version,
+            str(Path(command).absolute()),
+            tuple(args),
+            env,
+            one.provide_cluster_info,
+        )
 
 
 def _extensions(cluster: Object) -> dict[str, Any]:
@@ -167,11 +203,14 @@ def _words(found: object) -> list[str]:
 def _variables(found: object) -> dict[str, str]:
     if found is None:
         return {}
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in (*found, *found.values())):
+    if not isinstance(found, dict) or not all(
+        isinstance(one, str) for one in (*found, *found.values())
+    ):
         raise CommandError(f"its extension {_ENVS} is no map of strings")
     if odd := sorted(name for name in found if not _may_be_set(name)):
         raise CommandError(
-            f"its extension {_ENVS} may not set {', '.join(odd)}: that could choose what is run, or whom it trusts"
+            f"its extension {_ENVS} may not set {', '.join(odd)}: that could choose what is run, "
+            "or whom it trusts"
         )
     return found
 

@@ -12,8 +12,9 @@ Account = tuple[str, str]  # namespace, name
 
 
 class Agent(NamedTuple):
-    """`component`: observer, executor, or agent, which is both. `on`: features that its file turns on. `release`:
-    NAMESPACE-FULLNAME, with which the names of the chart's cluster-wide objects begin.
+    """`component`: observer, executor, or agent, which is both. `on`: features that its file turns
+    on. `release`: NAMESPACE-FULLNAME, with which the names of the chart's cluster-wide objects
+    begin.
     """
 
     account: Account
@@ -53,7 +54,9 @@ AGAIN = "see why it answers so, and run doctor again"
 
 
 def not_known(cluster: str, about: str, error: MemberError, rights: str) -> Finding:
-    """What doctor says where an API server answered with an error. `rights`: those that the question needs."""
+    """What doctor says where an API server answered with an error. `rights`: those that the
+    question needs.
+    """
     may_not_ask = error.status in (401, 403)
     fix = f"give the context the right to {rights}" if may_not_ask else AGAIN
     return Finding(cluster, about, NOTE, f"not known: {error}", fix)
@@ -64,7 +67,9 @@ async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:
     names = [one["configMap"]["name"] for one in pod.get("volumes") or () if "configMap" in one]
     for name in names:
         try:
-            data = (await member.call("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")).get("data") or {}
+            data = (
+                await member.call("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+            ).get("data") or {}
         except MemberError:
             continue
         if "agent.yaml" in data:

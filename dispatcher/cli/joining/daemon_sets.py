@@ -1,6 +1,8 @@
-"""DaemonSets that have pods on proxy nodes, where these never run and hold up each roll-out: with the patch that helps.
+"""DaemonSets that have pods on proxy nodes, where these never run and hold up each roll-out: with
+the patch that helps.
 
-Admission keeps away those that are made, or changed, while the agent's chart or what `install` makes is there.
+Admission keeps away those that are made, or changed, while the agent's chart or what `install`
+makes is there.
 """
 
 import asyncio
@@ -24,11 +26,13 @@ ABOUT = "DaemonSets"
 MOST = 20  # findings of a cluster
 _PODS = "/api/v1/pods"
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"
-_OF_DAEMON_SETS = "controller-revision-hash,!statefulset.kubernetes.io/pod-name"  # no label of its own tells them
+# no label of its own tells them
+_OF_DAEMON_SETS = "controller-revision-hash,!statefulset.kubernetes.io/pod-name"
 _TEMPLATE = "/spec/template/spec"
 _ASKING = "list nodes, pods and daemonsets"
 _GENERIC = (
-    "give each term of its template's spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    "give each term of its template's "
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
     f".nodeSelectorTerms the requirement {{key: {names.PROXY_LABEL}, operator: DoesNotExist}}"
 )
 
@@ -36,9 +40,15 @@ Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 
 
-async def all_on_proxy_nodes(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
-    """Of each cluster of a configuration, or of one; of those that cannot be reached nothing is known."""
-    found = await asyncio.gather(*(_of(section, member) for section, member in chosen(config, members, only)))
+async def all_on_proxy_nodes(
+    config: DispatcherConfig, members: Members, only: str = ""
+) -> list[Finding]:
+    """Of each cluster of a configuration, or of one; of those that cannot be reached nothing is
+    known.
+    """
+    found = await asyncio.gather(
+        *(_of(section, member) for section, member in chosen(config, members, only))
+    )
     return [one for findings in found for one in findings]
 
 
@@ -48,23 +58,35 @@ async def _of(cluster: ClusterSection, member: Member) -> list[Finding]:
     except MemberError as error:
         return [not_known(member.name, ABOUT, error, _ASKING)] if error.status else []
     except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        text = f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
+        text = (
+            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
+        )
         return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]
 
 
 async def on_proxy_nodes(member: Member) -> list[Finding]:
     """A finding for each that has a pod there. MemberError."""
-    proxies = [one["metadata"]["name"] for one in await member.items("/api/v1/nodes", labelSelector=names.PROXY_LABEL)]
+    proxies = [
+        one["metadata"]["name"]
+        for one in await member.items("/api/v1/nodes", labelSelector=names.PROXY_LABEL)
+    ]
     nodes_of: dict[Key, list[str]] = {}
     for node in proxies:
-        there = await member.items(_PODS, labelSelector=_OF_DAEMON_SETS, fieldSelector=f"spec.nodeName={node}")
+        there = await member.items(
+            _PODS, labelSelector=_OF_DAEMON_SETS, fieldSelector=f"spec.nodeName={node}"
+        )
         staying = [pod for pod in there if daemon_set_of(pod) and not _is_going(pod)]
         for key in sorted({_key(pod["metadata"], daemon_set_of(pod)) for pod in staying}):
             nodes_of.setdefault(key, []).append(node)
     if not nodes_of:
         return []
-    sets = {_key(one["metadata"], one["metadata"]["name"]): one for one in await member.items(_DAEMON_SETS)}
-    every = [_finding(member.name, key, nodes, sets.get(key)) for key, nodes in sorted(nodes_of.items())]
+    sets = {
+        _key(one["metadata"], one["metadata"]["name"]): one
+        for one in await member.items(_DAEMON_SETS)
+    }
+    every = [
+        _finding(member.name, key, nodes, sets.get(key)) for key, nodes in sorted(nodes_of.items())
+    ]
     found = [one for one in every if one is not None]
     if len(found) > MOST:
         more = f"{len(found) - MOST} more have pods there"
@@ -83,14 +105,20 @@ def _key(meta: Object, name: str) -> Key:
 def _finding(cluster: str, key: Key, nodes: list[str], found: Object | None) -> Finding | None:
     """None where it leaves these nodes out by now: its controller is about to delete the pods."""
     namespace, name = key
-    text = f"{namespace}/{name} has pods on {', '.join(nodes)}, which run none of it: a roll-out waits for them"
+    text = (
+        f"{namespace}/{name} has pods on {', '.join(nodes)}, which run none of it: a roll-out "
+        "waits for them"
+    )
     if found is None:  # of another API group
         return Finding(cluster, ABOUT, PROBLEM, text, _GENERIC)
     patch = patch_of(found)
     if not patch:
         return None
     said = shlex.quote(json.dumps(patch, separators=(",", ":")))
-    fix = f"kubectl -n {namespace} patch daemonset {name} --type=json -p {said} (replaces its pods on all nodes)"
+    fix = (
+        f"kubectl -n {namespace} patch daemonset {name} --type=json -p {said} (replaces its pods "
+        "on all nodes)"
+    )
     return Finding(cluster, ABOUT, PROBLEM, text, fix)
 
 

@@ -1,4 +1,6 @@
-"""A cluster's entry in dispatcher.yaml, or under `config` in values of its chart: added to the text, comments stay."""
+"""A cluster's entry in dispatcher.yaml, or under `config` in values of its chart: added to the
+text, comments stay.
+"""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -16,13 +18,15 @@ Entry = dict[str, str]
 _FIXES = {
     "via": "agents that dial in need `via: gateway`",
     "uid": "mend it, or the context",
-    "key": "write this one there if you have replaced the cluster's key, and start the dispatcher again",
+    "key": "write this one there if you have replaced the cluster's key, and start the dispatcher "
+    "again",
 }
 
 
 def entry_of(cluster: str, uid: str, keys: Sequence[str] = ()) -> Entry:
-    """What the dispatcher is told of a cluster whose agent dials in: of its public keys (newest first, each vouched for
-    by the next one) the oldest, from which the others follow; none where they are not known yet.
+    """What the dispatcher is told of a cluster whose agent dials in: of its public keys (newest
+    first, each vouched for by the next one) the oldest, from which the others follow; none where
+    they are not known yet.
     """
     return {"name": cluster, "via": "gateway", "uid": uid, **({"key": keys[-1]} if keys else {})}
 
@@ -33,9 +37,11 @@ def flow(entry: Mapping[str, str]) -> str:
 
 
 def with_entry(file: Path, entry: Entry, keys: Sequence[str] = ()) -> tuple[str, str]:
-    """(the file's text with the entry, what was changed: '' for nothing). Any of `keys` may be the key it says.
+    """(the file's text with the entry, what was changed: '' for nothing). Any of `keys` may be the
+    key it says.
 
-    CommandError: no such file, another cluster under that name or UID, or a form that cannot be edited.
+    CommandError: no such file, another cluster under that name or UID, or a form that cannot be
+    edited.
     """
     try:
         text = file.read_text()
@@ -56,7 +62,10 @@ def with_entry(file: Path, entry: Entry, keys: Sequence[str] = ()) -> tuple[str,
         next(one for one in _at(wanted, path) if one["name"] == entry["name"]).update(missing)
         what = f"{' and '.join(missing)} of cluster {entry['name']} added"
     if not changed or _parsed(changed, file) != wanted:
-        raise CommandError(f"{file}: cannot be edited in this form: add `- {flow(entry)}` to {'.'.join(path)} by hand")
+        raise CommandError(
+            f"{file}: cannot be edited in this form: add `- {flow(entry)}` to {'.'.join(path)} by "
+            "hand"
+        )
     return changed, what
 
 
@@ -67,7 +76,8 @@ def _path(file: Path, data: Any) -> tuple[str, ...]:
         if isinstance(inner, dict) and path[-1] in inner:
             return path
     raise CommandError(
-        f"{file}: has neither `clusters`, as dispatcher.yaml, nor `config.clusters`, as values of the dispatcher's "
+        f"{file}: has neither `clusters`, as dispatcher.yaml, nor `config.clusters`, as values of "
+        "the dispatcher's "
         "chart: write `clusters: []` where it belongs"
     )
 
@@ -82,10 +92,18 @@ def _set(data: Any, path: tuple[str, ...], value: Any) -> None:
     _at(data, path[:-1])[path[-1]] = value
 
 
-def _missing(file: Path, path: tuple[str, ...], clusters: Any, entry: Entry, keys: Sequence[str]) -> Entry | None:
-    """Keys that the entry of that name lacks; None where there is no such entry. CommandError: it says otherwise."""
-    if not isinstance(clusters or [], list) or not all(isinstance(one, dict) for one in clusters or ()):
-        raise CommandError(f"{file}: {'.'.join(path)} is no list of clusters: `config check` says more")
+def _missing(
+    file: Path, path: tuple[str, ...], clusters: Any, entry: Entry, keys: Sequence[str]
+) -> Entry | None:
+    """Keys that the entry of that name lacks; None where there is no such entry. CommandError: it
+    says otherwise.
+    """
+    if not isinstance(clusters or [], list) or not all(
+        isinstance(one, dict) for one in clusters or ()
+    ):
+        raise CommandError(
+            f"{file}: {'.'.join(path)} is no list of clusters: `config check` says more"
+        )
     found: Entry | None = None
     for at, one in enumerate(clusters or ()):
         key = f"{file}: {'.'.join(path)}[{at}]"
@@ -93,10 +111,15 @@ def _missing(file: Path, path: tuple[str, ...], clusters: Any, entry: Entry, key
             for name, fix in _FIXES.items():
                 told = one.get(name, entry.get(name))
                 if name in entry and told != entry[name] and not (name == "key" and told in keys):
-                    raise CommandError(f"{key}.{name} is {told!r}, and this is {entry[name]!r}: {fix}")
+                    raise CommandError(
+                        f"{key}.{name} is {told!r}, and this is {entry[name]!r}: {fix}"
+                    )
             found = {name: value for name, value in entry.items() if name not in one}
         elif one.get("uid") == entry["uid"]:
-            text = f"{key} is this very cluster (uid {entry['uid']}) by the name {one.get('name')!r}: join it as that"
+            text = (
+                f"{key} is this very cluster (uid {entry['uid']}) by the name "
+                f"{one.get('name')!r}: join it as that"
+            )
             raise CommandError(text)
     return found
 

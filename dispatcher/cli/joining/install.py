@@ -1,4 +1,6 @@
-"""`global-dispatcher install`: what a cluster needs whose agent `run` starts, where no chart is installed."""
+"""`global-dispatcher install`: what a cluster needs whose agent `run` starts, where no chart is
+installed.
+"""
 
 import asyncio
 import sys
@@ -18,7 +20,9 @@ from dispatcher.cli.output import Output, print_value
 from dispatcher.service.errors import CommandError, ExitCode
 
 Object = dict[str, Any]
-POLICIES = [Path(admission.__file__).with_name(name) for name in ("opt_in.yaml", "proxy_nodes.yaml")]
+POLICIES = [
+    Path(admission.__file__).with_name(name) for name in ("opt_in.yaml", "proxy_nodes.yaml")
+]
 GUARD = Path(admission.__file__).with_name("gone_pods.yaml")
 ROLES = Path(__file__).with_name("roles.yaml")
 _VALIDATING = "validatingadmissionpolicies"
@@ -55,7 +59,11 @@ async def _install(wish: Installing) -> ExitCode:
         version = await _policy_version(target)
         guards = await _policy_version(target, _VALIDATING)
         user = wish.user or await _user(target)
-        objects = [*roles(user), *(policies(version) if version else ()), *(guard() if guards else ())]
+        objects = [
+            *roles(user),
+            *(policies(version) if version else ()),
+            *(guard() if guards else ()),
+        ]
         for one in reversed(objects) if wish.uninstall else objects:
             await (target.delete(one) if wish.uninstall else target.apply(one))
         if not guards:
@@ -91,12 +99,16 @@ def policies(version: str) -> list[Object]:
 
 
 def guard() -> list[Object]:
-    """The validating admission policy of the agent's chart that asks for no account: changes that would not be made."""
+    """The validating admission policy of the agent's chart that asks for no account: changes that
+    would not be made.
+    """
     return list(yaml.safe_load_all(GUARD.read_text()))
 
 
 def roles(user: str) -> list[Object]:
-    """The rights that an agent which `run` starts uses, and the Lease by which a dispatcher leads, for one user."""
+    """The rights that an agent which `run` starts uses, and the Lease by which a dispatcher leads,
+    for one user.
+    """
     subject: Object = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
     if user.startswith(_SERVICE_ACCOUNT):
         namespace, _, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
@@ -117,7 +129,11 @@ def _named(one: Object) -> Object:
 
 
 def _binding(role: Object, subject: Object) -> Object:
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": role["metadata"]["name"]}
+    reference = {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": role["kind"],
+        "name": role["metadata"]["name"],
+    }
     return {
         "apiVersion": role["apiVersion"],
         "kind": f"{role['kind']}Binding",
@@ -131,23 +147,30 @@ async def _policy_version(target: Target, policies: str = opt_in.POLICIES) -> st
     try:
         return await opt_in.served(target.member, policies)
     except MemberError as error:
-        raise CommandError(f"{target.where}: admissionregistration.k8s.io cannot be asked: {error}") from None
+        raise CommandError(
+            f"{target.where}: admissionregistration.k8s.io cannot be asked: {error}"
+        ) from None
 
 
 async def _user(target: Target) -> str:
     """Whom the context stands for, as its API server says."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        answer = await target.member.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+        answer = await target.member.call(
+            "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review
+        )
     except MemberError as error:
-        text = f"{target.where}: does not say who you are ({error}): name with --user who is given the roles"
+        text = (
+            f"{target.where}: does not say who you are ({error}): name with --user who is given "
+            "the roles"
+        )
         raise CommandError(text) from None
     return str(answer["status"]["userInfo"]["username"])
 
 
 def _problem(target: Target, version: str, force: opt_in.OptIn, *, dry_run: bool) -> str:
-    """Why the annotation alone is not enough now, and what to do; '' where it is, or where that is not known. A dry run
-    has made no policy that could do anything.
+    """Why the annotation alone is not enough now, and what to do; '' where it is, or where that is
+    not known. A dry run has made no policy that could do anything.
     """
     if force.acts or (version and (force.acts is None or dry_run)):
         return ""
@@ -155,12 +178,16 @@ def _problem(target: Target, version: str, force: opt_in.OptIn, *, dry_run: bool
     beta = _BETA if minor >= 34 and version != "v1" else ""
     lacks = f"has no {opt_in.POLICY_KIND} turned on"
     if version:
-        lacks = f"serves {opt_in.POLICY_KIND} {version}, but the policy does nothing within {_WAIT_S:g} s"
+        lacks = (
+            f"serves {opt_in.POLICY_KIND} {version}, but the policy does nothing within "
+            f"{_WAIT_S:g} s"
+        )
         if version == "v1beta1":
             lacks += " (its feature gate is off)"
     return (
         f"{target.where}: Kubernetes {major}.{minor} {lacks}: {beta}install the "
-        "agent's chart with admissionPolicy.by: webhook (docs/connectivity.md), or name our schedulerName in pods"
+        "agent's chart with admissionPolicy.by: webhook (docs/connectivity.md), or name our "
+        "schedulerName in pods"
     )
 
 

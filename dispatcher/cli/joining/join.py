@@ -1,4 +1,6 @@
-"""`global-dispatcher join`: a cluster gets identity, certificates and an entry; what is there already stays."""
+"""`global-dispatcher join`: a cluster gets identity, certificates and an entry; what is there
+already stays.
+"""
 
 import asyncio
 import re
@@ -32,17 +34,25 @@ from shared.security.signatures import is_key
 Object = dict[str, Any]
 PORT = 7443
 URL_FILE = "gateway.url"  # beside the certificates: what agents dial, a URL a line
-_URL = re.compile(r"(?:wss://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::([0-9]{1,5}))?/?")
+_URL = re.compile(
+    r"(?:wss://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::([0-9]{1,5}))?/?"
+)
 _ELSEWHERE = (
-    "left out, as an agent signs with a key already, which the chart's own Secret has; if it was in this Secret, put "
+    "left out, as an agent signs with a key already, which the chart's own Secret has; if it was "
+    "in this Secret, put "
     "your copy back and join again, else the agent that comes next is refused"
 )
-_OURS = "# Written by `global-dispatcher join`, and again by the next one: put what is yours into another file.\n"
+_OURS = (
+    "# Written by `global-dispatcher join`, and again by the next one: put what is yours into "
+    "another file.\n"
+)
 
 
 @dataclass(frozen=True)
 class Joining:
-    """What the command was told; empty: not given. `chart`: Helm runs; `dispatcher`: where the gateway's Secret is."""
+    """What the command was told; empty: not given. `chart`: Helm runs; `dispatcher`: where the
+    gateway's Secret is.
+    """
 
     cluster: str
     place: Place
@@ -63,7 +73,10 @@ class Joining:
         """The cluster's name in the fleet: by default that of its context. CommandError."""
         name = self.cluster or self.place.context
         if not re.fullmatch(CLUSTER_NAME, name):
-            text = f"{name!r} is no name of a cluster (a-z, 0-9, '-', at most 42 characters): give one with --cluster"
+            text = (
+                f"{name!r} is no name of a cluster (a-z, 0-9, '-', at most 42 characters): give "
+                "one with --cluster"
+            )
             raise CommandError(text, ExitCode.USAGE)
         return name
 
@@ -86,15 +99,27 @@ def join(wish: Joining) -> int:
     for file in (wish.values_out, wish.secrets_out):
         _check_ours(file)
     _check_values(wish.values_out, name)
-    _written(wish, objects.KEY_SECRET)  # that the file has no keys of another cluster, also where ours is known
+    _written(
+        wish, objects.KEY_SECRET
+    )  # that the file has no keys of another cluster, also where ours is known
     if wish.dispatcher is not None:
         access_to(wish.dispatcher)
     told = asyncio.run(_join(wish, name))
     if wish.output is Output.TABLE:
         sys.stdout.write(_text(wish, name, told))
     else:
-        about = {"cluster": name, "uid": told.target.uid, "kubernetes": ".".join(map(str, told.target.version))}
-        row = {**about, "steps": told.lines, "entry": told.entry, "values": told.values, "helm": told.helm}
+        about = {
+            "cluster": name,
+            "uid": told.target.uid,
+            "kubernetes": ".".join(map(str, told.target.version)),
+        }
+        row = {
+            **about,
+            "steps": told.lines,
+            "entry": told.entry,
+            "values": told.values,
+            "helm": told.helm,
+        }
         print_value({**row, "next": told.to_do}, wish.output)
     if not wish.chart or wish.dry_run:
         return int(ExitCode.OK)
@@ -102,7 +127,9 @@ def join(wish: Joining) -> int:
     try:
         code = subprocess.run(told.helm, check=False).returncode  # noqa: S603 - the command that was told
     except OSError as error:
-        raise CommandError(f"helm cannot be run: {error.strerror}: {objects.as_typed(told.helm)}") from None
+        raise CommandError(
+            f"helm cannot be run: {error.strerror}: {objects.as_typed(told.helm)}"
+        ) from None
     return int(ExitCode.FAILED if code else ExitCode.OK)
 
 
@@ -130,7 +157,9 @@ async def _join(wish: Joining, name: str) -> Told:
     values = objects.values(name, urls, by, own_key=made_there.own_key, webhook=made_there.webhook)
     lines += [*target.steps, *_files(wish, edited, change, values)]
     place = wish.place.context, wish.place.kubeconfig
-    helm = objects.helm_words(wish.chart or "helm/agent", wish.namespace, place, values, wish.values_out)
+    helm = objects.helm_words(
+        wish.chart or "helm/agent", wish.namespace, place, values, wish.values_out
+    )
     return Told(target, lines, entry, values, helm, to_do)
 
 
@@ -139,7 +168,8 @@ async def _check_identity(target: Target, name: str) -> None:
     known = await called(target.member)
     if known not in ("", name):
         raise CommandError(
-            f"{target.where} is served by an agent as cluster {known!r}: join it with --cluster {known}, or give it "
+            f"{target.where} is served by an agent as cluster {known!r}: join it with --cluster "
+            f"{known}, or give it "
             "another name as docs/operations.md says"
         )
 
@@ -148,7 +178,9 @@ async def _check_authority(wish: Joining, target: Target, folder: Folder) -> Non
     await trusted_authority.check(target, wish.namespace, trusted_authority.AGENTS, folder)
     if wish.dispatcher is not None:
         async with reached(wish.dispatcher, wish.dry_run) as central:
-            await trusted_authority.check(central, wish.namespace, trusted_authority.DISPATCHERS, folder)
+            await trusted_authority.check(
+                central, wish.namespace, trusted_authority.DISPATCHERS, folder
+            )
 
 
 async def _check_rights(target: Target, wish: Joining) -> None:
@@ -160,13 +192,20 @@ async def _check_rights(target: Target, wish: Joining) -> None:
 
 
 def _gateways(folder: Folder, given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(the URLs that the agent dials, all hosts of the gateway's certificate: those it has, and those of the URLs)."""
+    """(the URLs that the agent dials, all hosts of the gateway's certificate: those it has, and
+    those of the URLs).
+    """
     try:
-        hosts, known = _hosts(folder.read("gateway.crt")), (folder.read(URL_FILE) or b"").decode().split()
+        hosts, known = (
+            _hosts(folder.read("gateway.crt")),
+            (folder.read(URL_FILE) or b"").decode().split(),
+        )
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{folder} cannot be read: {error}") from None
     if not (given or known or hosts):
-        text = f"--gateway HOST[:PORT]: say where agents reach the gateway; {folder} does not tell yet"
+        text = (
+            f"--gateway HOST[:PORT]: say where agents reach the gateway; {folder} does not tell yet"
+        )
         raise CommandError(text, ExitCode.USAGE)
     wanted = given or known or [f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0]]
     dialled = [_host_and_port(one) for one in wanted]
@@ -177,7 +216,10 @@ def _gateways(folder: Folder, given: Sequence[str]) -> tuple[list[str], list[str
 def _host_and_port(wanted: str) -> tuple[str, str]:
     found = _URL.fullmatch(wanted)
     if found is None:
-        raise CommandError(f"--gateway {wanted!r} is no host: write HOST, HOST:PORT or wss://HOST:PORT", ExitCode.USAGE)
+        raise CommandError(
+            f"--gateway {wanted!r} is no host: write HOST, HOST:PORT or wss://HOST:PORT",
+            ExitCode.USAGE,
+        )
     port = found[2] or str(PORT)
     if not 1 <= int(port) <= 65535:
         raise CommandError(f"--gateway {wanted!r}: {port} is no port: 1 to 65535", ExitCode.USAGE)
@@ -195,9 +237,10 @@ def _hosts(pem: bytes | None) -> list[str]:
 
 
 class _Brought(NamedTuple):
-    """What the agent mounts. `own_key`: its key is in the Secret that is ours to name. `webhook`: the Secret of its
-    webhook, for charts that are only rendered: each rendering would make another certificate. `keys`: the cluster's
-    public keys, the one it signs with first; none where a dry run would make them.
+    """What the agent mounts. `own_key`: its key is in the Secret that is ours to name. `webhook`:
+    the Secret of its webhook, for charts that are only rendered: each rendering would make another
+    certificate. `keys`: the cluster's public keys, the one it signs with first; none where a dry
+    run would make them.
     """
 
     own_key: bool
@@ -205,10 +248,14 @@ class _Brought(NamedTuple):
     keys: tuple[str, ...]
 
 
-async def _secrets(wish: Joining, target: Target, folder: Folder, name: str, opt_in_by: str) -> _Brought:
+async def _secrets(
+    wish: Joining, target: Target, folder: Folder, name: str, opt_in_by: str
+) -> _Brought:
     """Bring or write what the agent mounts."""
     tls = [
-        objects.tls_secret(wish.namespace, f"{objects.TLS_SECRET}-{role}", folder, name_of(name, role))
+        objects.tls_secret(
+            wish.namespace, f"{objects.TLS_SECRET}-{role}", folder, name_of(name, role)
+        )
         for role in ROLES
     ]
     key = await _cluster_key(wish, target)
@@ -225,15 +272,19 @@ async def _secrets(wish: Joining, target: Target, folder: Folder, name: str, opt
     if opt_in_by == "webhook":
         webhook = _written(wish, objects.WEBHOOK_SECRET) or objects.webhook_secret(wish.namespace)
     if not wish.dry_run:
-        text = _OURS + yaml.safe_dump_all([*tls, *(one for one in (key.secret, webhook) if one)], sort_keys=False)
+        text = _OURS + yaml.safe_dump_all(
+            [*tls, *(one for one in (key.secret, webhook) if one)], sort_keys=False
+        )
         write_whole(wish.secrets_out, text.encode(), 0o600)
-    target.steps.append(f"{wish.secrets_out}: {'would be written' if wish.dry_run else 'written'}: private keys")
+    target.steps.append(
+        f"{wish.secrets_out}: {'would be written' if wish.dry_run else 'written'}: private keys"
+    )
     return _Brought(key.secret is not None, webhook, key.public)
 
 
 class _ClusterKey(NamedTuple):
-    """`secret`: the Secret of ours with the key that the cluster signs with; None where an agent has it from elsewhere.
-    `there`: that is in the cluster already. `public`: as of _Brought.
+    """`secret`: the Secret of ours with the key that the cluster signs with; None where an agent
+    has it from elsewhere. `there`: that is in the cluster already. `public`: as of _Brought.
     """
 
     secret: Object | None
@@ -243,12 +294,20 @@ class _ClusterKey(NamedTuple):
 
 async def _cluster_key(wish: Joining, target: Target) -> _ClusterKey:
     """The one that is there, that an agent uses, that was written before, or a new one."""
-    here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
+    here = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace},
+    }
     found = await target.found(here)
     if found is not None:
         if problem := objects.key_problem(found):
-            raise CommandError(f"{target.where}: Secret {wish.namespace}/{objects.KEY_SECRET}: {problem}")
-        return _ClusterKey({**here, "data": found["data"]}, there=True, public=objects.public_keys(found))
+            raise CommandError(
+                f"{target.where}: Secret {wish.namespace}/{objects.KEY_SECRET}: {problem}"
+            )
+        return _ClusterKey(
+            {**here, "data": found["data"]}, there=True, public=objects.public_keys(found)
+        )
     if signs := await _signs(target, wish.namespace):
         return _ClusterKey(None, there=True, public=(signs,) if is_key(signs) else ())
     written = _written(wish, objects.KEY_SECRET)
@@ -258,41 +317,54 @@ async def _cluster_key(wish: Joining, target: Target) -> _ClusterKey:
 
 
 async def _signs(target: Target, namespace: str) -> str:
-    """The public key of an agent that has served the cluster before: that is in another Secret, and another is refused.
-    '' if none has.
+    """The public key of an agent that has served the cluster before: that is in another Secret, and
+    another is refused. '' if none has.
     """
     try:
         signs = await own_key(target.member)
     except MemberError as error:
         if error.status == 404:
             return ""
-        raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
+        raise CommandError(
+            f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}"
+        ) from None
     if signs:
         target.steps.append(f"Secret {namespace}/{objects.KEY_SECRET}: {_ELSEWHERE}")
     return signs
 
 
 def _written(wish: Joining, name: str) -> Object | None:
-    """A Secret of manifests that were written before, for this namespace: the webhook's certificate names it.
-    CommandError for those of another cluster, whose key would be shared, or lost.
+    """A Secret of manifests that were written before, for this namespace: the webhook's certificate
+    names it. CommandError for those of another cluster, whose key would be shared, or lost.
     """
     file = wish.secrets_out
     try:
-        written = list(yaml.safe_load_all(file.read_text())) if file is not None and file.exists() else []
-        certificates = [b64decode(one["data"]["tls.crt"]) for one in written if "tls.crt" in one["data"]]
+        written = (
+            list(yaml.safe_load_all(file.read_text())) if file is not None and file.exists() else []
+        )
+        certificates = [
+            b64decode(one["data"]["tls.crt"]) for one in written if "tls.crt" in one["data"]
+        ]
         found = {(one["metadata"]["name"], one["metadata"]["namespace"]): one for one in written}
         clusters = {of for one in certificates for of in _names(one)}
     except (yaml.YAMLError, TypeError, KeyError, ValueError, x509.ExtensionNotFound):
-        text = f"{file} is not as `join` has written it, and the cluster's key may be in it: put the file back"
+        text = (
+            f"{file} is not as `join` has written it, and the cluster's key may be in it: put the "
+            "file back"
+        )
         raise CommandError(text) from None
     if not clusters <= {wish.name}:
-        raise CommandError(f"{file} has the keys of another cluster: name another file", ExitCode.USAGE)
+        raise CommandError(
+            f"{file} has the keys of another cluster: name another file", ExitCode.USAGE
+        )
     return found.get((name, wish.namespace))
 
 
 def _names(certificate: bytes) -> set[str]:
     """Of which clusters it is; of none, if it is a server's."""
-    names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
     uris = names.value.get_values_for_type(x509.UniformResourceIdentifier)
     return {one.removeprefix(URI).partition("/")[0] for one in uris}
 
@@ -300,7 +372,10 @@ def _names(certificate: bytes) -> set[str]:
 def _check_ours(file: Path | None) -> None:
     try:
         if file is not None and file.exists() and not file.read_text().startswith(_OURS):
-            raise CommandError(f"{file} was not written by `global-dispatcher join`: name another file", ExitCode.USAGE)
+            raise CommandError(
+                f"{file} was not written by `global-dispatcher join`: name another file",
+                ExitCode.USAGE,
+            )
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file} cannot be read: {error}") from None
 
@@ -308,9 +383,15 @@ def _check_ours(file: Path | None) -> None:
 def _check_values(file: Path | None, name: str) -> None:
     """Refuse to write over the values of another cluster."""
     with suppress(OSError, yaml.YAMLError, AttributeError, TypeError):
-        of = yaml.safe_load(file.read_text()).get("cluster", name) if file is not None and file.exists() else name
+        of = (
+            yaml.safe_load(file.read_text()).get("cluster", name)
+            if file is not None and file.exists()
+            else name
+        )
         if of != name:
-            raise CommandError(f"{file} has the values of cluster {of}: name another file", ExitCode.USAGE)
+            raise CommandError(
+                f"{file} has the values of cluster {of}: name another file", ExitCode.USAGE
+            )
 
 
 def _files(wish: Joining, edited: str, change: str, values: Object) -> list[str]:
@@ -320,7 +401,10 @@ def _files(wish: Joining, edited: str, change: str, values: Object) -> list[str]
         if wish.config is not None:
             if change and not wish.dry_run:
                 wish.config.write_text(edited)
-            lines.append(f"{wish.config}: {'would have ' if change and wish.dry_run else ''}{change or 'lists it'}")
+            lines.append(
+                f"{wish.config}: "
+                f"{'would have ' if change and wish.dry_run else ''}{change or 'lists it'}"
+            )
         if wish.values_out is not None:
             if not wish.dry_run:
                 wish.values_out.write_text(_OURS + yaml.safe_dump(values, sort_keys=False))
@@ -337,9 +421,16 @@ def _line(wish: Joining, one: Made) -> str:
 
 def _text(wish: Joining, name: str, told: Told) -> str:
     version = ".".join(map(str, told.target.version))
-    lines = [f"cluster {name}: Kubernetes {version}, uid {told.target.uid}, {told.target.where}", *told.lines, ""]
+    lines = [
+        f"cluster {name}: Kubernetes {version}, uid {told.target.uid}, {told.target.where}",
+        *told.lines,
+        "",
+    ]
     if wish.config is None:
-        lines += ["Tell the dispatcher, in `clusters` of dispatcher.yaml or `config.clusters` of its chart's values:"]
+        lines += [
+            "Tell the dispatcher, in `clusters` of dispatcher.yaml or `config.clusters` of its "
+            "chart's values:"
+        ]
         lines += [f"  - {flow(told.entry)}", ""]
     lines += ["The dispatcher reads a changed list of clusters when it starts again.", *told.to_do]
     if not wish.chart:

@@ -1,4 +1,6 @@
-"""Which rights an agent needs, and what is lost without. A test holds them to the roles of the agent's chart."""
+"""Which rights an agent needs, and what is lost without. A test holds them to the roles of the
+agent's chart.
+"""
 
 from typing import NamedTuple
 
@@ -8,14 +10,17 @@ from agents.executor.state import NAME, NAMESPACE
 from agents.runtime.executor_lease import PLACE
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 
-OWN = "."  # the namespace of the agent's account; as `name`: the account beside it as which kubelets are asked
-SERVED = "*"  # instead of a namespace: the namespaces that the executor serves, all or those of its RoleBindings
+# the namespace of the agent's account; as `name`: the account beside it as which kubelets are asked
+OWN = "."
+# instead of a namespace: the namespaces that the executor serves, all or those of its RoleBindings
+SERVED = "*"
 _SEE = "list watch"
 
 
 class Need(NamedTuple):
-    """`half`: observer or executor. `kinds`: with spaces, as kubectl has them: RESOURCE[.GROUP], RESOURCE/SUBRESOURCE.
-    `when`: the feature that needs it; empty: each agent does. `name`: of the only object that is meant.
+    """`half`: observer or executor. `kinds`: with spaces, as kubectl has them: RESOURCE[.GROUP],
+    RESOURCE/SUBRESOURCE. `when`: the feature that needs it; empty: each agent does. `name`: of the
+    only object that is meant.
     """
 
     half: str
@@ -31,7 +36,8 @@ class Need(NamedTuple):
 _BLIND = "it sees no nodes or pods, and the cluster takes no part"
 _IDENTITY = "it does not learn the cluster's identity, and the cluster takes no part"
 _VOLUMES = (
-    "persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io "
+    "persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io "
+    "csinodes.storage.k8s.io "
     "csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io volumeattachments.storage.k8s.io"
 )
 _OWNERS = "services replicationcontrollers replicasets.apps statefulsets.apps"
@@ -43,7 +49,9 @@ _PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs i
 _RIVALS = "it cannot tell whether another executor acts here, and does not act"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
 _CLAIMS = "pods whose volumes are not bound yet wait"
-_UNSEEN = "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
+_UNSEEN = (
+    "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
+)
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -54,42 +62,155 @@ _CONFIG = "extension-apiserver-authentication"
 NEEDS = (
     Need("observer", "nodes pods", _SEE, _BLIND, PROBLEM),
     Need("observer", "namespaces", "get", _IDENTITY, PROBLEM, name="kube-system"),
-    Need("observer", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "split", NAMESPACE, NAME),
+    Need(
+        "observer", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "split", NAMESPACE, NAME
+    ),
     Need("observer", "namespaces", _SEE, "namespace selectors of pods do not count"),
     Need("observer", _VOLUMES, _SEE, "what volumes need does not count where pods are placed"),
     Need("observer", _BUDGETS, _SEE, "budgets do not count where pods are to be evicted"),
-    Need("observer", _PRIORITIES, _SEE, "no pod is evicted here for a remote one of a PriorityClass"),
-    Need("observer", _OWNERS, _SEE, "default spread constraints do not know which pods belong together"),
+    Need(
+        "observer", _PRIORITIES, _SEE, "no pod is evicted here for a remote one of a PriorityClass"
+    ),
+    Need(
+        "observer",
+        _OWNERS,
+        _SEE,
+        "default spread constraints do not know which pods belong together",
+    ),
     Need("observer", "podgroups.scheduling.k8s.io", _SEE, "pods that name a PodGroup wait"),
-    Need("observer", "events", _SEE, "warning events of remote pods here are not shown at their home"),
-    Need("observer", "serviceaccounts/token", "create", "kubelets do not tell it live load", NOTE, "", OWN, OWN),
-    Need("observer", "nodes.metrics.k8s.io pods.metrics.k8s.io", "list", "no live load where kubelets do not answer"),
-    Need("executor", "nodes pods namespaces", _SEE, "it cannot check orders, and carries out none", PROBLEM, "split"),
+    Need(
+        "observer", "events", _SEE, "warning events of remote pods here are not shown at their home"
+    ),
+    Need(
+        "observer",
+        "serviceaccounts/token",
+        "create",
+        "kubelets do not tell it live load",
+        NOTE,
+        "",
+        OWN,
+        OWN,
+    ),
+    Need(
+        "observer",
+        "nodes.metrics.k8s.io pods.metrics.k8s.io",
+        "list",
+        "no live load where kubelets do not answer",
+    ),
+    Need(
+        "executor",
+        "nodes pods namespaces",
+        _SEE,
+        "it cannot check orders, and carries out none",
+        PROBLEM,
+        "split",
+    ),
     Need("executor", "namespaces", "get", _IDENTITY, PROBLEM, "split", name="kube-system"),
     Need("executor", _BUDGETS, _SEE, "budgets do not count where it checks orders", NOTE, "split"),
-    Need("executor", _PRIORITIES, _SEE, "remote pods are made before their priority is known", NOTE, "split"),
+    Need(
+        "executor",
+        _PRIORITIES,
+        _SEE,
+        "remote pods are made before their priority is known",
+        NOTE,
+        "split",
+    ),
     Need("executor", _ADOPTERS, _SEE, _ADOPTED, NOTE, "split"),
     Need("executor", "daemonsets.apps", _SEE, _ADOPTED),
-    Need("executor", "pods", "get create patch delete", "it carries out no orders", PROBLEM, "", SERVED),
+    Need(
+        "executor",
+        "pods",
+        "get create patch delete",
+        "it carries out no orders",
+        PROBLEM,
+        "",
+        SERVED,
+    ),
     Need("executor", "pods/binding", "create", "no pod is bound here", PROBLEM, "", SERVED),
-    Need("executor", "pods/status", "patch", "pods do not show how their copies elsewhere do", PROBLEM, "", SERVED),
+    Need(
+        "executor",
+        "pods/status",
+        "patch",
+        "pods do not show how their copies elsewhere do",
+        PROBLEM,
+        "",
+        SERVED,
+    ),
     Need("executor", "nodes", "get create patch delete", _PROXIES, PROBLEM),
     Need("executor", "nodes/status", "patch", _PROXIES, PROBLEM),
-    Need("executor", "leases.coordination.k8s.io", "create patch delete", _PROXIES, PROBLEM, "", NAMESPACE),
+    Need(
+        "executor",
+        "leases.coordination.k8s.io",
+        "create patch delete",
+        _PROXIES,
+        PROBLEM,
+        "",
+        NAMESPACE,
+    ),
     Need("executor", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "", NAMESPACE, NAME),
-    Need("executor", "leases.coordination.k8s.io", "get update", _RIVALS, PROBLEM, "", NAMESPACE, PLACE.name),
-    Need("executor", "events.events.k8s.io", "create", "no event says why a pod waits", NOTE, "", SERVED),
-    Need("executor", _BUDGETS, "get create patch delete", "remote pods here have no budgets", NOTE, "", SERVED),
+    Need(
+        "executor",
+        "leases.coordination.k8s.io",
+        "get update",
+        _RIVALS,
+        PROBLEM,
+        "",
+        NAMESPACE,
+        PLACE.name,
+    ),
+    Need(
+        "executor",
+        "events.events.k8s.io",
+        "create",
+        "no event says why a pod waits",
+        NOTE,
+        "",
+        SERVED,
+    ),
+    Need(
+        "executor",
+        _BUDGETS,
+        "get create patch delete",
+        "remote pods here have no budgets",
+        NOTE,
+        "",
+        SERVED,
+    ),
     Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),
     Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
-    Need("executor", "pods/eviction", "create", "rebalancing moves no pods", NOTE, "rebalancing", SERVED),
-    Need("executor", "pods/log", "get", "no kubectl logs of remote pods here", NOTE, "logs", SERVED),
+    Need(
+        "executor",
+        "pods/eviction",
+        "create",
+        "rebalancing moves no pods",
+        NOTE,
+        "rebalancing",
+        SERVED,
+    ),
+    Need(
+        "executor", "pods/log", "get", "no kubectl logs of remote pods here", NOTE, "logs", SERVED
+    ),
     Need("executor", "serviceaccounts/token", "create", _TOP, NOTE, "logs", OWN, OWN),
-    Need("executor", _PROXIED, "get create", "no kubectl exec and port-forward of remote pods", NOTE, "exec", SERVED),
+    Need(
+        "executor",
+        _PROXIED,
+        "get create",
+        "no kubectl exec and port-forward of remote pods",
+        NOTE,
+        "exec",
+        SERVED,
+    ),
     Need("executor", _CALLERS, "create", _REFUSES, NOTE, "relay"),
     Need("executor", "configmaps", "get", _REFUSES, NOTE, "relay", "kube-system", _CONFIG),
-    Need("executor", _REQUESTS, "create get", "its serving certificate stays self-signed", NOTE, "csr"),
+    Need(
+        "executor",
+        _REQUESTS,
+        "create get",
+        "its serving certificate stays self-signed",
+        NOTE,
+        "csr",
+    ),
 )
 
 
@@ -108,7 +229,9 @@ class _File(msgspec.Struct):
 
 
 def features(text: str) -> set[str]:
-    """What an agent.yaml turns on that needs rights of its own; of one that cannot be read nothing is known."""
+    """What an agent.yaml turns on that needs rights of its own; of one that cannot be read nothing
+    is known.
+    """
     try:
         file = msgspec.yaml.decode(text, type=_File)
     except msgspec.DecodeError:
@@ -123,8 +246,8 @@ def features(text: str) -> set[str]:
 
 
 def needs(component: str, on: set[str], moving: bool = False) -> list[Need]:
-    """Of a Deployment of the agent's chart, by its label: `observer`, `executor`, or `agent`, which is both. `moving`:
-    the dispatcher's rebalancing evicts pods.
+    """Of a Deployment of the agent's chart, by its label: `observer`, `executor`, or `agent`, which
+    is both. `moving`: the dispatcher's rebalancing evicts pods.
     """
     split = component != "agent"
     wanted = {"", *on, *(("split",) if split else ()), *(("rebalancing",) if moving else ())}

@@ -1,4 +1,6 @@
-"""What a cluster is given: Secrets, the values of its agent's chart, and the command that installs that."""
+"""What a cluster is given: Secrets, the values of its agent's chart, and the command that installs
+that.
+"""
 
 import re
 import shlex
@@ -10,7 +12,12 @@ from typing import Any
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from dispatcher.service.gateway.authority import serving_files
 from dispatcher.service.gateway.folder import Folder
@@ -47,25 +54,44 @@ def tls_secret(where: str, name: str, folder: Folder, stem: str) -> Object:
 
 
 def key_secret(where: str) -> Object:
-    """A new private key, with which the cluster signs what it gives away and what it runs for others."""
-    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    """A new private key, with which the cluster signs what it gives away and what it runs for
+    others.
+    """
+    key = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
     return secret(where, KEY_SECRET, {KEY_FILE: key})
 
 
 def key_problem(found: Object) -> str:
-    """Why an agent cannot sign with the key in a Secret, and what to do; '' if it can. Nothing of the key is told."""
+    """Why an agent cannot sign with the key in a Secret, and what to do; '' if it can. Nothing of
+    the key is told.
+    """
     try:
         keys = _keys(found)
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        problem = f"has no {KEY_FILE}" if isinstance(error, KeyError) else f"{KEY_FILE} is no private key in PEM"
+        problem = (
+            f"has no {KEY_FILE}"
+            if isinstance(error, KeyError)
+            else f"{KEY_FILE} is no private key in PEM"
+        )
     else:
-        problem = "" if all(isinstance(key, Ed25519PrivateKey) for key in keys) else f"{KEY_FILE} is no Ed25519 key"
-    fix = "put your copy of the key there; if no agent has served the cluster yet, delete the Secret and join again"
+        problem = (
+            ""
+            if all(isinstance(key, Ed25519PrivateKey) for key in keys)
+            else f"{KEY_FILE} is no Ed25519 key"
+        )
+    fix = (
+        "put your copy of the key there; if no agent has served the cluster yet, delete the "
+        "Secret and join again"
+    )
     return f"{problem}: {fix}" if problem else ""
 
 
 def public_keys(found: Object) -> tuple[str, ...]:
-    """The public halves of a Secret's keys, of which there is no `key_problem`, the one that is signed with first."""
+    """The public halves of a Secret's keys, of which there is no `key_problem`, the one that is
+    signed with first.
+    """
     return tuple(public_key(key) for key in _keys(found) if isinstance(key, Ed25519PrivateKey))
 
 
@@ -75,13 +101,17 @@ def _keys(found: Object) -> list[PrivateKeyTypes]:
 
 
 def webhook_secret(where: str) -> Object:
-    """A certificate for the agent's webhook, whatever its release is called; good for ten years, as the chart's own."""
+    """A certificate for the agent's webhook, whatever its release is called; good for ten years, as
+    the chart's own.
+    """
     return secret(where, WEBHOOK_SECRET, serving_files(f"*.{where}.svc"))
 
 
-def values(cluster: str, urls: list[str], opt_in: str, *, own_key: bool, webhook: Object | None = None) -> Object:
-    """Of the agent's chart. `own_key`: KEY_SECRET has the cluster's key, else the chart knows where it is. `webhook`:
-    WEBHOOK_SECRET; None: the chart makes one.
+def values(
+    cluster: str, urls: list[str], opt_in: str, *, own_key: bool, webhook: Object | None = None
+) -> Object:
+    """Of the agent's chart. `own_key`: KEY_SECRET has the cluster's key, else the chart knows where
+    it is. `webhook`: WEBHOOK_SECRET; None: the chart makes one.
     """
     served = {"tlsSecret": WEBHOOK_SECRET, "caBundle": webhook["data"]["ca.crt"]} if webhook else {}
     return {
@@ -92,8 +122,12 @@ def values(cluster: str, urls: list[str], opt_in: str, *, own_key: bool, webhook
     }
 
 
-def helm_words(chart: str, where: str, place: tuple[str, str], given: Object, file: Path | None) -> list[str]:
-    """The command that installs the agent, or upgrades it. `place`: context and kubeconfig, which may be empty."""
+def helm_words(
+    chart: str, where: str, place: tuple[str, str], given: Object, file: Path | None
+) -> list[str]:
+    """The command that installs the agent, or upgrades it. `place`: context and kubeconfig, which
+    may be empty.
+    """
     context, kubeconfig = place
     words = ["helm", "upgrade", "--install", RELEASE, chart, "--namespace", where]
     words += ["--kube-context", context] if context else []

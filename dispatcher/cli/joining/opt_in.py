@@ -1,9 +1,18 @@
-"""How annotated pods get our schedulerName in a cluster: asked of its API server, by a pod that is never stored."""
+"""How annotated pods get our schedulerName in a cluster: asked of its API server, by a pod that is
+never stored.
+"""
 
 import asyncio
 from typing import Any, NamedTuple
 
-from dispatcher.cli.operate.members import Member, MemberError, Members, access_to, chosen, has_context
+from dispatcher.cli.operate.members import (
+    Member,
+    MemberError,
+    Members,
+    access_to,
+    chosen,
+    has_context,
+)
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from shared.model import names
@@ -23,14 +32,17 @@ _QUIET: dict[str, Any] = {  # what namespaces that enforce Pod Security `restric
 _PROBE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"generateName": "global-dispatcher-probe-", "annotations": {names.SCHEDULE: "true"}},
+    "metadata": {
+        "generateName": "global-dispatcher-probe-",
+        "annotations": {names.SCHEDULE: "true"},
+    },
     "spec": {"containers": [{"name": "main", "image": "none", "securityContext": _QUIET}]},
 }
 
 
 class OptIn(NamedTuple):
-    """`acts`: whether the annotation alone is enough; None: not known, for `problem`. `by`: what does it, if known, or
-    what is there and does nothing.
+    """`acts`: whether the annotation alone is enough; None: not known, for `problem`. `by`: what
+    does it, if known, or what is there and does nothing.
     """
 
     acts: bool | None
@@ -48,7 +60,9 @@ class OptIn(NamedTuple):
 
 
 class Mechanism(NamedTuple):
-    """An object of a cluster that is to give pods our schedulerName. `selector`: of the namespaces that it is for."""
+    """An object of a cluster that is to give pods our schedulerName. `selector`: of the namespaces
+    that it is for.
+    """
 
     name: str
     selector: dict[str, Any]
@@ -61,7 +75,9 @@ async def in_force(member: Member) -> OptIn:
     for one in mechanisms or [Mechanism("", {})]:
         namespace = await _namespace_of(member, one.selector)
         if not namespace:
-            tried = OptIn(None, one.name, f"{one.name} is for namespaces of which there is none yet")
+            tried = OptIn(
+                None, one.name, f"{one.name} is for namespaces of which there is none yet"
+            )
             continue
         try:
             found = await _acts(member, namespace)
@@ -76,14 +92,16 @@ async def in_force(member: Member) -> OptIn:
 
 
 async def _acts(member: Member, namespace: str) -> bool:
-    """Whether a pod with the annotation alone gets our schedulerName. MemberError: such a pod cannot be tried."""
+    """Whether a pod with the annotation alone gets our schedulerName. MemberError: such a pod
+    cannot be tried.
+    """
     made = await member.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _PROBE)
     return bool(made["spec"].get("schedulerName") == names.SCHEDULER_NAME)
 
 
 async def _namespace_of(member: Member, selector: dict[str, Any]) -> str:
-    """A namespace that a selector lets in, `default` if it may be that; '' where there is none. Without the right to
-    list them: `default`.
+    """A namespace that a selector lets in, `default` if it may be that; '' where there is none.
+    Without the right to list them: `default`.
     """
     wanted = _query(selector)
     if not wanted:
@@ -92,13 +110,17 @@ async def _namespace_of(member: Member, selector: dict[str, Any]) -> str:
         found = await member.items("/api/v1/namespaces", labelSelector=wanted)
     except MemberError:
         return _USUAL
-    there = [one["metadata"]["name"] for one in found if one.get("status", {}).get("phase") != "Terminating"]
+    there = [
+        one["metadata"]["name"]
+        for one in found
+        if one.get("status", {}).get("phase") != "Terminating"
+    ]
     return _USUAL if _USUAL in there else next(iter(there), "")
 
 
 def _query(selector: dict[str, Any]) -> str:
-    """A LabelSelector as the query parameter `labelSelector`: {matchExpressions: [{key: a, operator: In, values: [b,
-    c]}]} is 'a in (b,c)'.
+    """A LabelSelector as the query parameter `labelSelector`: {matchExpressions: [{key: a,
+    operator: In, values: [b, c]}]} is 'a in (b,c)'.
     """
     forms = {
         "In": "{key} in ({values})",
@@ -114,7 +136,9 @@ def _query(selector: dict[str, Any]) -> str:
     return ",".join(terms)
 
 
-async def all_in_force(config: DispatcherConfig, members: Members, only: str = "") -> dict[str, OptIn]:
+async def all_in_force(
+    config: DispatcherConfig, members: Members, only: str = ""
+) -> dict[str, OptIn]:
     """What is in force in each cluster of a configuration, or in one."""
     asked = chosen(config, members, only)
     found = await asyncio.gather(*(_of(section, member) for section, member in asked))
@@ -141,13 +165,17 @@ async def uncertain(cluster: ClusterSection, member: Member) -> str:
 
 
 async def _mechanisms(member: Member) -> list[Mechanism]:
-    """What of a cluster is to do it, as far as it may be seen; a policy by the best version that is served."""
+    """What of a cluster is to do it, as far as it may be seen; a policy by the best version that is
+    served.
+    """
     found: dict[str, Mechanism] = {}
     for version in VERSIONS:
         for one in await _listed(member, f"{REGISTRATION}/{version}/{POLICIES}"):
             name = one["metadata"]["name"]
             spec = one["spec"]
-            if any(f"'{names.SCHEDULER_NAME}'" in _expression(row) for row in spec.get("mutations", ())):
+            if any(
+                f"'{names.SCHEDULER_NAME}'" in _expression(row) for row in spec.get("mutations", ())
+            ):
                 selector = (spec.get("matchConstraints") or {}).get("namespaceSelector") or {}
                 found.setdefault(name, Mechanism(f"{POLICY_KIND} {version} ({name})", selector))
     hooks = [
@@ -171,7 +199,9 @@ async def _listed(member: Member, path: str) -> list[dict[str, Any]]:
 
 
 async def served(member: Member, policies: str = POLICIES) -> str:
-    """The version of a kind of admission policy, by its plural, that an API server has; '' for none. MemberError."""
+    """The version of a kind of admission policy, by its plural, that an API server has; '' for
+    none. MemberError.
+    """
     for version in VERSIONS:
         try:
             found = await member.call("GET", f"{REGISTRATION}/{version}")
@@ -187,8 +217,9 @@ async def served(member: Member, policies: str = POLICIES) -> str:
 async def for_chart(member: Member) -> str:
     """What the agent's chart should do it by: `admissionPolicy.by`. MemberError.
 
-    A server with v1beta1 serves policies also while its feature gate is off, and they do nothing then: such a server
-    is given a webhook, which works in any case, but where a policy is in force already.
+    A server with v1beta1 serves policies also while its feature gate is off, and they do nothing
+    then: such a server is given a webhook, which works in any case, but where a policy is in force
+    already.
     """
     version = await served(member)
     if version != "v1beta1":

@@ -1,4 +1,6 @@
-"""Whether clusters that are declared to be one pod network can be: no pod address may be of two clusters."""
+"""Whether clusters that are declared to be one pod network can be: no pod address may be of two
+clusters.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,7 +17,8 @@ from shared.model import names
 
 ABOUT = "pod network"
 _FIX = (
-    f"take `network` out of the entries of both ({names.OWN_NETWORK}): IPs of remote pods are then not shown at home, "
+    f"take `network` out of the entries of both ({names.OWN_NETWORK}): IPs of remote pods are "
+    "then not shown at home, "
     "and no Service leads to whoever has them there"
 )
 
@@ -23,7 +26,9 @@ Ranges = frozenset[IPv4Network | IPv6Network]
 
 
 async def all_overlaps(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
-    """What speaks against each `network` of a configuration; of clusters that cannot be reached nothing is known."""
+    """What speaks against each `network` of a configuration; of clusters that cannot be reached
+    nothing is known.
+    """
     sections = {one.name: one for one in config.clusters if one.network != names.OWN_NETWORK}
     asked = [_ranges(section, members[name]) for name, section in sections.items()]
     answers = dict(zip(sections, await asyncio.gather(*asked), strict=True))
@@ -41,7 +46,10 @@ def overlaps(networks: Mapping[str, str], ranges: Mapping[str, Ranges]) -> list[
         if not both:
             continue
         for here, there in ((one, other), (other, one)):
-            text = f"`network: {networks[one]}` says that pods of {there} are reached by their IPs, but {both}"
+            text = (
+                f"`network: {networks[one]}` says that pods of {there} are reached by their IPs, "
+                f"but {both}"
+            )
             found.append(Finding(here, ABOUT, PROBLEM, text, _FIX))
     return found
 
@@ -68,14 +76,31 @@ async def _ranges(section: ClusterSection, member: Member) -> Ranges | Finding:
 
 
 def _both(mine: Ranges, others: Ranges) -> str:
-    """A range of each that overlap, as words; '' if none do. One pass over all by their first addresses."""
-    every = [(one.version, int(one.network_address), at, one) for at, many in enumerate((mine, others)) for one in many]
-    widest: list[IPv4Network | IPv6Network | None] = [None, None]  # of each side, that which ends last so far
+    """A range of each that overlap, as words; '' if none do. One pass over all by their first
+    addresses.
+    """
+    every = [
+        (one.version, int(one.network_address), at, one)
+        for at, many in enumerate((mine, others))
+        for one in many
+    ]
+    widest: list[IPv4Network | IPv6Network | None] = [
+        None,
+        None,
+    ]  # of each side, that which ends last so far
     for version, first, side, one in sorted(every, key=lambda row: row[:3]):
         earlier = widest[1 - side]
-        if earlier is not None and earlier.version == version and int(earlier.broadcast_address) >= first:
+        if (
+            earlier is not None
+            and earlier.version == version
+            and int(earlier.broadcast_address) >= first
+        ):
             return f"nodes have podCIDRs {earlier} and {one}, which overlap"
         last = widest[side]
-        if last is None or last.version != version or int(last.broadcast_address) < int(one.broadcast_address):
+        if (
+            last is None
+            or last.version != version
+            or int(last.broadcast_address) < int(one.broadcast_address)
+        ):
             widest[side] = one
     return ""

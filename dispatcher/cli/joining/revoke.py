@@ -1,4 +1,6 @@
-"""`global-dispatcher revoke`: all certificates of a cluster are taken back, and the gateway drops it."""
+"""`global-dispatcher revoke`: all certificates of a cluster are taken back, and the gateway drops
+it.
+"""
 
 import asyncio
 import sys
@@ -36,24 +38,37 @@ def revoke(wish: Revoking) -> int:
     if wish.dispatcher is not None:
         lines += _brought(wish, wish.dispatcher, folder, lines)
     to_do = [] if wish.dispatcher is not None else left_to_do(folder, wish.namespace)
-    to_do.append(f"A later `join` of {wish.cluster} makes a certificate that is good: stop a timer that does it.")
+    to_do.append(
+        f"A later `join` of {wish.cluster} makes a certificate that is good: stop a timer that "
+        "does it."
+    )
     if wish.output is Output.TABLE:
         sys.stdout.write("".join(f"{line}\n" for line in (*lines, *to_do)))
     else:
-        serials = {"revoked": [f"{one:x}" for one in found.now], "before": [f"{one:x}" for one in found.before]}
-        print_value({"cluster": wish.cluster, **serials, "steps": lines, "next": to_do}, wish.output)
+        serials = {
+            "revoked": [f"{one:x}" for one in found.now],
+            "before": [f"{one:x}" for one in found.before],
+        }
+        print_value(
+            {"cluster": wish.cluster, **serials, "steps": lines, "next": to_do}, wish.output
+        )
     return int(ExitCode.OK)
 
 
 def _brought(wish: Revoking, place: Place, folder: Folder, lines: list[str]) -> list[str]:
-    """What was done in the dispatcher's cluster. CommandError tells what is done already, and what is not."""
+    """What was done in the dispatcher's cluster. CommandError tells what is done already, and what
+    is not.
+    """
     try:
         return asyncio.run(bring(folder, place, wish.namespace, make=False))
     except CommandError as error:
         if wish.dry_run:
             raise
         sys.stderr.write("".join(f"{line}\n" for line in lines))
-        text = f"{error}; the gateway does not know yet of what is revoked in the folder: run this again"
+        text = (
+            f"{error}; the gateway does not know yet of what is revoked in the folder: run this "
+            "again"
+        )
         raise CommandError(text, error.code) from None
 
 
@@ -61,5 +76,10 @@ def _lines(wish: Revoking, found: Revoked) -> list[str]:
     file = wish.folder / "ca.crt"
     did = "would be revoked" if wish.dry_run else "revoked"
     lines = [f"{file}: certificate {one:x} of cluster {wish.cluster} {did}" for one in found.now]
-    lines += [f"{file}: certificate {one:x} of cluster {wish.cluster} was revoked before" for one in found.before]
-    return lines or [f"{file}: no certificate of cluster {wish.cluster} is still valid: nothing to revoke"]
+    lines += [
+        f"{file}: certificate {one:x} of cluster {wish.cluster} was revoked before"
+        for one in found.before
+    ]
+    return lines or [
+        f"{file}: no certificate of cluster {wish.cluster} is still valid: nothing to revoke"
+    ]

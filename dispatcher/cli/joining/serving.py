@@ -25,16 +25,18 @@ class Lack(NamedTuple):
 
 
 async def all_lacks(config: DispatcherConfig, members: Members, only: str = "") -> list[Lack]:
-    """Of each cluster of a configuration, or of one; of those that cannot be asked nothing is known."""
+    """Of each cluster of a configuration, or of one; of those that cannot be asked nothing is
+    known.
+    """
     asked = chosen(config, members, only)
     sure = [member for section, member in asked if not await uncertain(section, member)]
     return [lack for found in await asyncio.gather(*map(lacks, sure)) for lack in found]
 
 
 async def lacks(member: Member) -> list[Lack]:
-    """What its latest request lacks; the earlier ones are of agents that are gone. Whoever may make requests can give
-    one our label: nobody is told to approve one for something else than a server, or of another account, where the
-    agent's is known.
+    """What its latest request lacks; the earlier ones are of agents that are gone. Whoever may make
+    requests can give one our label: nobody is told to approve one for something else than a server,
+    or of another account, where the agent's is known.
     """
     try:
         items = await member.items(REQUESTS, labelSelector=_OURS)
@@ -43,7 +45,11 @@ async def lacks(member: Member) -> list[Lack]:
         if error.status != 403:
             return []  # told by others
         return [
-            Lack(member.name, f"not known: {error}", "give the context the right to list certificatesigningrequests")
+            Lack(
+                member.name,
+                f"not known: {error}",
+                "give the context the right to list certificatesigningrequests",
+            )
         ]
     except msgspec.ValidationError:
         return []
@@ -62,7 +68,9 @@ async def lacks(member: Member) -> list[Lack]:
 
 
 async def _accounts(member: Member) -> set[str]:
-    """Whom the agent's chart lets ask; none where it is installed in another way, or may not be seen."""
+    """Whom the agent's chart lets ask; none where it is installed in another way, or may not be
+    seen.
+    """
     try:
         bindings = await member.items(_BINDINGS, labelSelector=_CHART)
     except MemberError:

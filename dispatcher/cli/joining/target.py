@@ -1,4 +1,6 @@
-"""An API server that is made ready: checked first, then written to by server-side apply, or only asked in a dry run."""
+"""An API server that is made ready: checked first, then written to by server-side apply, or only
+asked in a dry run.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -35,7 +37,8 @@ _OF_THE_SERVER = ("managedFields", "resourceVersion", "generation")
 
 @dataclass(frozen=True)
 class Place:
-    """A kubeconfig context; an empty kubeconfig is kubectl's choice, an empty context the current one.
+    """A kubeconfig context; an empty kubeconfig is kubectl's choice, an empty context the current
+    one.
 
     `option`: the one that names the context.
     """
@@ -47,7 +50,9 @@ class Place:
 
 @dataclass
 class Target:
-    """One cluster. `version` is (1, minor), `uid` that of kube-system. `steps`: what was done, for people."""
+    """One cluster. `version` is (1, minor), `uid` that of kube-system. `steps`: what was done, for
+    people.
+    """
 
     where: str
     member: Member
@@ -57,7 +62,9 @@ class Target:
     steps: list[str] = field(default_factory=list)
 
     async def apply(self, one: Object) -> None:
-        """Make an object, or make it as given; what others have written beside it stays. CommandError."""
+        """Make an object, or make it as given; what others have written beside it stays.
+        CommandError.
+        """
         before = await self.found(one)
         if before is None and self.dry_run:  # its namespace may not be there yet
             self._did(one, "made")
@@ -85,21 +92,32 @@ class Target:
         self._did(one, "removed")
 
     async def need(self, namespace: str, *rights: tuple[str, str]) -> None:
-        """Rights as (verb, resource), in a namespace or, of '', in the cluster. CommandError names those that lack."""
+        """Rights as (verb, resource), in a namespace or, of '', in the cluster. CommandError names
+        those that lack.
+        """
         lacking = []
         for verb, resource in rights:
             asked = {"namespace": namespace, "verb": verb, "resource": resource}
-            review = {"apiVersion": _REVIEWS, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked}}
+            review = {
+                "apiVersion": _REVIEWS,
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": asked},
+            }
             try:
-                answer = await self.member.call("POST", f"/apis/{_REVIEWS}/selfsubjectaccessreviews", review)
+                answer = await self.member.call(
+                    "POST", f"/apis/{_REVIEWS}/selfsubjectaccessreviews", review
+                )
             except MemberError as error:
-                raise CommandError(f"{self.where}: does not say what you may do: {error}", code_of(error)) from None
+                raise CommandError(
+                    f"{self.where}: does not say what you may do: {error}", code_of(error)
+                ) from None
             if not answer["status"]["allowed"]:
                 lacking.append(f"{verb} {resource}")
         if lacking:
             inside = f" in namespace {namespace}" if namespace else ""
             text = (
-                f"{self.where}: you may not {', '.join(lacking)}{inside}; use a context that may, or ask who gives it"
+                f"{self.where}: you may not {', '.join(lacking)}{inside}; use a context that may, "
+                "or ask who gives it"
             )
             raise CommandError(text)
 
@@ -112,7 +130,9 @@ class Target:
                 return None
             raise self.failed(one, error) from None
 
-    async def _asked(self, method: str, one: Object, path: str, kind: str = "application/json") -> Object:
+    async def _asked(
+        self, method: str, one: Object, path: str, kind: str = "application/json"
+    ) -> Object:
         try:
             return await self.member.call(method, path, None if method == "DELETE" else one, kind)
         except MemberError as error:
@@ -120,7 +140,9 @@ class Target:
 
     def failed(self, one: Object, error: MemberError) -> CommandError:
         """What the API server said of an object, with the way out where that is known."""
-        fix = "; use a context that has the right, or ask who gives it" if error.status == 403 else ""
+        fix = (
+            "; use a context that has the right, or ask who gives it" if error.status == 403 else ""
+        )
         return CommandError(f"{self.where}: {shown(one)}: {error}{fix}", code_of(error))
 
     def _did(self, one: Object, what: str) -> None:
@@ -150,7 +172,9 @@ def access_to(place: Place) -> Access:
     """The way to the API server of a context. CommandError: the file or the context is not there."""
     kubeconfig = place.kubeconfig or usual_kubeconfig()
     if not kubeconfig:
-        raise CommandError("there is no kubeconfig: name one with --kubeconfig, or in $KUBECONFIG", ExitCode.USAGE)
+        raise CommandError(
+            "there is no kubeconfig: name one with --kubeconfig, or in $KUBECONFIG", ExitCode.USAGE
+        )
     try:
         check_context(kubeconfig, place.context)
     except AccessError as error:
@@ -175,11 +199,17 @@ async def _checked(where: str, member: Member, dry_run: bool) -> Target:
         told = await member.call("GET", "/version")
         version = _version(told)
         if version < (1, OLDEST_MINOR):
-            text = f"{where}: Kubernetes {told.get('gitVersion')} is older than 1.{OLDEST_MINOR}: upgrade it first"
+            text = (
+                f"{where}: Kubernetes {told.get('gitVersion')} is older than 1.{OLDEST_MINOR}: "
+                "upgrade it first"
+            )
             raise CommandError(text)
         system = await member.call("GET", "/api/v1/namespaces/kube-system")
     except MemberError as error:
-        text = f"{where}: its API server cannot be asked for its version and its namespace kube-system: {error}"
+        text = (
+            f"{where}: its API server cannot be asked for its version and its namespace "
+            f"kube-system: {error}"
+        )
         raise CommandError(text, code_of(error)) from None
     return Target(where, member, version, system["metadata"]["uid"], dry_run)
 

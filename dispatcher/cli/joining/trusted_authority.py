@@ -1,7 +1,8 @@
-"""Before Secrets are written: that they trust the authority of this folder already, if they are there.
+"""Before Secrets are written: that they trust the authority of this folder already, if they are
+there.
 
-A folder without an authority makes a new one. Written over what a fleet trusts, it would cut off the cluster that is
-joined, and in the dispatcher's cluster every agent of the fleet.
+A folder without an authority makes a new one. Written over what a fleet trusts, it would cut off
+the cluster that is joined, and in the dispatcher's cluster every agent of the fleet.
 """
 
 import base64
@@ -31,8 +32,10 @@ async def check(target: Target, namespace: str, names: Iterable[str], folder: Fo
         if "ca.crt" in trusted and not own & _keys(base64.b64decode(trusted["ca.crt"])):
             whose = "has another authority" if own else "has no authority yet"
             raise CommandError(
-                f"{target.where}: {shown(found or {})} trusts an authority, and the folder {folder} {whose}: name the"
-                " folder of that fleet with --folder; or, to put this folder's authority in its place, which cuts off"
+                f"{target.where}: {shown(found or {})} trusts an authority, and the folder "
+                f"{folder} {whose}: name the"
+                " folder of that fleet with --folder; or, to put this folder's authority in its "
+                "place, which cuts off"
                 " whoever has certificates of the other one, add --new-authority"
             )
 
@@ -43,4 +46,7 @@ def _keys(bundle: bytes) -> set[bytes]:
         found = x509.load_pem_x509_certificates(bundle)
     except ValueError:
         return set()
-    return {one.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for one in found}
+    return {
+        one.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        for one in found
+    }

@@ -1,1 +1,3 @@
-"""What operators do with a whole cluster: cordon, drain, fence, leave. Written into the clusters themselves."""
+"""What operators do with a whole cluster: cordon, drain, fence, leave. Written into the clusters
+themselves.
+"""

@@ -1,4 +1,6 @@
-"""What each command does once its survey was shown and agreed to. Each may be repeated: what is done stays done."""
+"""What each command does once its survey was shown and agreed to. Each may be repeated: what is
+done stays done.
+"""
 
 import asyncio
 import time
@@ -15,7 +17,8 @@ from shared.model import names
 
 
 class Errand(NamedTuple):
-    """The cluster in question, the clusters that can be asked, what was seen of them, and how long pods may take.
+    """The cluster in question, the clusters that can be asked, what was seen of them, and how long
+    pods may take.
 
     `asked` fills with the pods that have been told to go.
     """
@@ -43,7 +46,10 @@ async def look_at_closed(errand: Errand) -> None:
     sight = Sight(member.name)
     try:
         sight.closed = await words.closed_by_leave(member)
-        sight.note = f"leave has cordoned {', '.join(sight.closed)} here, for its own pods: they may go there again"
+        sight.note = (
+            f"leave has cordoned {', '.join(sight.closed)} here, for its own pods: they may go "
+            "there again"
+        )
     except MemberError as error:
         sight.problem = str(error)
     if sight.closed or sight.problem:
@@ -66,7 +72,9 @@ async def drain(errand: Errand) -> None:
 
 
 async def leave(errand: Errand) -> None:
-    """Cordon in both directions, then evict what went there and what came from there, and see that nothing is left."""
+    """Cordon in both directions, then evict what went there and what came from there, and see that
+    nothing is left.
+    """
     await say_everywhere(errand, words.CORDON)
     for sight in errand.sights:
         if sight.name == errand.cluster and not sight.problem:
@@ -79,7 +87,9 @@ async def leave(errand: Errand) -> None:
 async def confirm(errand: Errand) -> None:
     """Say in the cluster itself that what its API server shows is meant."""
     writes = (
-        executor_words.say(errand.members[sight.name], sight, names.CONFIRM_RESTORED, "confirmed", errand.timeout_s)
+        executor_words.say(
+            errand.members[sight.name], sight, names.CONFIRM_RESTORED, "confirmed", errand.timeout_s
+        )
         for sight in errand.sights
         if not sight.problem
     )
@@ -102,7 +112,9 @@ async def look_at_keys(errand: Errand) -> None:
 
 
 async def _look_at_own_keys(errand: Errand, member: Member) -> None:
-    """An agent of the cluster itself that has another key waits for the word. Nothing to say where none is stored."""
+    """An agent of the cluster itself that has another key waits for the word. Nothing to say where
+    none is stored.
+    """
     sight = Sight(member.name)
     try:
         signs = await executor_words.own_key(member)
@@ -115,7 +127,9 @@ async def _look_at_own_keys(errand: Errand, member: Member) -> None:
 
 
 async def forget_keys(errand: Errand) -> None:
-    """Say in every cluster that answers, the one in question too, that its keys are to be forgotten."""
+    """Say in every cluster that answers, the one in question too, that its keys are to be
+    forgotten.
+    """
     word = executor_words.forget(errand.cluster)
     writes = (
         executor_words.say(errand.members[sight.name], sight, word, "forgotten", errand.timeout_s)
@@ -126,7 +140,9 @@ async def forget_keys(errand: Errand) -> None:
 
 
 async def leave_lost(errand: Errand) -> None:
-    """Fence, wait until the dispatcher has let its pods go, delete the copies of its own pods elsewhere."""
+    """Fence, wait until the dispatcher has let its pods go, delete the copies of its own pods
+    elsewhere.
+    """
     await say_everywhere(errand, words.FENCE)
     mine = [one for one in errand.sights if one.name != errand.cluster]
     await _clear(errand, copies(mine), delete, "deleted")
@@ -135,7 +151,9 @@ async def leave_lost(errand: Errand) -> None:
 
 
 async def _close(errand: Errand, sight: Sight, other: str) -> None:
-    """Cordon another cluster for the pods of the one that leaves, unless that was said already for itself."""
+    """Cordon another cluster for the pods of the one that leaves, unless that was said already for
+    itself.
+    """
     try:
         stands = await words.standing(errand.members[sight.name], other)
     except MemberError as error:
@@ -182,14 +200,20 @@ def _undone(state: Clearing, cluster: str) -> str:
         if pods:
             pod, why = next(iter(pods.items()))
             because = (
-                why or "its delegate still ends, or no dispatcher runs, or no agent in the cluster of its delegate"
+                why
+                or "its delegate still ends, or no dispatcher runs, or no agent in the cluster of "
+                "its delegate"
             )
             return f"{len(pods)} pods {what}, such as {pod.namespace}/{pod.name}: {because}"
     return ""
 
 
-async def _verify(errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], *, whole: bool) -> None:
-    """Look until nothing is left, or the time is over: marks go a moment after pods do, and pods may have come."""
+async def _verify(
+    errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], *, whole: bool
+) -> None:
+    """Look until nothing is left, or the time is over: marks go a moment after pods do, and pods
+    may have come.
+    """
     deadline = time.monotonic() + errand.timeout_s
     again = await survey(errand.members, errand.cluster, whole=whole)
     while any(left_of(one.found) for one in again) and time.monotonic() < deadline:
@@ -205,7 +229,10 @@ async def _verify(errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], 
             sight.proxy = seen.proxy
         left = left_of(seen.found)
         if left:
-            problem = f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat this"
+            problem = (
+                f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat "
+                "this"
+            )
             sight.problem = sight.problem or problem
         sight.problem = sight.problem or seen.problem
         if not sight.problem:

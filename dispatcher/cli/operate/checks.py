@@ -14,16 +14,23 @@ _NAMED = 10  # pods in one line
 
 def check_name(wish: Wish, known: list[str], sights: list[Sight]) -> None:
     """Refuse a name that is neither configured nor known to any cluster that answers. CommandError."""
-    if wish.cluster in known or any(sight.proxy not in ("", "absent") or sight.found.left for sight in sights):
+    if wish.cluster in known or any(
+        sight.proxy not in ("", "absent") or sight.found.left for sight in sights
+    ):
         return
     answered = [sight.name for sight in sights if not sight.problem]
-    silent = "".join(f"; {sight.name} does not answer ({sight.problem})" for sight in sights if sight.problem)
+    silent = "".join(
+        f"; {sight.name} does not answer ({sight.problem})" for sight in sights if sight.problem
+    )
     lists = f"lists {', '.join(known)}, and none of them answers" if known else "lists no clusters"
     text = f"{wish.cluster!r} is not in {wish.config}, which {lists}"
     if known and not sights:  # a command that asks the cluster alone
         text = f"{wish.cluster!r} is not in {wish.config}{did_you_mean(wish.cluster, known)}"
     elif answered:
-        text = f"{wish.cluster!r} is neither in {wish.config} nor has a proxy node in {', '.join(answered)}"
+        text = (
+            f"{wish.cluster!r} is neither in {wish.config} nor has a proxy node in "
+            f"{', '.join(answered)}"
+        )
         text += did_you_mean(wish.cluster, known)
     raise CommandError(text + silent, ExitCode.NOT_FOUND)
 
@@ -53,13 +60,19 @@ def named(pods: list[PodAt]) -> str:
 
 
 async def signs_of_life(member: Member | None) -> str:
-    """What shows that a cluster is not dead: it answers, and has nodes that are Ready. '' if nothing does."""
+    """What shows that a cluster is not dead: it answers, and has nodes that are Ready. '' if
+    nothing does.
+    """
     if member is None:
         return ""
     try:
         nodes = [node for node in await member.items("/api/v1/nodes") if not behind(node)]
     except MemberError as error:
-        return f"{member.name} answers, but its nodes cannot be listed ({error})" if 400 <= error.status < 500 else ""
+        return (
+            f"{member.name} answers, but its nodes cannot be listed ({error})"
+            if 400 <= error.status < 500
+            else ""
+        )
     ready = sum(map(_is_ready, nodes))
     return f"{member.name} answers and {ready} of {len(nodes)} nodes are Ready" if ready else ""
 
@@ -72,7 +85,10 @@ def _is_ready(node: Object) -> bool:
 def _unlisted(wish: Wish, known: list[str]) -> str:
     if wish.action != "leave" or wish.lost or wish.cluster in known:
         return ""
-    return f"{wish.config} does not list {wish.cluster!r}: put it back, or say --lost if it never comes back"
+    return (
+        f"{wish.config} does not list {wish.cluster!r}: put it back, or say --lost if it never "
+        "comes back"
+    )
 
 
 def _silent(wish: Wish, sights: list[Sight]) -> str:
@@ -80,7 +96,10 @@ def _silent(wish: Wish, sights: list[Sight]) -> str:
     if here is None or not here.problem or not (wish.does.whole or wish.does.itself):
         return ""
     if wish.does.itself:
-        return f"cluster {wish.cluster} cannot be asked ({here.problem}): nobody knows what would be confirmed"
+        return (
+            f"cluster {wish.cluster} cannot be asked ({here.problem}): nobody knows what would be "
+            "confirmed"
+        )
     return f"cluster {wish.cluster} does not answer ({here.problem}): --lost if it never comes back"
 
 
@@ -90,10 +109,19 @@ def _nobody_has_it(wish: Wish, sights: list[Sight]) -> str:
         return ""
     proxy = names.proxy_node_name(wish.cluster)
     if not asked:
-        why = "; ".join(f"{sight.name}: {sight.problem}" for sight in sights if sight.problem) or "there is no other"
-        return f"no cluster could be asked whether it has proxy node {proxy} ({why}): nothing can be done there"
+        why = (
+            "; ".join(f"{sight.name}: {sight.problem}" for sight in sights if sight.problem)
+            or "there is no other"
+        )
+        return (
+            f"no cluster could be asked whether it has proxy node {proxy} ({why}): nothing can be "
+            "done there"
+        )
     missing = f"no proxy node {proxy} is in {', '.join(sight.name for sight in asked)}"
-    return f"{missing}: there is nothing to write on; the agents make it when a dispatcher names the cluster"
+    return (
+        f"{missing}: there is nothing to write on; the agents make it when a dispatcher names the "
+        "cluster"
+    )
 
 
 def _fenced(wish: Wish, sights: list[Sight]) -> str:
@@ -115,4 +143,7 @@ def _alone(wish: Wish, sights: list[Sight]) -> str:
     if wish.force or not alone or not (wish.does.evicts or wish.does.instead):
         return ""
     how = "evicts them" if wish.does.evicts else "lets them go, for good,"
-    return f"{len(alone)} pods have no controller that would replace them ({named(alone)}): --force {how} all the same"
+    return (
+        f"{len(alone)} pods have no controller that would replace them ({named(alone)}): --force "
+        f"{how} all the same"
+    )

@@ -1,11 +1,19 @@
-"""`global-dispatcher cluster ...`: look, show what will be done, ask, do it, say what became of it in each cluster."""
+"""`global-dispatcher cluster ...`: look, show what will be done, ask, do it, say what became of it
+in each cluster.
+"""
 
 import asyncio
 import sys
 from typing import Any
 
 from dispatcher.cli.operate.actions import Errand
-from dispatcher.cli.operate.checks import check_name, named, refusals, signs_of_life, without_controller
+from dispatcher.cli.operate.checks import (
+    check_name,
+    named,
+    refusals,
+    signs_of_life,
+    without_controller,
+)
 from dispatcher.cli.operate.elsewhere import Elsewhere, ask_elsewhere
 from dispatcher.cli.operate.identity import check_contexts
 from dispatcher.cli.operate.members import Member, reached
@@ -32,7 +40,14 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
         await check_contexts(wish.config, config, members)
         asked = _asked(wish, members)
         sights = await survey(asked, wish.cluster, whole=action.whole or action.itself)
-        errand = Errand(wish.cluster, asked, sights, wish.timeout_s, lambda line: _say(f"{wish.cluster}: {line}"), [])
+        errand = Errand(
+            wish.cluster,
+            asked,
+            sights,
+            wish.timeout_s,
+            lambda line: _say(f"{wish.cluster}: {line}"),
+            [],
+        )
         if action.look is not None:
             await action.look(errand)
         check_name(wish, known, sights)
@@ -44,8 +59,19 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
             _say(f"all the same: {alive}")
         if wish.dry_run:
             leave = wish.action == "leave"
-            elsewhere = await ask_elsewhere(wish.server, wish.cluster, leave=leave) if action.evicts else None
-            return _end(wish, sights, will, [f"would be refused: {why}" for why in against], elsewhere, done=False)
+            elsewhere = (
+                await ask_elsewhere(wish.server, wish.cluster, leave=leave)
+                if action.evicts
+                else None
+            )
+            return _end(
+                wish,
+                sights,
+                will,
+                [f"would be refused: {why}" for why in against],
+                elsewhere,
+                done=False,
+            )
         if against:
             raise CommandError("; ".join(against))
         _agree(wish)
@@ -57,7 +83,9 @@ def _asked(wish: Wish, members: dict[str, Member]) -> dict[str, Member]:
     """The clusters that the command is about: itself, all, or all but the one that is lost."""
     if wish.does.itself:
         return {name: member for name, member in members.items() if name == wish.cluster}
-    return {name: member for name, member in members.items() if not (wish.lost and name == wish.cluster)}
+    return {
+        name: member for name, member in members.items() if not (wish.lost and name == wish.cluster)
+    }
 
 
 async def _do(wish: Wish, errand: Errand) -> None:
@@ -108,13 +136,24 @@ def _agree(wish: Wish) -> None:
 
 
 def _end(
-    wish: Wish, sights: list[Sight], will: str, against: list[str], elsewhere: Elsewhere | None, *, done: bool
+    wish: Wish,
+    sights: list[Sight],
+    will: str,
+    against: list[str],
+    elsewhere: Elsewhere | None,
+    *,
+    done: bool,
 ) -> ExitCode:
     silent = [f"{sight.name}: {sight.problem}" for sight in sights if sight.problem]
     problems = [*silent, *against]
     then = _next_steps(wish) if done and not problems and wish.action == "leave" else []
     if wish.output is not Output.TABLE:
-        summary: dict[str, Any] = {"cluster": wish.cluster, "action": wish.action, "will": will, "done": done}
+        summary: dict[str, Any] = {
+            "cluster": wish.cluster,
+            "action": wish.action,
+            "will": will,
+            "done": done,
+        }
         if elsewhere is not None:
             summary["no_other_place"] = elsewhere.nowhere
             summary["not_known"] = elsewhere.unknown
@@ -125,15 +164,26 @@ def _end(
     for line in (*(elsewhere.words if elsewhere is not None else ()), *problems, *then):
         _say(line)
     if silent and done:
-        _say("not all is done: repeat the command when these clusters answer; what is done stays done")
+        _say(
+            "not all is done: repeat the command when these clusters answer; what is done stays "
+            "done"
+        )
     return ExitCode.FAILED if problems else ExitCode.OK
 
 
 def _next_steps(wish: Wish) -> list[str]:
-    gone = [] if wish.lost else [f"helm uninstall agent  # in cluster {wish.cluster}, under the name that it has there"]
+    gone = (
+        []
+        if wish.lost
+        else [
+            f"helm uninstall agent  # in cluster {wish.cluster}, under the name that it has there"
+        ]
+    )
     return [
-        f"remove the entry `- name: {wish.cluster}` from `clusters` of the dispatcher's configuration (its file, or the"
-        f" values of its chart; {wish.config} is what this command has read) and start the dispatcher again: the agents"
+        f"remove the entry `- name: {wish.cluster}` from `clusters` of the dispatcher's "
+        "configuration (its file, or the"
+        f" values of its chart; {wish.config} is what this command has read) and start the "
+        "dispatcher again: the agents"
         " then remove its proxy nodes",
         *gone,
     ]

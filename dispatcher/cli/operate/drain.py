@@ -1,7 +1,9 @@
-"""Evicts pods through the Eviction API of the cluster where they were submitted, so that its budgets hold.
+"""Evicts pods through the Eviction API of the cluster where they were submitted, so that its
+budgets hold.
 
-As kubectl drain does: 429 is tried again, a pod that is gone or replaced is done, everything else is a problem. Then it
-waits until the pods are really gone, which takes a running dispatcher: it ends their delegates first.
+As kubectl drain does: 429 is tried again, a pod that is gone or replaced is done, everything else
+is a problem. Then it waits until the pods are really gone, which takes a running dispatcher: it
+ends their delegates first.
 """
 
 import asyncio
@@ -22,7 +24,9 @@ _BUDGET = 429
 
 @dataclass
 class Clearing:
-    """How far the pods are: `waiting` are those that are not gone yet, and why, where that is known."""
+    """How far the pods are: `waiting` are those that are not gone yet, and why, where that is
+    known.
+    """
 
     waiting: dict[PodAt, str]
     failed: dict[PodAt, str] = field(default_factory=dict)
@@ -36,7 +40,9 @@ Tell = Callable[[str], None]
 async def clear(
     members: Mapping[str, Member], pods: Iterable[PodAt], ask: Ask, tell: Tell, timeout_s: float
 ) -> Clearing:
-    """Ask each pod to go, until all are gone or `timeout_s` is over; `tell` gets a line whenever the count changes."""
+    """Ask each pod to go, until all are gone or `timeout_s` is over; `tell` gets a line whenever
+    the count changes.
+    """
     state = Clearing(dict.fromkeys(pods, ""))
     deadline = time.monotonic() + timeout_s
     asked: dict[PodAt, float] = {}  # when to ask again; infinity: it was told to go
@@ -73,7 +79,9 @@ async def delete(member: Member, pod: PodAt) -> str:
 
 
 async def let_go(member: Member, pod: PodAt) -> str:
-    """Ask nothing of a pod that the dispatcher lets go; one that has ended stays in its list unless it is deleted."""
+    """Ask nothing of a pod that the dispatcher lets go; one that has ended stays in its list unless
+    it is deleted.
+    """
     return await delete(member, pod) if pod.ended else ""
 
 
@@ -89,7 +97,9 @@ async def _going(call: Awaitable[object]) -> str:
     return ""
 
 
-async def _all_of(members: Mapping[str, Member], due: list[PodAt], ask: Ask) -> list[str | MemberError]:
+async def _all_of(
+    members: Mapping[str, Member], due: list[PodAt], ask: Ask
+) -> list[str | MemberError]:
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def one(pod: PodAt) -> str | MemberError:
@@ -102,7 +112,9 @@ async def _all_of(members: Mapping[str, Member], due: list[PodAt], ask: Ask) -> 
     return await asyncio.gather(*map(one, due))
 
 
-def _note(state: Clearing, asked: dict[PodAt, float], pod: PodAt, why: str | MemberError, now: float) -> None:
+def _note(
+    state: Clearing, asked: dict[PodAt, float], pod: PodAt, why: str | MemberError, now: float
+) -> None:
     if isinstance(why, MemberError):
         state.failed[pod] = str(why)
         del state.waiting[pod]
@@ -115,7 +127,9 @@ async def _look(members: Mapping[str, Member], state: Clearing) -> None:
     """Which of those that wait are gone; a cluster that does not answer is asked again later."""
     for cluster, node in sorted({(pod.cluster, pod.node) for pod in state.waiting}):
         try:
-            found = await members[cluster].items("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")
+            found = await members[cluster].items(
+                "/api/v1/pods", fieldSelector=f"spec.nodeName={node}"
+            )
         except MemberError:
             continue
         there = {pod["metadata"]["uid"] for pod in found}

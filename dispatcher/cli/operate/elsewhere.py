@@ -12,8 +12,8 @@ _ALL = "its pods have other places, each looked at as if it was the only one to 
 
 
 class Elsewhere(NamedTuple):
-    """Rows of `/v1/drain` whose pods would go nowhere, and those of which it is not known (None: of all); and the same
-    in words.
+    """Rows of `/v1/drain` whose pods would go nowhere, and those of which it is not known (None: of
+    all); and the same in words.
     """
 
     nowhere: list[Row] | None
@@ -22,7 +22,9 @@ class Elsewhere(NamedTuple):
 
 
 async def ask_elsewhere(server: str, cluster: str, *, leave: bool) -> Elsewhere:
-    """Ask the dispatcher where the pods would go that run in a cluster for others; `leave`: and in others for it."""
+    """Ask the dispatcher where the pods would go that run in a cluster for others; `leave`: and in
+    others for it.
+    """
     query = {"cluster": cluster, "leave": "true" if leave else ""}
     try:
         rows = await asyncio.to_thread(ApiClient(server).rows, "drain", **query)
@@ -32,10 +34,15 @@ async def ask_elsewhere(server: str, cluster: str, *, leave: bool) -> Elsewhere:
     nowhere = [row for row in rows if row["to"] is None and not row.get("unknown")]
     words = []
     if nowhere:
-        words.append(f"{_pods(nowhere)} would wait, as no other place is free for them now: {_such(nowhere)}")
+        words.append(
+            f"{_pods(nowhere)} would wait, as no other place is free for them now: {_such(nowhere)}"
+        )
     if unknown:
         why = unknown[0]["unknown"]
-        words.append(f"of {_pods(unknown)} it is not known whether they have another place: {_such(unknown)}: {why}")
+        words.append(
+            f"of {_pods(unknown)} it is not known whether they have another place: "
+            f"{_such(unknown)}: {why}"
+        )
     return Elsewhere(nowhere, unknown, words or [_ALL])
 
 
@@ -44,5 +51,8 @@ def _pods(rows: list[Row]) -> str:
 
 
 def _such(rows: list[Row]) -> str:
-    such = ", ".join(f"{row['source']}: {row['namespace']}/{row['name']} ({row['pods']})" for row in rows[:_NAMED])
+    such = ", ".join(
+        f"{row['source']}: {row['namespace']}/{row['name']} ({row['pods']})"
+        for row in rows[:_NAMED]
+    )
     return such + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")

@@ -1,9 +1,11 @@
-"""What an operator says to the executor of a cluster: written on the Lease of its state, and taken off when it is done.
+"""What an operator says to the executor of a cluster: written on the Lease of its state, and taken
+off when it is done.
 
-The executor answers with a question that has to be answered: so a word that a restored backup brings back is not done
-a second time, as nobody is there to answer.
+The executor answers with a question that has to be answered: so a word that a restored backup
+brings back is not done a second time, as nobody is there to answer.
 
-The Lease is in the cluster whose executor is meant, so that rights there decide who may say it, and no dispatcher can.
+The Lease is in the cluster whose executor is meant, so that rights there decide who may say it, and
+no dispatcher can.
 """
 
 import asyncio
@@ -29,7 +31,9 @@ async def known_keys(member: Member, cluster: str) -> str:
 
 
 async def own_key(member: Member) -> str:
-    """The public key that the cluster itself signs with, as its executor has stored it; '' if it has not."""
+    """The public key that the cluster itself signs with, as its executor has stored it; '' if it
+    has not.
+    """
     return (await _value(member, OWN_KEYS)).partition(" ")[0]
 
 
@@ -43,16 +47,23 @@ async def _value(member: Member, key: str) -> str:
 
 
 async def say(member: Member, sight: Sight, word: str, done: str, timeout_s: float) -> None:
-    """Write a word for the executor and wait until it has taken it off; what came of it is noted in `sight`."""
+    """Write a word for the executor and wait until it has taken it off; what came of it is noted in
+    `sight`.
+    """
     try:
         await member.call("PATCH", PATH, _patch(word, "true"), MERGE_PATCH)
         deadline = time.monotonic() + timeout_s
         while word in (found := await _annotations(member)):
             if time.monotonic() >= deadline:
-                sight.problem = "told, but its agent has not done it yet: it does as soon as a dispatcher speaks to it"
+                sight.problem = (
+                    "told, but its agent has not done it yet: it does as soon as a dispatcher "
+                    "speaks to it"
+                )
                 return
             if found[word].startswith(ASKS):
-                await member.call("PATCH", PATH, _patch(word, found[word].removeprefix(ASKS)), MERGE_PATCH)
+                await member.call(
+                    "PATCH", PATH, _patch(word, found[word].removeprefix(ASKS)), MERGE_PATCH
+                )
             await asyncio.sleep(POLL_S)
     except MemberError as error:
         missing = f"no agent has stored anything here: there is no lease {NAMESPACE}/{NAME}"

@@ -19,7 +19,9 @@ _PAGE = "500"
 
 
 class MemberError(Exception):
-    """A cluster did not do what it was asked. `status`: its answer, 0 if none came; the text says what."""
+    """A cluster did not do what it was asked. `status`: its answer, 0 if none came; the text says
+    what.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(" ".join(text.split()))
@@ -35,9 +37,13 @@ class Member:
         self._client = client
         self.wrong = wrong
 
-    async def call(self, method: str, path: str, body: Object | None = None, kind: str = JSON) -> Object:
+    async def call(
+        self, method: str, path: str, body: Object | None = None, kind: str = JSON
+    ) -> Object:
         """The object that is answered; MemberError for anything but 2xx."""
-        return await self._send(Request(method, path, msgspec.json.encode(body) if body is not None else b"", kind))
+        return await self._send(
+            Request(method, path, msgspec.json.encode(body) if body is not None else b"", kind)
+        )
 
     async def _send(self, request: Request) -> Object:
         if self.wrong:
@@ -79,7 +85,9 @@ async def reached(config: DispatcherConfig) -> AsyncIterator[dict[str, Member]]:
 Members = Mapping[str, Member]
 
 
-def chosen(config: DispatcherConfig, members: Members, only: str = "") -> list[tuple[ClusterSection, Member]]:
+def chosen(
+    config: DispatcherConfig, members: Members, only: str = ""
+) -> list[tuple[ClusterSection, Member]]:
     """All of them with their entries in the configuration, or one."""
     return [(one, members[one.name]) for one in config.clusters if only in ("", one.name)]
 
@@ -90,7 +98,9 @@ def has_context(cluster: ClusterSection) -> bool:
 
 
 def access_to(cluster: ClusterSection) -> Access:
-    """By its kubeconfig and context, else the usual ones, as its agent has it where that runs beside the dispatcher."""
+    """By its kubeconfig and context, else the usual ones, as its agent has it where that runs
+    beside the dispatcher.
+    """
     settings = agent_settings(cluster)
     return Access(settings.kubeconfig, settings.context)
 

@@ -1,4 +1,6 @@
-"""What a command is about to touch, cluster by cluster: read first, shown, and only then acted upon."""
+"""What a command is about to touch, cluster by cluster: read first, shown, and only then acted
+upon.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,14 +18,19 @@ NOBODY = Census((), (), ())
 
 @dataclass
 class Sight:
-    """One cluster as it was found, and what was done there. `problem`: why it could not be, "" if it could."""
+    """One cluster as it was found, and what was done there. `problem`: why it could not be, "" if
+    it could.
+    """
 
     name: str
     proxy: str = ""  # how the proxy node of the cluster in question stands there
     found: Census = NOBODY
-    counted: bool = False  # whether `found` was counted there; without it nobody knows how many pods there are
+    # whether `found` was counted there; without it nobody knows how many pods there are
+    counted: bool = False
     did: list[str] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)  # clusters whose proxy nodes `leave` has cordoned there
+    closed: list[str] = field(
+        default_factory=list
+    )  # clusters whose proxy nodes `leave` has cordoned there
     note: str = ""  # what else there is to know before the command is agreed to
     problem: str = ""
 
@@ -57,15 +64,21 @@ COLUMNS = (
 
 
 async def survey(members: Mapping[str, Member], cluster: str, *, whole: bool) -> list[Sight]:
-    """All clusters but, unless `whole`, the one in question; `whole` also looks for copies and marks that are left."""
+    """All clusters but, unless `whole`, the one in question; `whole` also looks for copies and
+    marks that are left.
+    """
     wanted = [name for name in members if whole or name != cluster]
-    return list(await asyncio.gather(*(_see(members[name], cluster, whole=whole) for name in wanted)))
+    return list(
+        await asyncio.gather(*(_see(members[name], cluster, whole=whole) for name in wanted))
+    )
 
 
 async def _see(member: Member, cluster: str, *, whole: bool) -> Sight:
     sight = Sight(member.name)
     try:
-        query = {} if whole else {"fieldSelector": f"spec.nodeName={names.proxy_node_name(cluster)}"}
+        query = (
+            {} if whole else {"fieldSelector": f"spec.nodeName={names.proxy_node_name(cluster)}"}
+        )
         pods = await member.items("/api/v1/pods", **query)
         sight.found = census(member.name, cluster, pods, await _own_nodes(member, pods))
         sight.counted = True
@@ -80,7 +93,9 @@ async def _own_nodes(member: Member, pods: Sequence[Mapping[str, Any]]) -> froze
     on = {str(pod.get("spec", {}).get("nodeName") or "") for pod in pods}
     named = sorted(name for name in on if name.startswith(names.PROXY_NODE_PREFIX))
     nodes = await asyncio.gather(*(node_of(member, name) for name in named))
-    return frozenset(node["metadata"]["name"] for node in nodes if node is not None and not behind(node))
+    return frozenset(
+        node["metadata"]["name"] for node in nodes if node is not None and not behind(node)
+    )
 
 
 def how_many(pods: Sequence[PodAt], sights: Sequence[Sight]) -> str:

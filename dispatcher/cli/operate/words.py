@@ -1,4 +1,6 @@
-"""What an operator says of a cluster, written on its proxy node in another cluster, and read from there."""
+"""What an operator says of a cluster, written on its proxy node in another cluster, and read from
+there.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +16,9 @@ NODES = "/api/v1/nodes"
 
 
 class Standing(NamedTuple):
-    """How the proxy node of a cluster stands; as text "absent", "open", "cordoned", "fenced" (which is cordoned)."""
+    """How the proxy node of a cluster stands; as text "absent", "open", "cordoned", "fenced" (which
+    is cordoned).
+    """
 
     there: bool
     cordoned: bool = False
@@ -31,7 +35,9 @@ ABSENT = Standing(there=False)
 
 
 class Word(NamedTuple):
-    """A merge patch of a proxy node, and what is said of it, by how it stood before and how it stands now."""
+    """A merge patch of a proxy node, and what is said of it, by how it stood before and how it
+    stands now.
+    """
 
     patch: Object
     result: Callable[[Standing, Standing], str]
@@ -62,7 +68,9 @@ def _annotated(value: str | None) -> Object:
 CORDON = Word({"spec": {"unschedulable": True}, "metadata": _annotated(None)}, _cordoned)
 CLOSE = Word({"spec": {"unschedulable": True}, "metadata": _annotated("true")}, _cordoned)
 UNCORDON = Word({"spec": {"unschedulable": None}, "metadata": _annotated(None)}, _uncordoned)
-FENCE = Word({"spec": {"unschedulable": True}, "metadata": {"labels": {names.FENCED: "true"}}}, _fenced)
+FENCE = Word(
+    {"spec": {"unschedulable": True}, "metadata": {"labels": {names.FENCED: "true"}}}, _fenced
+)
 UNFENCE = Word({"metadata": {"labels": {names.FENCED: None}}}, _unfenced)
 
 
@@ -84,7 +92,9 @@ async def node_of(member: Member, name: str) -> Object | None:
 
 
 def behind(node: Object) -> str:
-    """The cluster that a node stands for, by our mark; "" for one of the cluster that has it, whatever its name."""
+    """The cluster that a node stands for, by our mark; "" for one of the cluster that has it,
+    whatever its name.
+    """
     meta = node["metadata"]
     given = node.get("spec", {}).get("taints") or ()
     taints = (Taint(one["key"], one.get("value", ""), one["effect"]) for one in given)
@@ -99,14 +109,24 @@ async def say(member: Member, cluster: str, word: Word) -> tuple[str, Standing]:
     before = await standing(member, cluster)
     if before == ABSENT:
         return "has no proxy node of it", before
-    now = _standing_of(await member.call("PATCH", node_path(names.proxy_node_name(cluster)), word.patch, MERGE_PATCH))
+    now = _standing_of(
+        await member.call(
+            "PATCH", node_path(names.proxy_node_name(cluster)), word.patch, MERGE_PATCH
+        )
+    )
     return word.result(before, now), now
 
 
 async def closed_by_leave(member: Member) -> list[str]:
     """The clusters whose proxy nodes in this cluster were cordoned because it leaves."""
-    nodes = [node["metadata"] for node in await member.items(NODES, labelSelector=names.PROXY_LABEL)]
-    closed = [meta for meta in nodes if (meta.get("annotations") or {}).get(names.CLOSED_BY_LEAVE) == "true"]
+    nodes = [
+        node["metadata"] for node in await member.items(NODES, labelSelector=names.PROXY_LABEL)
+    ]
+    closed = [
+        meta
+        for meta in nodes
+        if (meta.get("annotations") or {}).get(names.CLOSED_BY_LEAVE) == "true"
+    ]
     return [meta["labels"][names.PROXY_LABEL] for meta in closed]
 
 
@@ -117,4 +137,6 @@ def node_path(node: str) -> str:
 
 def _standing_of(node: Object) -> Standing:
     fenced = node["metadata"].get("labels", {}).get(names.FENCED) == "true"
-    return Standing(there=True, cordoned=bool(node.get("spec", {}).get("unschedulable")), fenced=fenced)
+    return Standing(
+        there=True, cordoned=bool(node.get("spec", {}).get("unschedulable")), fenced=fenced
+    )

@@ -1,4 +1,5 @@
-"""Arguments of kube-scheduler's plugins in the words of ours: a table, plugin -> key -> what it becomes.
+"""Arguments of kube-scheduler's plugins in the words of ours: a table, plugin -> key -> what it
+becomes.
 
 A converter answers our arguments for one of theirs; ValueError says what is wrong or not supported.
 """
@@ -75,9 +76,15 @@ def _constraint(one: Mapping[str, Any]) -> Ours:
     fields = _fields(one, known)
     hard = _HARD.get(fields.get("whenUnsatisfiable", "DoNotSchedule"))
     if hard is None or not {"maxSkew", "topologyKey"} <= set(fields):
-        raise ValueError(f"each needs topologyKey, maxSkew and whenUnsatisfiable of {', '.join(_HARD)}")
+        raise ValueError(
+            f"each needs topologyKey, maxSkew and whenUnsatisfiable of {', '.join(_HARD)}"
+        )
     key = fields["topologyKey"]
-    return {"key": label_key(key) if isinstance(key, str) else key, "max_skew": fields["maxSkew"], "hard": hard}
+    return {
+        "key": label_key(key) if isinstance(key, str) else key,
+        "max_skew": fields["maxSkew"],
+        "hard": hard,
+    }
 
 
 def _fields(raw: Any, known: set[str]) -> Mapping[str, Any]:
@@ -104,9 +111,13 @@ def _added_affinity(raw: Any) -> Ours:
 
 
 def _bind_timeout(raw: Any) -> Ours:
-    """Nothing to take over: how long a pod waits for its volumes is fixed, at kube-scheduler's default."""
+    """Nothing to take over: how long a pod waits for its volumes is fixed, at kube-scheduler's
+    default.
+    """
     if raw != PreBind.deadline_s:
-        raise ValueError(f"must be {PreBind.deadline_s:g}: the wait for volumes is fixed here, not {shown(raw)}")
+        raise ValueError(
+            f"must be {PreBind.deadline_s:g}: the wait for volumes is fixed here, not {shown(raw)}"
+        )
     return {}
 
 
@@ -118,7 +129,10 @@ TABLE: dict[str, Mapping[str, Convert]] = {
     },
     "NodeResourcesBalancedAllocation": {"resources": _balanced},
     "NodeAffinity": {"addedAffinity": _added_affinity},
-    "PodTopologySpread": {"defaultConstraints": _constraints, "defaultingType": renamed("defaulting")},
+    "PodTopologySpread": {
+        "defaultConstraints": _constraints,
+        "defaultingType": renamed("defaulting"),
+    },
     "InterPodAffinity": {
         "hardPodAffinityWeight": renamed("hard_pod_affinity_weight"),
         "ignorePreferredTermsOfExistingPods": renamed("ignore_preferred_terms_of_existing_pods"),
@@ -129,6 +143,8 @@ TABLE: dict[str, Mapping[str, Convert]] = {
     },
     "VolumeBinding": {
         "bindTimeoutSeconds": _bind_timeout,
-        "shape": _refused("is not supported: the more room storage has left, the better, as by default"),
+        "shape": _refused(
+            "is not supported: the more room storage has left, the better, as by default"
+        ),
     },
 }

@@ -31,7 +31,9 @@ _SCORES = frozenset(("Score", "PreScore", "NormalizeScore"))
 
 @dataclass(frozen=True)
 class KubeScheduler:
-    """What a file says, in our words. `notes`: keys that mean nothing here. Back-offs in seconds, None: not given."""
+    """What a file says, in our words. `notes`: keys that mean nothing here. Back-offs in seconds,
+    None: not given.
+    """
 
     profiles: tuple[Profile, ...]
     notes: tuple[Problem, ...]
@@ -45,36 +47,55 @@ def is_kube_scheduler(document: Document) -> bool:
 
 
 def read_kube_scheduler(document: Document, registry: Mapping[str, PluginSpec]) -> KubeScheduler:
-    """The profiles of a document; ConfigError with everything that is wrong with it or not supported."""
+    """The profiles of a document; ConfigError with everything that is wrong with it or not
+    supported.
+    """
     problems: list[Problem] = []
     read = validated(KubeConfiguration, document, problems)
     notes = list(_notes(read, document))
     if read.extenders:
-        problems.append(document.problem(("extenders",), "extenders are not supported: write a plugin instead"))
+        problems.append(
+            document.problem(("extenders",), "extenders are not supported: write a plugin instead")
+        )
     reader = _Reader(document, registry, problems)
     given = read.profiles or (KubeProfile(),)
-    profiles = [reader.profile(one, ("profiles", at), alone=len(given) == 1) for at, one in enumerate(given)]
+    profiles = [
+        reader.profile(one, ("profiles", at), alone=len(given) == 1) for at, one in enumerate(given)
+    ]
     if problems:
         raise ConfigError(problems)
-    return KubeScheduler(tuple(profiles), tuple(notes), read.pod_initial_backoff_seconds, read.pod_max_backoff_seconds)
+    return KubeScheduler(
+        tuple(profiles),
+        tuple(notes),
+        read.pod_initial_backoff_seconds,
+        read.pod_max_backoff_seconds,
+    )
 
 
 def _notes(read: KubeConfiguration, document: Document) -> Iterable[Problem]:
     for key in PROCESS_KEYS:
         if key in read.model_fields_set:
-            yield document.problem((to_camel(key),), "is about the process of kube-scheduler: has no meaning here")
+            yield document.problem(
+                (to_camel(key),), "is about the process of kube-scheduler: has no meaning here"
+            )
     places: list[tuple[Path, int | None]] = [((), read.percentage_of_nodes_to_score)]
-    places += [(("profiles", at), one.percentage_of_nodes_to_score) for at, one in enumerate(read.profiles)]
+    places += [
+        (("profiles", at), one.percentage_of_nodes_to_score) for at, one in enumerate(read.profiles)
+    ]
     for path, percentage in places:
         if percentage not in (None, 100):
             where: Path = (*path, "percentageOfNodesToScore")
-            yield document.problem(where, "has no meaning here: all feasible nodes are scored, always")
+            yield document.problem(
+                where, "has no meaning here: all feasible nodes are scored, always"
+            )
 
 
 class _Reader:
     """Reads profile after profile; whatever is wrong goes into `problems`."""
 
-    def __init__(self, document: Document, registry: Mapping[str, PluginSpec], problems: list[Problem]) -> None:
+    def __init__(
+        self, document: Document, registry: Mapping[str, PluginSpec], problems: list[Problem]
+    ) -> None:
         self._document = document
         self._registry = registry
         self._problems = problems
@@ -97,11 +118,15 @@ class _Reader:
         if name == SCHEDULER_NAME or name.startswith(f"{SCHEDULER_NAME}-"):
             return name
         if name or not alone:
-            text = f"must be {SCHEDULER_NAME} or {SCHEDULER_NAME}-..., the pods of which the agents hand over"
+            text = (
+                f"must be {SCHEDULER_NAME} or {SCHEDULER_NAME}-..., the pods of which the agents "
+                "hand over"
+            )
             self._say((*path, "schedulerName"), f"{text}, not {shown(name)}")
         return SCHEDULER_NAME
 
-    # --- plugins -----------------------------------------------------------------------------------------------------
+    # --- plugins
+    # ----------------------------------------------------------------------------------------------
 
     def _known(self, name: str) -> PluginSpec | None:
         """The plugin behind one of kube-scheduler's names, or behind one of ours."""
@@ -112,7 +137,9 @@ class _Reader:
         return () if spec is None else spec.points
 
     def _check_names(self, given: KubeProfile, path: Path) -> None:
-        """Every plugin that the file switches must be one; those that are on by default need no word."""
+        """Every plugin that the file switches must be one; those that are on by default need no
+        word.
+        """
         default = {name for name, _ in DEFAULTS}
         for key in type(given.plugins).model_fields:
             plugins = getattr(given.plugins, key)
@@ -129,23 +156,32 @@ class _Reader:
             return f"{name} is not supported: {NOT_HERE[name]}"
         return f"{UNKNOWN_PLUGIN} {shown(name)}{did_you_mean(name, self._registry)}"
 
-    def _use(self, one: Switched, args: Mapping[str, Mapping[str, object]], path: Path) -> PluginUse | None:
+    def _use(
+        self, one: Switched, args: Mapping[str, Mapping[str, object]], path: Path
+    ) -> PluginUse | None:
         spec = self._known(one.name)
         if spec is None or not one.points:
             return None
         hard = set(spec.points) - _SCORES
         if one.points & hard not in (set(), hard):
             off = ", ".join(sorted(hard - one.points))
-            self._say((*path, "plugins"), f"{one.name} is off at {off} alone: a plugin's rules are on or off together")
+            self._say(
+                (*path, "plugins"),
+                f"{one.name} is off at {off} alone: a plugin's rules are on or off together",
+            )
         if hard and not one.points & hard:
             if "Score" in one.points:
-                self._say((*path, "plugins"), f"{one.name} cannot score without its rules: disable score, too")
+                self._say(
+                    (*path, "plugins"),
+                    f"{one.name} cannot score without its rules: disable score, too",
+                )
             return None
         weight = float(one.weight) if "Score" in spec.points else 1.0
         given = {**DEFAULT_ARGS.get(one.name, {}), **args.get(one.name, {})}
         return PluginUse(spec.plugin.name, weight, given)
 
-    # --- arguments ---------------------------------------------------------------------------------------------------
+    # --- arguments
+    # ----------------------------------------------------------------------------------------------
 
     def _args(self, given: KubeProfile, path: Path) -> dict[str, Mapping[str, object]]:
         found: dict[str, Mapping[str, object]] = {}
@@ -160,7 +196,9 @@ class _Reader:
                 found[one.name] = self._checked(one.name, spec, one.args, (*here, "args"))
         return found
 
-    def _checked(self, name: str, spec: PluginSpec, args: Mapping[str, object], path: Path) -> Mapping[str, object]:
+    def _checked(
+        self, name: str, spec: PluginSpec, args: Mapping[str, object], path: Path
+    ) -> Mapping[str, object]:
         read, wrong = converted(name, args)
         ours = {**DEFAULT_ARGS.get(name, {}), **read}
         for key, text in wrong:

@@ -1,4 +1,6 @@
-"""The files of a new plugin: an example of some extension points with its tests, and what it needs to be tried."""
+"""The files of a new plugin: an example of some extension points with its tests, and what it needs
+to be tried.
+"""
 
 import enum
 import re
@@ -36,7 +38,10 @@ _ARGUMENTS: Mapping[Example, Mapping[str, object]] = {
 def new_plugin(name: str, example: Example = Example.FILTER_SCORE) -> dict[str, str]:
     """File name -> text of a new plugin. ValueError for a name that is none, or is taken."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is no name for a plugin: write it like NodeAffinity, letters and digits only")
+        raise ValueError(
+            f"{name[:80]!r} is no name for a plugin: write it like NodeAffinity, letters and "
+            "digits only"
+        )
     if name in REGISTRY:
         raise ValueError(f"a plugin named {name} exists already")
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[0-9]+", name)

@@ -1,1 +1,3 @@
-"""Many equal pods at once: their places in the order that one-by-one would find, without asking everybody each time."""
+"""Many equal pods at once: their places in the order that one-by-one would find, without asking
+everybody each time.
+"""

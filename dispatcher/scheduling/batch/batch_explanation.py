@@ -50,7 +50,9 @@ B = TypeVar("B", bound=BatchContext)
 
 
 class BatchExplanation(msgspec.Struct, Generic[B], gc=False, eq=False, frozen=True):
-    """A decision out of many: put together from what its batch keeps when somebody asks (see `DecisionRecord`)."""
+    """A decision out of many: put together from what its batch keeps when somebody asks (see
+    `DecisionRecord`).
+    """
 
     batch: B
 

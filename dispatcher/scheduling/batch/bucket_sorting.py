@@ -1,7 +1,8 @@
-"""Which rows are in which bucket of a batch: all, or in large fleets only those on which pods are that count.
+"""Which rows are in which bucket of a batch: all, or in large fleets only those on which pods are
+that count.
 
-Rows of one group on whose hosts no pod counts are one bucket; in a fleet of many groups their best rows are known
-already (`equivalence.leaders`), and only the few other rows are looked at.
+Rows of one group on whose hosts no pod counts are one bucket; in a fleet of many groups their best
+rows are known already (`equivalence.leaders`), and only the few other rows are looked at.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +29,8 @@ _Keys = list[tuple[int, ...]]
 
 @dataclass
 class Leading:
-    """What is known without looking at all rows. `bucket` [groups]: that of rows without pods, -1 for none; `held`, the
-    other feasible rows, ascending, and `held_bucket` of each; `is_held` [n].
+    """What is known without looking at all rows. `bucket` [groups]: that of rows without pods, -1
+    for none; `held`, the other feasible rows, ascending, and `held_bucket` of each; `is_held` [n].
     """
 
     leaders: GroupLeaders
@@ -40,7 +41,9 @@ class Leading:
 
     @cached_property
     def place(self) -> Ints:
-        """[groups, WIDTH] the position, from 1, of each kept row among those without pods; 0: it has pods."""
+        """[groups, WIDTH] the position, from 1, of each kept row among those without pods; 0: it
+        has pods.
+        """
         best = self.leaders.best
         free = (best >= 0) & ~self.is_held[best]
         place: Ints = np.where(free, np.cumsum(free, axis=1), 0)
@@ -49,8 +52,8 @@ class Leading:
 
 @dataclass
 class BucketSorting:
-    """`keys`: of each bucket the group and the counts on its hosts, ascending; `members` [buckets]: rows that no other
-    filter refuses.
+    """`keys`: of each bucket the group and the counts on its hosts, ascending; `members` [buckets]:
+    rows that no other filter refuses.
     """
 
     keys: _Keys
@@ -75,7 +78,9 @@ class BucketSorting:
 
 @dataclass(frozen=True)
 class _Digits:
-    """A number for each row by its group and the counts on its host, of `widths` values each from `lows` on."""
+    """A number for each row by its group and the counts on its host, of `widths` values each from
+    `lows` on.
+    """
 
     partition: Partition | None
     on_host: Sequence[Ints]
@@ -83,11 +88,20 @@ class _Digits:
     widths: Sequence[int]
 
     @classmethod
-    def of(cls, partition: Partition | None, on_host: Sequence[Ints], told: Sequence[Ints]) -> "_Digits":
-        """`told`: of each of `on_host`, the counts of the rows that are sorted; those of 0 may be left out."""
+    def of(
+        cls, partition: Partition | None, on_host: Sequence[Ints], told: Sequence[Ints]
+    ) -> "_Digits":
+        """`told`: of each of `on_host`, the counts of the rows that are sorted; those of 0 may be
+        left out.
+        """
         lows = [int(counts.min(initial=0)) for counts in told]
         highs = [int(counts.max(initial=0)) for counts in told]
-        return cls(partition, on_host, lows, [high - low + 1 for low, high in zip(lows, highs, strict=True)])
+        return cls(
+            partition,
+            on_host,
+            lows,
+            [high - low + 1 for low, high in zip(lows, highs, strict=True)],
+        )
 
     @property
     def width(self) -> int:
@@ -100,7 +114,11 @@ class _Digits:
     def combined(self, rows: RowList) -> Ints:
         """[rows] the numbers."""
         where = window_of(rows)
-        groups = self.partition.group[where].astype(np.int64) if self.partition else np.zeros(len(rows), dtype=np.int64)
+        groups = (
+            self.partition.group[where].astype(np.int64)
+            if self.partition
+            else np.zeros(len(rows), dtype=np.int64)
+        )
         for counts, low, width in zip(self.on_host, self.lows, self.widths, strict=True):
             _add_counts(rows, counts, low, width, groups)
         return groups
@@ -125,7 +143,9 @@ class _Digits:
 def sorting_of(
     eq_class: EquivalenceClass, partition: Partition | None, on_host: Sequence[Ints]
 ) -> BucketSorting | None:
-    """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for too many buckets."""
+    """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for
+    too many buckets.
+    """
     many = partition is not None and partition.whole and partition.size >= MANY_GROUPS
     told = on_host
     rows = None
@@ -194,11 +214,15 @@ def _by_leaders(
     bucket[groups] = own = places[: len(groups)]
     members[own] += alone[groups] - 1  # each group is one of the numbers
     leading = Leading(leaders, bucket, held, places[len(groups) :], is_held)
-    return BucketSorting(digits.keys(present), members, leading, partial(_all_sorted, eq_class, digits))
+    return BucketSorting(
+        digits.keys(present), members, leading, partial(_all_sorted, eq_class, digits)
+    )
 
 
 def _places(combined: Ints, width: int) -> tuple[Ints, Ints, Ints]:
-    """The numbers that there are, ascending, how many rows have each, and which of them each row has."""
+    """The numbers that there are, ascending, how many rows have each, and which of them each row
+    has.
+    """
     counts = np.bincount(combined, minlength=1)
     present = np.flatnonzero(counts)
     ids = np.zeros(width, dtype=np.int64)
@@ -213,7 +237,9 @@ def _append(rows, counts, low, width, combined):  # type: ignore[no-untyped-def]
         combined[at] = combined[at] * width + counts[rows[at]] - low
 
 
-def _add_counts(rows: RowList, counts: Ints, low: int, width: int, combined: NDArray[np.int64]) -> None:
+def _add_counts(
+    rows: RowList, counts: Ints, low: int, width: int, combined: NDArray[np.int64]
+) -> None:
     if _append.fast is not None:
         _append.fast(rows, np.ascontiguousarray(counts), low, width, combined)
         return

@@ -1,9 +1,11 @@
 """Rows sorted into buckets, for the merge of a batch.
 
-The rows of a bucket are equal in: the domain code of each topology key that count rules look at, whether pods on the
-row count, the raw values of normalising node-only scores, and each count that is kept per host.
+The rows of a bucket are equal in: the domain code of each topology key that count rules look at,
+whether pods on the row count, the raw values of normalising node-only scores, and each count that
+is kept per host.
 
-Made afresh for each batch, out of the class's rows and the counts as they stand, for `merge_kernel` to work on.
+Made afresh for each batch, out of the class's rows and the counts as they stand, for `merge_kernel`
+to work on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.scheduling.batch.bucket_sorting import BucketSorting, sorting_of
-from dispatcher.scheduling.batch.merge_tables import MAX_COUNT, REQUIRED_COUNT, Buckets, Counts, Plugins, Rules
+from dispatcher.scheduling.batch.merge_tables import (
+    MAX_COUNT,
+    REQUIRED_COUNT,
+    Buckets,
+    Counts,
+    Plugins,
+    Rules,
+)
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, weighted
 from dispatcher.scheduling.equivalence.group_scores import NormalizedColumn
@@ -29,7 +38,8 @@ from dispatcher.scheduling.framework.domain_counts import (
     ScoreTerm,
 )
 
-_MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
+# that rows may come to in the course of a batch, or one a pod where there are many already
+_MORE_BUCKETS = 64
 _NO_SLOT = -1
 _MOST_NUMBERS = 2**63  # that a key may get
 _FEW_FEASIBLE = 8  # if fewer than one row in so many is feasible, only these are sorted
@@ -42,8 +52,8 @@ PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
 class BucketLayout:
     """Which rows are in which bucket (`sorting`), and all about the buckets for the kernel.
 
-    `begun`: how many buckets hold rows at the beginning; `used`: how many there are by now, with those that rows may
-    come to; the arrays in `all_buckets` have room for more.
+    `begun`: how many buckets hold rows at the beginning; `used`: how many there are by now, with
+    those that rows may come to; the arrays in `all_buckets` have room for more.
     """
 
     sorting: BucketSorting
@@ -55,10 +65,16 @@ class BucketLayout:
     all_buckets: Buckets
     domain_counts: Sequence[RuleCount]
     hosts: Sequence[int]  # which of the counts are by host
-    bucket_of_key: dict[tuple[int, ...], int]  # (group, count on the host of each such count) -> bucket
+    bucket_of_key: dict[
+        tuple[int, ...], int
+    ]  # (group, count on the host of each such count) -> bucket
     bucket_keys: list[tuple[int, ...]]  # bucket -> its key
-    shared: list[Floats] = field(default_factory=list)  # raw scores of columns that normalise, [buckets]
-    normals: list[Floats] = field(default_factory=list)  # these, normalised over the buckets that are open now
+    shared: list[Floats] = field(
+        default_factory=list
+    )  # raw scores of columns that normalise, [buckets]
+    normals: list[Floats] = field(
+        default_factory=list
+    )  # these, normalised over the buckets that are open now
 
     @property
     def buckets_in_use(self) -> Buckets:
@@ -70,7 +86,9 @@ class BucketLayout:
         """The plugins, with the buckets in use."""
         plugins = self.plugins
         of_buckets = {"raw": plugins.raw, "normal": plugins.normal, "cost": plugins.cost}
-        return plugins._replace(**{name: values[: self.used] for name, values in of_buckets.items()})
+        return plugins._replace(
+            **{name: values[: self.used] for name, values in of_buckets.items()}
+        )
 
     @property
     def rules_in_use(self) -> Rules:
@@ -80,7 +98,8 @@ class BucketLayout:
     def copy(self) -> "BucketLayout":
         """Another one for a batch of its own: what a merge changes is copied, the rest shared.
 
-        `rules` are shared although a merge changes them: only layouts of policies without refusals may be copied.
+        `rules` are shared although a merge changes them: only layouts of policies without refusals
+        may be copied.
         """
         plugins = self.plugins
         changing = ("raw", "normal", "cost", "ends", "size")
@@ -96,7 +115,9 @@ class BucketLayout:
         )
 
     def normalize(self, columns: Sequence[NormalizedColumn], *, open_alone: bool) -> None:
-        """Normalise the node-only scores of `columns` over the buckets that are open now, or over all in use."""
+        """Normalise the node-only scores of `columns` over the buckets that are open now, or over
+        all in use.
+        """
         buckets = self.all_buckets
         normals = list[Floats]()
         open_ = buckets.open == 1 if open_alone else np.arange(len(buckets.open)) < self.used
@@ -110,15 +131,21 @@ class BucketLayout:
         self.normals = normals
 
     def after(self, bucket: int) -> bool:
-        """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if there is no room.
+        """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if
+        there is no room.
 
-        Those after it, too, while there is room for many: rows that take small pods go on from each to the next.
+        Those after it, too, while there is room for many: rows that take small pods go on from each
+        to the next.
         """
         found = self._after(bucket)
         room = len(self.all_buckets.members)
         made = found is not None
         for _ in range(_AHEAD):
-            if found is None or self.all_buckets.after[found] >= 0 or room - self.used < _MORE_BUCKETS // 2:
+            if (
+                found is None
+                or self.all_buckets.after[found] >= 0
+                or room - self.used < _MORE_BUCKETS // 2
+            ):
                 break
             found = self._after(found)
         return made
@@ -126,7 +153,10 @@ class BucketLayout:
     def _after(self, bucket: int) -> int | None:
         group, *values = self.bucket_keys[bucket]
         steps = self.all_buckets.step[bucket]
-        key = (group, *(value + int(steps[at]) for value, at in zip(values, self.hosts, strict=True)))
+        key = (
+            group,
+            *(value + int(steps[at]) for value, at in zip(values, self.hosts, strict=True)),
+        )
         found = self.bucket_of_key.get(key)
         if found is None:
             if self.used == len(self.all_buckets.members):
@@ -137,7 +167,12 @@ class BucketLayout:
 
     def _copy(self, bucket: int, key: tuple[int, ...]) -> int:
         made = self.used
-        for array in (self.all_buckets.slot, self.all_buckets.step, self.all_buckets.shared, self.rules.present):
+        for array in (
+            self.all_buckets.slot,
+            self.all_buckets.step,
+            self.all_buckets.shared,
+            self.rules.present,
+        ):
             array[made] = array[bucket]
         for value, at, base in zip(key[1:], self.hosts, self._bases(), strict=True):
             self.all_buckets.slot[made, at] = base + made
@@ -155,11 +190,17 @@ class BucketLayout:
         return [first + at * room for at in range(len(self.hosts))]
 
 
-def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int) -> BucketLayout | None:
-    """The buckets of a refreshed class, for a batch of `count` pods; None if there would be too many."""
+def bucket_layout_of(
+    eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int
+) -> BucketLayout | None:
+    """The buckets of a refreshed class, for a batch of `count` pods; None if there would be too
+    many.
+    """
     rules = [one for _, said in plugin_rules for one in said.refusals]
     score_terms = [one for _, said in plugin_rules for one in said.score_terms]
-    domain_counts = list({id(one.domain_count): one.domain_count for one in (*rules, *score_terms)}.values())
+    domain_counts = list(
+        {id(one.domain_count): one.domain_count for one in (*rules, *score_terms)}.values()
+    )
     columns = [one for one in eq_class.normalizing if len(one.values) > 1]
     axes = _axes(domain_counts, [one.value for one in columns])
     partition = _partition_of(eq_class, axes) if axes else None
@@ -182,7 +223,9 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
         len(keys),
         counts._replace(histogram=_histograms(rules, count)),
         _rules(plugin_rules, domain_counts, present),
-        _plugins(plugin_rules, domain_counts, room, max(int(sorting.members.sum()), len(counts.counts))),
+        _plugins(
+            plugin_rules, domain_counts, room, max(int(sorting.members.sum()), len(counts.counts))
+        ),
         _buckets(slot, step, room, sorting.members, moving=_moves(domain_counts, hosts)),
         domain_counts,
         hosts,
@@ -199,10 +242,12 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
 
 
 def _link_existing(layout: BucketLayout) -> None:
-    """Set `after` of each bucket: the one that its rows come to with one more pod, -1 where that is still to be made.
+    """Set `after` of each bucket: the one that its rows come to with one more pod, -1 where that is
+    still to be made.
 
-    All at once, with each key as one number in a mixed radix. Example: keys (0, 0), (0, 1), (7, 0) of groups and counts
-    on hosts come to (0, 1), (0, 2), (7, 1). Counts are 0 to 2, so a key is 3 * group + count: 0, 1, 21 look for 1, 2,
+    All at once, with each key as one number in a mixed radix. Example: keys (0, 0), (0, 1), (7, 0)
+    of groups and counts on hosts come to (0, 1), (0, 2), (7, 1). Counts are 0 to 2, so a key is 3 *
+    group + count: 0, 1, 21 look for 1, 2,
     22. Of these only 1 is there, the number of the second bucket: `after` is 1, -1, -1.
     """
     keys = np.asarray(layout.bucket_keys, dtype=np.int64)
@@ -221,8 +266,8 @@ def _link_existing(layout: BucketLayout) -> None:
 
 
 def _partition_of(eq_class: EquivalenceClass, axes: Sequence[SmallInts]) -> Partition | None:
-    """Of all rows, which other classes share; or of the feasible ones alone where these are few, as for pods that
-    select a region.
+    """Of all rows, which other classes share; or of the feasible ones alone where these are few, as
+    for pods that select a region.
     """
     if _FEW_FEASIBLE * eq_class.rows.feasible > eq_class.fleet.n or not eq_class.rows.feasible:
         return eq_class.partitions.of(axes)
@@ -242,7 +287,9 @@ def _slots(
     codes: dict[int, NDArray[np.int64]],
     room: int,
 ) -> tuple[Ints, Ints, Counts]:
-    """Where each bucket finds each count, what a pod adds, and the counts: by domain, then by bucket for hosts."""
+    """Where each bucket finds each count, what a pod adds, and the counts: by domain, then by
+    bucket for hosts.
+    """
     slot = np.zeros((room, len(domain_counts)), dtype=np.int64)
     step = np.zeros((room, len(domain_counts)), dtype=np.int64)
     used = len(keys)
@@ -265,7 +312,13 @@ def _slots(
     counts = np.concatenate(flat) if flat else np.zeros(1, dtype=np.int64)
     moves = np.ones(len(domain_counts), dtype=np.uint16)
     moves[list(hosts)] = 0
-    return slot, step, Counts(counts, moves, np.zeros((1, 1), dtype=np.int64), np.zeros(len(counts), dtype=np.int64))
+    return (
+        slot,
+        step,
+        Counts(
+            counts, moves, np.zeros((1, 1), dtype=np.int64), np.zeros(len(counts), dtype=np.int64)
+        ),
+    )
 
 
 def _moves(domain_counts: Sequence[RuleCount], hosts: Sequence[int]) -> bool:
@@ -295,14 +348,19 @@ def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) 
 
 
 def _presence(
-    rules: Sequence[MaxCount | RequiredCount], codes: dict[int, NDArray[np.int64]], room: int, used: int
+    rules: Sequence[MaxCount | RequiredCount],
+    codes: dict[int, NDArray[np.int64]],
+    room: int,
+    used: int,
 ) -> NDArray[np.uint16]:
     present = np.zeros((room, len(rules)), dtype=np.uint16)
     for at, rule in enumerate(rules):
         if isinstance(rule, MaxCount) and rule.present is not None:
             domain_count = rule.domain_count
             if domain_count.by_host:  # of hosts, those whose pods count are the ones that matter
-                present[:used, at] = 1 if domain_count.counted is None else codes[id(domain_count.counted)]
+                present[:used, at] = (
+                    1 if domain_count.counted is None else codes[id(domain_count.counted)]
+                )
             else:
                 code = codes[id(domain_count.domain)]
                 present[:used, at] = (code >= 0) & np.append(rule.present, False)[code]
@@ -320,16 +378,24 @@ def _histograms(rules: Sequence[MaxCount | RequiredCount], count: int) -> Ints:
     return found
 
 
-def _rules(plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], present: NDArray[np.uint16]) -> Rules:
+def _rules(
+    plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], present: NDArray[np.uint16]
+) -> Rules:
     index = {id(one): at for at, one in enumerate(domain_counts)}
-    rules = [(evaluator, rule) for evaluator, (_, said) in enumerate(plugin_rules) for rule in said.refusals]
+    rules = [
+        (evaluator, rule)
+        for evaluator, (_, said) in enumerate(plugin_rules)
+        for rule in said.refusals
+    ]
     lows = [_low(rule) for _, rule in rules]
     return Rules(
         _ints(index[id(rule.domain_count)] for _, rule in rules),
         _ints(MAX_COUNT if isinstance(rule, MaxCount) else REQUIRED_COUNT for _, rule in rules),
         _ints(rule.most if isinstance(rule, MaxCount) else 0 for _, rule in rules),
         _ints(rule.code for _, rule in rules).astype(np.uint16),
-        _ints(rule.elsewhere if isinstance(rule, MaxCount) else rule.code for _, rule in rules).astype(np.uint16),
+        _ints(
+            rule.elsewhere if isinstance(rule, MaxCount) else rule.code for _, rule in rules
+        ).astype(np.uint16),
         _ints(evaluator for evaluator, _ in rules),
         _ints(low or 0 for low in lows),
         _ints(-1 if low is None else 0 for low in lows),
@@ -343,10 +409,14 @@ def _low(rule: MaxCount | RequiredCount) -> int | None:
     return int(rule.domain_count.counts[rule.present].min())
 
 
-def _plugins(plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], room: int, most: int) -> Plugins:
+def _plugins(
+    plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], room: int, most: int
+) -> Plugins:
     index = {id(one): at for at, one in enumerate(domain_counts)}
     score_terms: list[tuple[int, ScoreTerm]] = [
-        (evaluator, term) for evaluator, (_, said) in enumerate(plugin_rules) for term in said.score_terms
+        (evaluator, term)
+        for evaluator, (_, said) in enumerate(plugin_rules)
+        for term in said.score_terms
     ]
     said = [rules for _, rules in plugin_rules]
     return Plugins(
@@ -356,7 +426,8 @@ def _plugins(plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], room
         scale=_ints(int(one.scale) for one in said),
         size_mode=_ints((2 if one.needs_all_domains else 1) if one.sized else 0 for one in said),
         weight=_floats(
-            evaluator.role.weight if evaluator.role.score_at is not None else 0.0 for evaluator, _ in plugin_rules
+            evaluator.role.weight if evaluator.role.score_at is not None else 0.0
+            for evaluator, _ in plugin_rules
         ),
         term_plugin=_ints(evaluator for evaluator, _ in score_terms),
         term_count=_ints(index[id(term.domain_count)] for _, term in score_terms),

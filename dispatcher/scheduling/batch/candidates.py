@@ -1,4 +1,6 @@
-"""The candidate queue of one group of rows: what its rows offer for the pods of a batch, best first."""
+"""The candidate queue of one group of rows: what its rows offer for the pods of a batch, best
+first.
+"""
 
 import heapq
 
@@ -6,8 +8,9 @@ import numpy as np
 
 from dispatcher.scheduling.framework import Floats
 
-# What a row offers for the next pod without what its group adds: (minus points, rank, row, raw scores [scores, rows],
-# column of these). The best comes first: highest points, then lowest rank, then row.
+# What a row offers for the next pod without what its group adds: (minus points, rank, row, raw
+# scores [scores, rows], column of these). The best comes first: highest points, then lowest rank,
+# then row.
 Candidate = tuple[float, int, int, Floats, int]
 
 NO_CANDIDATE: Candidate = (np.inf, 0, -1, np.zeros((0, 0)), 0)  # comes after every candidate
@@ -62,5 +65,7 @@ class CandidateQueue:
     def soon(self, count: int) -> list[int]:
         """Rows that may be chosen for the next `count` pods."""
         end = min(self._at + count, len(self._untouched) - 2)
-        touched = self._touched if len(self._touched) <= count else heapq.nsmallest(count, self._touched)
+        touched = (
+            self._touched if len(self._touched) <= count else heapq.nsmallest(count, self._touched)
+        )
         return [candidate[2] for candidate in (*self._untouched[self._at : end], *touched)]

@@ -1,9 +1,11 @@
-"""The count merge: a batch of pods whose policies count pods by fault domain, decided in one go by compiled code.
+"""The count merge: a batch of pods whose policies count pods by fault domain, decided in one go by
+compiled code.
 
-The policies are asked for their rules once (`DomainPlugin.count_rules`); from then on one pod more is a few counts and
-one row. What rows offer after one more pod is asked of the row-scoped plugins for many of them at once, as in
-`lookahead`. Nobody else may touch the fleet until the batch is booked; nothing of it is read on the way.
-docs/algorithms/batch-merge.md has an example with numbers.
+The policies are asked for their rules once (`DomainPlugin.count_rules`); from then on one pod more
+is a few counts and one row. What rows offer after one more pod is asked of the row-scoped plugins
+for many of them at once, as in `lookahead`. Nobody else may touch the fleet until the batch is
+booked; nothing of it is read on the way. docs/algorithms/batch-merge.md has an example with
+numbers.
 """
 
 from collections.abc import Sequence
@@ -44,8 +46,11 @@ _LEAST_TRACED = 256
 _MOST_TRACED = 1 << 23
 
 
-def count_merge_of(eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int) -> "CountMerge | None":
-    """The places of `count` pods of a refreshed class, in order; None where they cannot be known in advance.
+def count_merge_of(
+    eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int
+) -> "CountMerge | None":
+    """The places of `count` pods of a refreshed class, in order; None where they cannot be known in
+    advance.
 
     `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     """
@@ -88,7 +93,9 @@ def _rules_of(eq_class: EquivalenceClass, placed: PodInfo) -> PluginRules:
     """What each policy by domains makes of counts; nothing if one of them does not say."""
     plugin_rules = []
     for evaluator in eq_class.beyond_row:
-        rules = evaluator.count_rules(placed) if evaluator.role.scope is AnswerScope.DOMAIN else None
+        rules = (
+            evaluator.count_rules(placed) if evaluator.role.scope is AnswerScope.DOMAIN else None
+        )
         if rules is None:
             return ()
         plugin_rules.append((evaluator, rules))
@@ -112,29 +119,42 @@ class CountMerge(BatchPlaceFinder):
         self._placed = placed
         self._layout = layout
         self._count = count
-        self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
+        self._asked = [
+            one
+            for one in eq_class.evaluators
+            if one.role.scope is AnswerScope.ROW and not one.skipped
+        ]
         self._at = 0  # pods decided and booked
         self._candidates, starts = best
         sizes = starts[1:] - starts[:-1]
-        self._bucket_of = np.repeat(np.arange(len(sizes)), sizes)  # of a candidate without a pod yet
+        self._bucket_of = np.repeat(
+            np.arange(len(sizes)), sizes
+        )  # of a candidate without a pod yet
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        self._record = MergeExplanation(eq_class, plugin_rules, layout, self._candidates, self._trace)
+        self._record = MergeExplanation(
+            eq_class, plugin_rules, layout, self._candidates, self._trace
+        )
         self._decided = self._run()
         self._record.seal(self._decided, eq_class, placed, plugin_rules, layout)
 
-    # --- deciding ----------------------------------------------------------------------------------------------------
+    # --- deciding
+    # ----------------------------------------------------------------------------------------------
 
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout = self._layout
         going_on = True
-        for bucket in range(min(layout.begun, max(_FEW, self._count // 8))):  # each would stop the merge once
+        for bucket in range(
+            min(layout.begun, max(_FEW, self._count // 8))
+        ):  # each would stop the merge once
             if layout.all_buckets.after[bucket] < 0:
                 layout.after(bucket)
         self._normalize_shared()
-        if len(self._candidates.row) <= 2 * self._count + _SOON:  # all at once: the first pod would stop the merge
+        if (
+            len(self._candidates.row) <= 2 * self._count + _SOON
+        ):  # all at once: the first pod would stop the merge
             with suppress(PluginError):  # it is met again there
                 self._look_ahead(np.argsort(self._candidates.row))
         while going_on:
@@ -145,7 +165,9 @@ class CountMerge(BatchPlaceFinder):
             elif status in (CANDIDATE_UNKNOWN, BUCKET_UNKNOWN):
                 going_on = self._find_out(status)
                 if not going_on:
-                    return int(self._progress[AT]) + 1  # the pod itself is decided, but none after it
+                    return (
+                        int(self._progress[AT]) + 1
+                    )  # the pod itself is decided, but none after it
             else:
                 going_on = False
         return int(self._progress[AT])
@@ -164,14 +186,16 @@ class CountMerge(BatchPlaceFinder):
         return True
 
     def _make_next_buckets(self) -> None:
-        """Make the next bucket of those, too, that pods probably go to soon, the best first: each would stop the merge
-        once. Room for one new bucket a pod is left.
+        """Make the next bucket of those, too, that pods probably go to soon, the best first: each
+        would stop the merge once. Room for one new bucket a pod is left.
         """
         layout = self._layout
         left = self._count - int(self._progress[AT])
         buckets = layout.all_buckets
         roots = layout.all_buckets.root[: layout.used]
-        likely = np.flatnonzero((buckets.after[: layout.used] < 0) & (roots >= 0) & (buckets.open[: layout.used] == 1))
+        likely = np.flatnonzero(
+            (buckets.after[: layout.used] < 0) & (roots >= 0) & (buckets.open[: layout.used] == 1)
+        )
         points = buckets.points[likely] + self._candidates.points[roots[likely]]
         for bucket in likely[np.argsort(-points, kind="stable")[: min(left, _FEW)]].tolist():
             if len(buckets.members) - layout.used <= left:
@@ -179,7 +203,9 @@ class CountMerge(BatchPlaceFinder):
             layout.after(bucket)
 
     def _normalize_shared(self) -> None:
-        """Normalise the node-only scores over the buckets that are open now; once where each has one raw score."""
+        """Normalise the node-only scores over the buckets that are open now; once where each has
+        one raw score.
+        """
         layout = self._layout
         if self._renormalizes or not layout.normals:
             layout.normalize(self._eq_class.normalizing, open_alone=self._renormalizes)
@@ -192,7 +218,9 @@ class CountMerge(BatchPlaceFinder):
         return due[np.argsort(self._candidates.row[due])]
 
     def _look_ahead(self, due: Ints) -> None:
-        """Ask the plugins about the rows of candidates `due`, ordered by row, as if each had one more pod."""
+        """Ask the plugins about the rows of candidates `due`, ordered by row, as if each had one
+        more pod.
+        """
         candidates = self._candidates
         fleet = self._fleet
         placed = self._placed
@@ -213,7 +241,9 @@ class CountMerge(BatchPlaceFinder):
         fresh = np.flatnonzero(unknown & (candidates.taken == 0))
         most = 2 * left + _SOON
         if len(fresh) > most:
-            points = candidates.points[fresh] + self._layout.all_buckets.points[self._bucket_of[fresh]]
+            points = (
+                candidates.points[fresh] + self._layout.all_buckets.points[self._bucket_of[fresh]]
+            )
             fresh = fresh[np.argpartition(-points, most)[:most]]
         return np.concatenate([taking, fresh])
 
@@ -228,13 +258,17 @@ class CountMerge(BatchPlaceFinder):
         raw = eq_class.raw_of(rows[fits])
         points = np.zeros(int(np.count_nonzero(fits)))
         for at, one in enumerate(eq_class.scored):
-            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.NODE_OBJECT):
+            if not one.role.normalizes and one.role.scope in (
+                AnswerScope.ROW,
+                AnswerScope.NODE_OBJECT,
+            ):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         candidates.next_code[due] = codes
         candidates.next_points[due[fits]] = points
         self._record.raws.add(due[fits], candidates.taken[due[fits]] + 1, raw)
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     def spent(self) -> bool:
         """Whether it knows no more places."""
@@ -249,8 +283,8 @@ class CountMerge(BatchPlaceFinder):
         return True
 
     def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
-        in the fleet, and the merge is spent.
+        """The places of as many of the first pods as find one here, as if each had been booked; the
+        caller books them in the fleet, and the merge is spent.
         """
         found = self._record.decisions(items[: self._decided])
         self._at = self._decided
@@ -275,7 +309,9 @@ class _Best(NamedTuple):
 
 
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
-    """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
+    """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and
+    the last end.
+    """
     buckets = layout.all_buckets
     size = layout.begun
     ranks = eq_class.fleet.rank
@@ -289,7 +325,9 @@ def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int)
     lefts = np.arange(1, len(found) + 1)  # a heap of one branch
     lefts[starts[1:][held > 0] - 1] = _UNKNOWN
     points = eq_class.rows.totals_of(found)
-    heap = Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy())
+    heap = Candidates(
+        points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy()
+    )
     return _Best(heap, starts)
 
 

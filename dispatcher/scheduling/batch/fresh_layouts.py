@@ -1,9 +1,10 @@
 """Bucket layouts of classes that have no pods yet, computed once for all classes of one shape.
 
-Most batches are of a new app: none of its pods counts anywhere. While no node changes, all nodes are feasible and no
-policy refuses by counts, the buckets of two such classes differ in nothing if their domains, score terms and weights
-are the same. Example: Deployments `web` and `api` with App defaults, 20 pods each: the second takes a copy of the
-layout that the first began with, at a small part of the time.
+Most batches are of a new app: none of its pods counts anywhere. While no node changes, all nodes
+are feasible and no policy refuses by counts, the buckets of two such classes differ in nothing if
+their domains, score terms and weights are the same. Example: Deployments `web` and `api` with App
+defaults, 20 pods each: the second takes a copy of the layout that the first began with, at a small
+part of the time.
 """
 
 from collections.abc import Hashable, Iterable
@@ -18,8 +19,12 @@ _MOST_KEPT = 32  # shapes
 _MADE_AHEAD = 16  # buckets whose next ones are made before the layout is kept
 
 
-def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int) -> BucketLayout | None:
-    """As `bucket_layout_of`, from what is kept for the shape of the class if none of its pods counts yet."""
+def layout_of(
+    eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int
+) -> BucketLayout | None:
+    """As `bucket_layout_of`, from what is kept for the shape of the class if none of its pods
+    counts yet.
+    """
     terms = [term for _, rules in plugin_rules for term in rules.score_terms]
     if not _is_fresh(eq_class, plugin_rules, terms):
         return bucket_layout_of(eq_class, plugin_rules, count)
@@ -35,14 +40,19 @@ def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
             layout.normalize(eq_class.normalizing, open_alone=False)
         if len(kept) >= _MOST_KEPT:
             kept.clear()
-        # A shape names objects by their ids: they are kept with it, so that no other object can come to have the same.
-        values = [one.value for one in eq_class.normalizing]  # a column may get another array while no node changes
+        # A shape names objects by their ids: they are kept with it, so that no other object can
+        # come to have the same.
+        values = [
+            one.value for one in eq_class.normalizing
+        ]  # a column may get another array while no node changes
         kept[shape] = layout, (list(plugin_rules), terms, list(eq_class.normalizing), values)
     found: BucketLayout = kept[shape][0]
     return found.copy()
 
 
-def _is_fresh(eq_class: EquivalenceClass, plugin_rules: PluginRules, terms: Iterable[ScoreTerm]) -> bool:
+def _is_fresh(
+    eq_class: EquivalenceClass, plugin_rules: PluginRules, terms: Iterable[ScoreTerm]
+) -> bool:
     """Whether all nodes are feasible, no rule refuses by counts, and all counts are 0."""
     rows = eq_class.rows
     if rows.feasible < rows.evaluated or any(rules.refusals for _, rules in plugin_rules):

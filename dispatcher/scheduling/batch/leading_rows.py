@@ -1,7 +1,7 @@
 """The best rows of each bucket of a batch, as many as its pods are likely to come to.
 
-A bucket that has too few of them ends the merge early, and what is left of the batch is merged anew: how many there are
-decides how long it takes, not what is decided.
+A bucket that has too few of them ends the merge early, and what is left of the batch is merged
+anew: how many there are decides how long it takes, not what is decided.
 """
 
 import numpy as np
@@ -17,13 +17,16 @@ _MANY = 16  # buckets: from there on all are filled in one go
 _ANEW = 2  # if of more than one group in so many too few best rows are kept, all rows are looked at
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
 _FEW_FEASIBLE = 4  # below one feasible row in so many, totals are made of these alone
-_SHALLOW_OF_FEW = 64  # rows; to keep so many in order while going through all takes half as long as to sort them
+# rows; to keep so many in order while going through all takes half as long as to sort them
+_SHALLOW_OF_FEW = 64
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
-def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -> tuple[RowList, Ints]:
-    """The best rows for a batch of `count` pods, bucket by bucket, the best first; those of bucket b stand from
-    `starts[b]` to `starts[b + 1]`.
+def leading_rows(
+    layout: BucketLayout, of: ClassRows, ranks: Ints, count: int
+) -> tuple[RowList, Ints]:
+    """The best rows for a batch of `count` pods, bucket by bucket, the best first; those of bucket
+    b stand from `starts[b]` to `starts[b + 1]`.
     """
     members = layout.all_buckets.members[: layout.begun]
     if len(members) < _MANY or fill_best_kernel.fast is None:
@@ -35,9 +38,12 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)
     if not deep.any():
         return found, starts
-    # Deep buckets are filled anew, and all are put together in the order of buckets. Example: of buckets 0, 1, 2 with
-    # rows a | b | c, only 1 is deep and now has d e: rows are a c d e, their buckets 0 2 1 1, and sorted a | d e | c.
-    more, more_starts = _filled(layout, of, ranks, np.where(deep, np.minimum(members, count + 1), 0))
+    # Deep buckets are filled anew, and all are put together in the order of buckets. Example: of
+    # buckets 0, 1, 2 with rows a | b | c, only 1 is deep and now has d e: rows are a c d e, their
+    # buckets 0 2 1 1, and sorted a | d e | c.
+    more, more_starts = _filled(
+        layout, of, ranks, np.where(deep, np.minimum(members, count + 1), 0)
+    )
     sizes = np.where(deep, 0, np.diff(starts))
     more_sizes = np.diff(more_starts)
     rows = np.concatenate([found[np.repeat(~deep, np.diff(starts))], more])
@@ -45,9 +51,15 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     return rows[np.argsort(buckets, kind="stable")], _starts(sizes + more_sizes)
 
 
-def _deep(points: Floats, starts: Ints, depth: Ints, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _deep(
+    points: Floats, starts: Ints, depth: Ints, count: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """[buckets] whose last row is among as many of the best of all as there are pods."""
-    bar = np.partition(points, len(points) - count)[len(points) - count] if count < len(points) else -np.inf
+    bar = (
+        np.partition(points, len(points) - count)[len(points) - count]
+        if count < len(points)
+        else -np.inf
+    )
     has = depth > 0
     worst = np.full(len(depth), -np.inf)
     worst[has] = points[starts[1:][has] - 1]
@@ -61,18 +73,24 @@ def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tu
     known = _filled_by_leaders(leading, ranks, depth) if leading else None
     if known is not None:
         return known
-    totals = _totals_of_few(layout.sorting.rows, of, ranks) if _few_feasible(layout, ranks) else of.total
+    totals = (
+        _totals_of_few(layout.sorting.rows, of, ranks) if _few_feasible(layout, ranks) else of.total
+    )
     return _best_of_each(layout.sorting.rows, layout.sorting.bucket_of, totals, ranks, depth)
 
 
 def _totals_of_few(rows: RowList, of: ClassRows, ranks: Ints) -> Floats:
-    """[n] the totals of these rows, anything at all others: no class keeps totals of all rows for the sake of a few."""
+    """[n] the totals of these rows, anything at all others: no class keeps totals of all rows for
+    the sake of a few.
+    """
     totals = np.empty(len(ranks))
     totals[rows] = of.totals_of(rows)
     return totals
 
 
-def _best_of_each(rows: RowList, bucket_of: Ints, totals: Floats, ranks: Ints, sizes: Ints) -> tuple[RowList, Ints]:
+def _best_of_each(
+    rows: RowList, bucket_of: Ints, totals: Floats, ranks: Ints, sizes: Ints
+) -> tuple[RowList, Ints]:
     starts = _starts(sizes)
     found = np.empty(int(starts[-1]), dtype=np.int64)
     held = np.zeros(len(sizes), dtype=np.int64)
@@ -81,7 +99,9 @@ def _best_of_each(rows: RowList, bucket_of: Ints, totals: Floats, ranks: Ints, s
 
 
 def _filled_by_leaders(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] | None:
-    """`_filled` without looking at all rows; None if too few of the best rows are kept in many groups."""
+    """`_filled` without looking at all rows; None if too few of the best rows are kept in many
+    groups.
+    """
     leaders = leading.leaders
     wanted = np.where(leading.bucket >= 0, depth[leading.bucket], 0)
     taken = (leading.place > 0) & (leading.place <= wanted[:, None])
@@ -101,7 +121,9 @@ def _filled_by_leaders(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowL
     return rows[np.argsort(buckets, kind="stable")], _starts(depth)
 
 
-def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+def _one_by_one(
+    layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints
+) -> tuple[RowList, Ints]:
     """The same with a pass for each bucket, which is faster for few and deep ones."""
     order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(layout.all_buckets.members[: layout.begun]).tolist()
@@ -127,8 +149,8 @@ def _starts(sizes: Ints | list[int]) -> Ints:
 
 
 def _depth_of(members: Ints, count: int) -> int:
-    """How many rows of each bucket `count` pods are likely to come to: four for each pod in all, and more than that in
-    large buckets as long as small ones do not have theirs.
+    """How many rows of each bucket `count` pods are likely to come to: four for each pod in all,
+    and more than that in large buckets as long as small ones do not have theirs.
     """
     most = count + 1 if len(members) == 1 else max(_LEAST_DEPTH, 4 * count // max(len(members), 1))
     while most <= count and int(np.minimum(members, 2 * most).sum()) <= 4 * count:

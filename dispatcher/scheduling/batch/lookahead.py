@@ -1,13 +1,16 @@
-"""Batch lookahead: places for many equal pods in the order that one-by-one would find, by looking one pod ahead.
+"""Batch lookahead: places for many equal pods in the order that one-by-one would find, by looking
+one pod ahead.
 
-Where row scores change only on the chosen row, a batch of m pods touches only rows among the m + 1 best of their
-group (see `equivalence.groups`). What a row will score after one more pod, and after several where pods are small
-beside the rows, is asked for many rows in one go: the pods are supposed on the columns, the plugins are evaluated, and
-the columns are put back bit for bit. Then the batch is a merge: in each group the best rows in order and a heap of the
-rows that have already taken a pod; and between the groups, with what each adds, evaluated anew when a placement has
-moved a count that it rests on: domain plugins without usable rules are asked again after each pod.
+Where row scores change only on the chosen row, a batch of m pods touches only rows among the m + 1
+best of their group (see `equivalence.groups`). What a row will score after one more pod, and after
+several where pods are small beside the rows, is asked for many rows in one go: the pods are
+supposed on the columns, the plugins are evaluated, and the columns are put back bit for bit. Then
+the batch is a merge: in each group the best rows in order and a heap of the rows that have already
+taken a pod; and between the groups, with what each adds, evaluated anew when a placement has moved
+a count that it rests on: domain plugins without usable rules are asked again after each pod.
 
-Not here: batches whose plugins count pods by domain and tell the rules of it; `count_merge` is faster for them.
+Not here: batches whose plugins count pods by domain and tell the rules of it; `count_merge` is
+faster for them.
 """
 
 from collections import deque
@@ -18,7 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
-from dispatcher.scheduling.batch.lookahead_explanation import GroupScoreColumns, LookaheadContext, LookaheadExplanation
+from dispatcher.scheduling.batch.lookahead_explanation import (
+    GroupScoreColumns,
+    LookaheadContext,
+    LookaheadExplanation,
+)
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
@@ -50,10 +57,16 @@ def lookahead_of(
     """
     groups = eq_class.groups
     placed = variants[0]
-    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, variants):
+    if (
+        groups is None
+        or groups.group_scores.size > _MOST_GROUPS
+        or not _are_alike(eq_class, variants)
+    ):
         return None
     best = _best_per_group(eq_class, groups.group_scores, count)
-    rows = np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
+    rows = (
+        np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
+    )
     if not eq_class.fleet.can_suppose(rows, placed, count + 1):
         return None
     return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
@@ -66,20 +79,30 @@ def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     first = variants[0].pod
     return all(
         placed.pod is first
-        or (placed.pod.requests == first.requests and not placed.pod.ports and has_only_claims(placed.pod))
+        or (
+            placed.pod.requests == first.requests
+            and not placed.pod.ports
+            and has_only_claims(placed.pod)
+        )
         for placed in variants
     )
 
 
 class _Best(NamedTuple):
-    """`rows`, ascending: all of `groups`, which are per group its best rows in order, and whether they are complete."""
+    """`rows`, ascending: all of `groups`, which are per group its best rows in order, and whether
+    they are complete.
+    """
 
     rows: RowList
     groups: list[tuple[RowList, bool]]
 
 
-def _best_per_group(eq_class: EquivalenceClass, group_scores: GroupScores, count: int) -> list[tuple[RowList, bool]]:
-    """Per group: its best feasible rows in order, and whether these are all that `count` pods can come to."""
+def _best_per_group(
+    eq_class: EquivalenceClass, group_scores: GroupScores, count: int
+) -> list[tuple[RowList, bool]]:
+    """Per group: its best feasible rows in order, and whether these are all that `count` pods can
+    come to.
+    """
     partition = group_scores.partition
     size = group_scores.size
     most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
@@ -93,7 +116,9 @@ def _best_per_group(eq_class: EquivalenceClass, group_scores: GroupScores, count
 
 
 class Lookahead(BatchPlaceFinder):
-    """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the fleet."""
+    """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the
+    fleet.
+    """
 
     def __init__(
         self,
@@ -113,30 +138,44 @@ class Lookahead(BatchPlaceFinder):
         self._spent = False
         self._group_scores = groups.group_scores
         self._fleet = eq_class.fleet
-        self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
-        self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
+        self._asked = [
+            one
+            for one in eq_class.evaluators
+            if one.role.scope is AnswerScope.ROW and not one.skipped
+        ]
+        self._names = (
+            tuple(one.role.name for one in eq_class.scored),
+            tuple(one.role.weight for one in eq_class.scored),
+        )
         rows = best.rows
         self.sheet = FactSheet(self._fleet, rows, placed)
         raw = eq_class.raw_of(rows, refreshed=True)
         eq_class.rows.forget_scores()
         self._queues = [
-            CandidateQueue(self._candidates_of(found, raw, rows, eq_class.rows.total[found]), complete=complete)
+            CandidateQueue(
+                self._candidates_of(found, raw, rows, eq_class.rows.total[found]), complete=complete
+            )
             for found, complete in best.groups
         ]
         self._heads = [queue.two()[0] for queue in self._queues]
-        # row -> its candidates after one more pod, after two and so on; the last may be why one more will not fit
+        # row -> its candidates after one more pod, after two and so on; the last may be why one
+        # more will not fit
         self._next: dict[int, deque[Candidate | int]] = {}
         self._wide = 1
         self._rejected = dict(eq_class.rows.rejected)
         self._feasible = eq_class.rows.feasible
         self._by_cluster = (
-            groups.by_cluster() if self._group_scores.codes.any() or self._group_scores.evaluators else []
+            groups.by_cluster()
+            if self._group_scores.codes.any() or self._group_scores.evaluators
+            else []
         )
         self._context: DecisionContext | None = eq_class.context()
-        # Plugins outside the group scores that rest on counts, also if they skip: once such a count changes, the
-        # lookahead ends.
+        # Plugins outside the group scores that rest on counts, also if they skip: once such a count
+        # changes, the lookahead ends.
         self._watched = [
-            one for one in eq_class.evaluators if one.versions and one not in self._group_scores.evaluators
+            one
+            for one in eq_class.evaluators
+            if one.versions and one not in self._group_scores.evaluators
         ]
         self._places = {NO_CANDIDATE[2]: ("", "")}
         self._batch: LookaheadContext | None = None
@@ -144,7 +183,9 @@ class Lookahead(BatchPlaceFinder):
         self._normal: object = None
         self._finalise()
 
-    def _candidates_of(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[Candidate]:
+    def _candidates_of(
+        self, found: RowList, raw: Floats, rows: RowList, points: Floats
+    ) -> list[Candidate]:
         at = np.searchsorted(rows, found).tolist()
         ranks = self._fleet.rank[found].tolist()
         return list(zip((-points).tolist(), ranks, found.tolist(), repeat(raw), at, strict=False))
@@ -152,7 +193,9 @@ class Lookahead(BatchPlaceFinder):
     def _finalise(self) -> None:
         """Take over who is open and with how many points."""
         group_scores = self._group_scores
-        self._open = group_scores.finalise(np.asarray([head is not NO_CANDIDATE for head in self._heads])).tolist()
+        self._open = group_scores.finalise(
+            np.asarray([head is not NO_CANDIDATE for head in self._heads])
+        ).tolist()
         if group_scores.normal is self._normal and group_scores.raw is self._raw:
             return
         self._batch = None
@@ -165,7 +208,8 @@ class Lookahead(BatchPlaceFinder):
             if (score := one.role.score_at) is not None and score in group_scores.normal
         )
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     def spent(self) -> bool:
         """See `BatchPlaceFinder`."""
@@ -180,12 +224,14 @@ class Lookahead(BatchPlaceFinder):
         return self._eq_class.explainers()
 
     def selects_all(self) -> bool:
-        """Whether nothing but the pods themselves changes the rows: they are one group, and no counts are watched."""
+        """Whether nothing but the pods themselves changes the rows: they are one group, and no
+        counts are watched.
+        """
         return self._deferred and not self._spent and len(self._queues) == 1 and not self._watched
 
     def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
-        in the fleet, and the lookahead is spent.
+        """The places of as many of the first pods as find one here, as if each had been booked; the
+        caller books them in the fleet, and the lookahead is spent.
         """
         found: list[Decision] = []
         if not self._open[0]:
@@ -203,7 +249,9 @@ class Lookahead(BatchPlaceFinder):
             cluster, node = places.get(row) or self._place(row)
             if second[2] not in places:
                 self._place(second[2])
-            found.append(Decision(pod_id, placed, cluster, node, row, self._points[0] - first[0], why))
+            found.append(
+                Decision(pod_id, placed, cluster, node, row, self._points[0] - first[0], why)
+            )
             taken[row] = pods + 1
             self._left -= 1
             if not self._left:
@@ -225,7 +273,9 @@ class Lookahead(BatchPlaceFinder):
         (first, group), (second, other) = self._offers = offers
         row = first[2]
         pods = self.sheet.taken.get(row, 0)
-        why = LookaheadExplanation(self._batch or self._circumstances(), first, second, pods, group, other)
+        why = LookaheadExplanation(
+            self._batch or self._circumstances(), first, second, pods, group, other
+        )
         cluster, node = self._places.get(row) or self._place(row)
         if second[2] not in self._places:
             self._place(second[2])
@@ -237,7 +287,14 @@ class Lookahead(BatchPlaceFinder):
         row_explainers = self._eq_class.row_explainers
         places = self._places
         self._batch = LookaheadContext(
-            context, fleet, row_explainers, self.sheet, places, self._names, self._common, self._points
+            context,
+            fleet,
+            row_explainers,
+            self.sheet,
+            places,
+            self._names,
+            self._common,
+            self._points,
         )
         return self._batch
 
@@ -271,10 +328,13 @@ class Lookahead(BatchPlaceFinder):
         if self._context is None:
             refused = refused_by(self._group_scores.codes, self._by_cluster)
             counts = merged(self._rejected, refused)
-            self._context = self._eq_class.context_of(counts, self._feasible - sum(refused.values()))
+            self._context = self._eq_class.context_of(
+                counts, self._feasible - sum(refused.values())
+            )
         return self._context
 
-    # --- going on ----------------------------------------------------------------------------------------------------
+    # --- going on
+    # ----------------------------------------------------------------------------------------------
 
     def booked(self, row: int) -> None:
         """The best row has taken the pod (it is in the fleet now)."""
@@ -324,7 +384,11 @@ class Lookahead(BatchPlaceFinder):
 
     def _ask_domains(self) -> None:
         """Ask the plugins by domain again where the placement has moved what they look at."""
-        stale = [one for one in self._group_scores.evaluators if one.is_stale(changed=False, touched=True)]
+        stale = [
+            one
+            for one in self._group_scores.evaluators
+            if one.is_stale(changed=False, touched=True)
+        ]
         if not stale:
             return
         partition = self._group_scores.partition
@@ -334,7 +398,10 @@ class Lookahead(BatchPlaceFinder):
                 self._spent = True
                 return
         before = self._group_scores.codes
-        self._spent = not self._group_scores.ask(self._fleet, stale) or self._group_scores.partition is not partition
+        self._spent = (
+            not self._group_scores.ask(self._fleet, stale)
+            or self._group_scores.partition is not partition
+        )
         for evaluator in stale:
             evaluator.record_dependencies()
             evaluator.known = not self._spent
@@ -347,9 +414,10 @@ class Lookahead(BatchPlaceFinder):
     def _look_ahead(self, row: int) -> None:
         """Ask for the next candidates of `row`, and of the rows that may soon be chosen.
 
-        The first time one of each. Small pods come to the same rows again and again: a row that has to be asked anew is
-        asked about as many pods more as it has taken, and so are the best rows beside it, twice as many each time. So
-        the number of calls is about how deep the rows are, and not the number of pods.
+        The first time one of each. Small pods come to the same rows again and again: a row that has
+        to be asked anew is asked about as many pods more as it has taken, and so are the best rows
+        beside it, twice as many each time. So the number of calls is about how deep the rows are,
+        and not the number of pods.
         """
         depth = 1
         wide = self._left
@@ -369,7 +437,9 @@ class Lookahead(BatchPlaceFinder):
         return -1 if levels and isinstance(levels[-1], int) else len(levels)
 
     def _look_at(self, rows: RowList, just_taken: int, level: int) -> None:
-        """Ask about `rows`, ascending, with so many pods more; `just_taken` has the next one already."""
+        """Ask about `rows`, ascending, with so many pods more; `just_taken` has the next one
+        already.
+        """
         more = (rows != just_taken).astype(np.int64) + level
         fleet = self._fleet
         placed = self._placed
@@ -390,10 +460,15 @@ class Lookahead(BatchPlaceFinder):
         raw = self._eq_class.raw_of(fits)
         points = np.zeros(len(fits))
         for at, one in enumerate(self._eq_class.scored):
-            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.NODE_OBJECT):
+            if not one.role.normalizes and one.role.scope in (
+                AnswerScope.ROW,
+                AnswerScope.NODE_OBJECT,
+            ):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         full = codes != 0
-        for row, candidate in zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True):
+        for row, candidate in zip(
+            fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True
+        ):
             self._next.setdefault(row, deque()).append(candidate)
         for row, code in zip(rows[full].tolist(), codes[full].tolist(), strict=True):
             self._next.setdefault(row, deque()).append(code)

@@ -1,4 +1,6 @@
-"""The records of decisions that a lookahead took: two candidates each, put together when somebody asks."""
+"""The records of decisions that a lookahead took: two candidates each, put together when somebody
+asks.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +10,22 @@ from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, ScoreColumns
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    Explainers,
+    RecordParts,
+    ScoreColumns,
+)
 
-# per score that groups of rows have in common: its place in `names`, [groups] raw and [groups] normalised values
+# per score that groups of rows have in common: its place in `names`, [groups] raw and [groups]
+# normalised values
 GroupScoreColumns = tuple[tuple[int, Floats, Floats], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LookaheadContext:
-    """What decisions of one batch have in common. `places`: (cluster, node) of the rows that candidates are of.
-    `points`: what each group of rows adds to its candidates.
+    """What decisions of one batch have in common. `places`: (cluster, node) of the rows that
+    candidates are of. `points`: what each group of rows adds to its candidates.
     """
 
     context: DecisionContext
@@ -33,8 +41,8 @@ class LookaheadContext:
 class LookaheadExplanation(BatchExplanation[LookaheadContext], gc=False, eq=False, frozen=True):
     """Why one decision of a lookahead batch was taken; built when asked for.
 
-    `first` and `second` (NO_CANDIDATE without) are the candidates, `group` and `other` their groups; the chosen row
-    had taken `pods` pods of the batch before.
+    `first` and `second` (NO_CANDIDATE without) are the candidates, `group` and `other` their
+    groups; the chosen row had taken `pods` pods of the batch before.
     """
 
     first: Candidate
@@ -62,7 +70,9 @@ class LookaheadExplanation(BatchExplanation[LookaheadContext], gc=False, eq=Fals
         raw, normalized = self._values(firsts, groups)
         rivals = self._values(seconds, [one.other for one in whys])[1]
         columns = ScoreColumns(*self.batch.names, raw, normalized, rivals)
-        return RecordParts([self.context] * len(whys), facts, {}, columns, [one.runner_up for one in whys])
+        return RecordParts(
+            [self.context] * len(whys), facts, {}, columns, [one.runner_up for one in whys]
+        )
 
     @property
     def runner_up(self) -> tuple[str, str, float] | None:
@@ -75,7 +85,9 @@ class LookaheadExplanation(BatchExplanation[LookaheadContext], gc=False, eq=Fals
             else (*batch.places[candidate[2]], batch.points[self.other] - candidate[0])
         )
 
-    def _values(self, candidates: Sequence[Candidate], groups: Sequence[int]) -> tuple[Floats, Floats]:
+    def _values(
+        self, candidates: Sequence[Candidate], groups: Sequence[int]
+    ) -> tuple[Floats, Floats]:
         raw = gathered([(one[3], one[4]) for one in candidates])
         normal = raw.copy()
         for at, raw_of, normal_of in self.batch.common:

@@ -1,4 +1,6 @@
-"""The merge of `merge_kernel` as machine code: one function with its steps compiled into it, kept on disk."""
+"""The merge of `merge_kernel` as machine code: one function with its steps compiled into it, kept
+on disk.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -72,9 +74,15 @@ class _Merge(Kernel):
 
         known = dict(vars(merge_kernel))  # in which the steps find each other compiled
         for step in _STEPS:
-            compiled = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True)
+            compiled = numba.njit(
+                error_model="numpy",
+                no_cfunc_wrapper=True,
+                no_cpython_wrapper=True,
+                forceinline=True,
+            )
             known[step.__name__] = compiled(own(step))
-        # The cache looks at the file of the loop alone: a name of its own for all else that is compiled in.
+        # The cache looks at the file of the loop alone: a name of its own for all else that is
+        # compiled in.
         fast = kept(numba, own(merge_kernel.merge, f"merge_{_digest()}"), no_cfunc_wrapper=True)
         fast.compile(tuple(numba.typeof(one) for one in blank()))
         return fast
@@ -97,7 +105,9 @@ def _digest() -> str:
         GRID,
         MAX_SCORE,
     )
-    return hashlib.blake2b(repr((shapes, constants, list(Scale))).encode(), digest_size=6).hexdigest()
+    return hashlib.blake2b(
+        repr((shapes, constants, list(Scale))).encode(), digest_size=6
+    ).hexdigest()
 
 
 MERGE = entered(_Merge())

@@ -1,6 +1,7 @@
 """Why the pods of a merged batch went where they went: put together from what the merge wrote down.
 
-Zone counts in `extras` are recounted by the plugin from the chosen rows (`explain_batch`), not read from the merge.
+Zone counts in `extras` are recounted by the plugin from the chosen rows (`explain_batch`), not read
+from the merge.
 """
 
 from collections import Counter
@@ -24,13 +25,18 @@ from dispatcher.scheduling.framework.domain_counts import ExplainPods, told_of
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.value_columns import Column
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, RecordParts, ScoreColumns, merged
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    RecordParts,
+    ScoreColumns,
+    merged,
+)
 from shared.model.pod import PodId
 
 
 class MergeExplanation:
-    """What the decisions of a batch have in common. `normal_history`: (pods decided before, normal scores by bucket of
-    the columns that normalise), whenever these changed.
+    """What the decisions of a batch have in common. `normal_history`: (pods decided before, normal
+    scores by bucket of the columns that normalise), whenever these changed.
     """
 
     def __init__(
@@ -50,10 +56,15 @@ class MergeExplanation:
         self._trace = trace
         self._shared = layout.shared
         self._after = layout.all_buckets.after
-        self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
+        self._names = (
+            tuple(one.role.name for one in eq_class.scored),
+            tuple(one.role.weight for one in eq_class.scored),
+        )
         self._score_positions = _score_positions(eq_class, plugin_rules)
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
-        self._members: Ints = np.zeros((0, 0), dtype=np.int64)  # [buckets, clusters] if a bucket was ever refused
+        self._members: Ints = np.zeros(
+            (0, 0), dtype=np.int64
+        )  # [buckets, clusters] if a bucket was ever refused
         self._explainers: list[tuple[str, ExplainPods]] = []
 
     def seal(
@@ -64,16 +75,22 @@ class MergeExplanation:
         plugin_rules: PluginRules,
         layout: BucketLayout,
     ) -> None:
-        """The merge has ended: what its decisions need at once, and what is no longer known once pods are placed."""
+        """The merge has ended: what its decisions need at once, and what is no longer known once
+        pods are placed.
+        """
         trace = self._trace
         self._keep_rows(eq_class, trace.candidate[:decided], placed)
-        self._chosen = self._row_of[trace.candidate[:decided]]  # [pods, 2]; where there is none it means nothing
+        self._chosen = self._row_of[
+            trace.candidate[:decided]
+        ]  # [pods, 2]; where there is none it means nothing
         self._has_rival = trace.candidate[:decided, 1] >= 0
         if np.count_nonzero(trace.codes[:decided]):
             self._members = _members(layout, self.fleet)
         self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
-        self._feasible: list[int] = self._feasible_nodes(decided).tolist()  # lists: each decision is told of at once
+        self._feasible: list[int] = self._feasible_nodes(
+            decided
+        ).tolist()  # lists: each decision is told of at once
         self._rival_scores: list[float] = trace.score[:decided, 1].tolist()
         rows = self._chosen[:, 0]
         view = view_of(self.fleet)
@@ -84,11 +101,15 @@ class MergeExplanation:
                 self._explainers.append((evaluator.role.name, told_later))
 
     def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, placed: PodInfo) -> None:
-        """The rows of the candidates that were chosen, or next best, as they were before the first pod came."""
+        """The rows of the candidates that were chosen, or next best, as they were before the first
+        pod came.
+        """
         found = distinct(chosen[chosen >= 0])
         found = found[np.argsort(self._row_of[found])]
         rows = self._row_of[found]
-        self.raws.add(found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows, refreshed=True))
+        self.raws.add(
+            found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows, refreshed=True)
+        )
         eq_class.rows.forget_scores()
         self.sheet = FactSheet(self.fleet, rows, placed)
         self.places: dict[int, tuple[str, str]] = dict(
@@ -109,10 +130,14 @@ class MergeExplanation:
         """The decision for the pod number `at`."""
         row: int = self._chosen.item(at, 0)
         cluster, node = self.places[row]
-        return Decision(pod_id, placed, cluster, node, row, self._trace.score.item(at, 0), MergeRecord(self, at))
+        return Decision(
+            pod_id, placed, cluster, node, row, self._trace.score.item(at, 0), MergeRecord(self, at)
+        )
 
     def _feasible_nodes(self, decided: int) -> Ints:
-        """[pods] feasible nodes: without those that are full by then, and those of buckets that are refused."""
+        """[pods] feasible nodes: without those that are full by then, and those of buckets that are
+        refused.
+        """
         trace = self._trace
         taking = self._trace.bucket[:decided, 0]
         full = trace.full[:decided] > 0
@@ -127,7 +152,8 @@ class MergeExplanation:
             feasible -= np.where(codes > 0, members, 0).sum(axis=1)
         return feasible
 
-    # --- looking back ------------------------------------------------------------------------------------------------
+    # --- looking back
+    # ----------------------------------------------------------------------------------------------
 
     def fit(self, at: int) -> tuple[int, int]:
         """How many nodes were feasible, of how many."""
@@ -143,9 +169,13 @@ class MergeExplanation:
         facts = self.sheet.facts(self._chosen[ats, 0].tolist(), self._trace.depth[ats, 0])
         places = np.zeros(len(ats), dtype=np.int64)
         raw, normal = self._values(ats, places)
-        rivals = self._values(ats, places + self._has_rival[ats])[1]  # who has none stands for itself
+        rivals = self._values(ats, places + self._has_rival[ats])[
+            1
+        ]  # who has none stands for itself
         scores = ScoreColumns(*self._names, raw, normal, rivals)
-        return RecordParts(list(self.contexts(ats)), facts, self._extras(ats), scores, self._rivals(ats))
+        return RecordParts(
+            list(self.contexts(ats)), facts, self._extras(ats), scores, self._rivals(ats)
+        )
 
     def _rivals(self, ats: Sequence[int]) -> list[tuple[str, str, float] | None]:
         rows = self._chosen[ats, 1].tolist()
@@ -162,16 +192,30 @@ class MergeExplanation:
         normal = raw.copy()
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:
-            raw[where], normal[where] = trace.raw[ats, places, evaluator], trace.normal[ats, places, evaluator]
-        begins = np.searchsorted(ats, [begin for begin, _ in self.normal_history]).tolist() if columns else []
-        for first, last, (_, normals) in zip(begins, [*begins[1:], len(ats)], self.normal_history, strict=False):
+            raw[where], normal[where] = (
+                trace.raw[ats, places, evaluator],
+                trace.normal[ats, places, evaluator],
+            )
+        begins = (
+            np.searchsorted(ats, [begin for begin, _ in self.normal_history]).tolist()
+            if columns
+            else []
+        )
+        for first, last, (_, normals) in zip(
+            begins, [*begins[1:], len(ats)], self.normal_history, strict=False
+        ):
             of = buckets[first:last]
             for one, where in columns:
-                raw[where, first:last], normal[where, first:last] = self._shared[one][of], normals[one][of]
+                raw[where, first:last], normal[where, first:last] = (
+                    self._shared[one][of],
+                    normals[one][of],
+                )
         return raw, normal
 
     def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:
-        """What the decisions for pods of these numbers, ascending, stood on; one and the same where nothing moved."""
+        """What the decisions for pods of these numbers, ascending, stood on; one and the same where
+        nothing moved.
+        """
         trace = self._trace
         done = 0
         found = self._begin
@@ -186,21 +230,29 @@ class MergeExplanation:
         full = trace.full.tolist()
         closed = trace.codes.any(axis=1).tolist()
         for at in ats:
-            for bucket, cluster, code in zip(buckets[done:at], clusters[done:at], full[done:at], strict=True):
+            for bucket, cluster, code in zip(
+                buckets[done:at], clusters[done:at], full[done:at], strict=True
+            ):
                 if code:
                     filled[code, cluster] += 1
                 if len(members):
                     members[bucket, cluster] -= 1
                     if not code:
                         members[self._after[bucket], cluster] += 1
-            refused = self._refused(trace.codes[at], members) if closed[at] else Counter[tuple[int, int]]()
+            refused = (
+                self._refused(trace.codes[at], members)
+                if closed[at]
+                else Counter[tuple[int, int]]()
+            )
             if refused or stands_on != filled.total():
                 found = self._context(filled, refused)
                 stands_on = -1 if refused else filled.total()
             yield found
             done = at
 
-    def _context(self, filled: Counter[tuple[int, int]], refused: Counter[tuple[int, int]]) -> DecisionContext:
+    def _context(
+        self, filled: Counter[tuple[int, int]], refused: Counter[tuple[int, int]]
+    ) -> DecisionContext:
         begin = self._begin
         gone = filled.total() + refused.total()
         rejected = merged(merged(begin.rejected, filled), refused)
@@ -214,7 +266,9 @@ class MergeExplanation:
         return refused
 
     def _extras(self, ats: Sequence[int]) -> dict[str, Column]:
-        """What policies by domains have to say of the decisions for pods of these numbers, ascending."""
+        """What policies by domains have to say of the decisions for pods of these numbers,
+        ascending.
+        """
         return {name: told_of(story, ats) for name, story in self._explainers}
 
 
@@ -255,8 +309,14 @@ class MergeRecord(BatchExplanation[MergeExplanation], gc=False, eq=False, frozen
 def _score_positions(
     eq_class: EquivalenceClass, plugin_rules: PluginRules
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Where the scores of each plugin that counts, and of each column that normalises, stand among all scores."""
+    """Where the scores of each plugin that counts, and of each column that normalises, stand among
+    all scores.
+    """
     at = {id(one): place for place, one in enumerate(eq_class.scored)}
-    evaluators = [(evaluator, at[id(one)]) for evaluator, (one, _) in enumerate(plugin_rules) if id(one) in at]
-    columns = [(place, at[id(one)]) for place, one in enumerate(eq_class.normalizing) if id(one) in at]
+    evaluators = [
+        (evaluator, at[id(one)]) for evaluator, (one, _) in enumerate(plugin_rules) if id(one) in at
+    ]
+    columns = [
+        (place, at[id(one)]) for place, one in enumerate(eq_class.normalizing) if id(one) in at
+    ]
     return evaluators, columns

@@ -1,12 +1,15 @@
-"""The merge of a batch whose policies count pods by fault domain, compiled: pod by pod the best row, and what it moves.
+"""The merge of a batch whose policies count pods by fault domain, compiled: pod by pod the best
+row, and what it moves.
 
-Rows that nothing but their own score tells apart are one *bucket*: equal in the domain code per key, in whether pods on
-the row count, in the raw values of normalising node-only scores, and in each count kept per host. One pod more moves a
-few counts and takes its row from one bucket to another; what refuses a bucket, and what it adds to the points of its
-rows, follows from the counts alone. Each bucket holds the candidates of its rows in a skew heap.
+Rows that nothing but their own score tells apart are one *bucket*: equal in the domain code per
+key, in whether pods on the row count, in the raw values of normalising node-only scores, and in
+each count kept per host. One pod more moves a few counts and takes its row from one bucket to
+another; what refuses a bucket, and what it adds to the points of its rows, follows from the counts
+alone. Each bucket holds the candidates of its rows in a skew heap.
 
-Every number is what the plugins' own parts and `normalize` say, bit for bit (`framework.domain_counts` defines the
-rules). There is no NumPy form of the merge: without a compiler, plugins are asked again after each pod (`lookahead`).
+Every number is what the plugins' own parts and `normalize` say, bit for bit
+(`framework.domain_counts` defines the rules). There is no NumPy form of the merge: without a
+compiler, plugins are asked again after each pod (`lookahead`).
 """
 
 from typing import Any
@@ -50,7 +53,8 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
     progress: Any,
 ) -> int:
     """Decide pods until all are, or something is missing (see the constants)."""
-    fresh = True  # whether buckets came, or others are open than for the pod before: what was found holds no more
+    # whether buckets came, or others are open than for the pod before: what was found holds no more
+    fresh = True
     while progress[AT] < progress[WANTED]:
         at = progress[AT]
         if len(rules.domain_count):
@@ -92,14 +96,20 @@ def refuse(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins) -> 
                 break
 
 
-def verdict(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins, rule: int, bucket: int) -> Any:
+def verdict(
+    buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins, rule: int, bucket: int
+) -> Any:
     """Why one rule refuses one bucket, 0 if it does not."""
     slot = buckets.slot[bucket, rules.domain_count[rule]]
     if slot < 0:
         return rules.elsewhere[rule]
     count = counts.counts[slot]
     if rules.kind[rule] == REQUIRED_COUNT:
-        return rules.code[rule] if count <= 0 and not plugins.first_pod_exempt[rules.plugin[rule]] else np.uint16(0)
+        return (
+            rules.code[rule]
+            if count <= 0 and not plugins.first_pod_exempt[rules.plugin[rule]]
+            else np.uint16(0)
+        )
     most = rules.most[rule]
     if rules.rise[rule] >= 0:
         most += rules.low[rule] + rules.rise[rule]
@@ -118,9 +128,11 @@ def mark_open(buckets: Buckets) -> tuple[bool, bool]:
 
 
 def score(buckets: Buckets, counts: Counts, plugins: Plugins, fresh: bool) -> None:
-    """Raw scores of the open buckets; where they are others than for the pod before, the bucket has `moved`.
+    """Raw scores of the open buckets; where they are others than for the pod before, the bucket has
+    `moved`.
 
-    `fresh`: take all for moved. While the same buckets are open, no number of domains changes but that of hosts.
+    `fresh`: take all for moved. While the same buckets are open, no number of domains changes but
+    that of hosts.
     """
     buckets.moved[:] = fresh
     for term in range(len(plugins.term_plugin)):
@@ -178,13 +190,18 @@ def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, term: int) -> in
 def has_all_domains(buckets: Buckets, plugins: Plugins, plugin: int, bucket: int) -> bool:
     """Whether a bucket has the domains of all score terms of a plugin."""
     for term in range(len(plugins.term_plugin)):
-        if plugins.term_plugin[term] == plugin and buckets.slot[bucket, plugins.term_count[term]] < 0:
+        if (
+            plugins.term_plugin[term] == plugin
+            and buckets.slot[bucket, plugins.term_count[term]] < 0
+        ):
             return False
     return True
 
 
 def normalize(buckets: Buckets, plugins: Plugins, fresh: bool) -> None:
-    """Points of the open buckets: of those that have moved, or of all once the ends of a scale have."""
+    """Points of the open buckets: of those that have moved, or of all once the ends of a scale
+    have.
+    """
     for plugin in range(len(plugins.base)):
         if plugins.scale[plugin] == _COST:
             ends = ends_of_costs(buckets, plugins, plugin)
@@ -212,7 +229,11 @@ def normal_of(plugins: Plugins, plugin: int, bucket: int) -> Any:
     if plugins.scale[plugin] == _COST:
         if not raw > plugins.void[plugin]:
             return 0.0
-        return np.floor(MAX_SCORE * (most + least - plugins.cost[bucket, plugin]) / most) if most > 0.0 else MAX_SCORE
+        return (
+            np.floor(MAX_SCORE * (most + least - plugins.cost[bucket, plugin]) / most)
+            if most > 0.0
+            else MAX_SCORE
+        )
     if plugins.scale[plugin] == _RANGE:
         return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
     return raw
@@ -231,7 +252,9 @@ def ends_of_range(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[floa
 
 
 def ends_of_costs(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[float, float]:
-    """The least and the most of costs, for Scale.COST over the open buckets; finds those of buckets that have moved."""
+    """The least and the most of costs, for Scale.COST over the open buckets; finds those of buckets
+    that have moved.
+    """
     least = np.inf
     most = 0.0
     for bucket in range(len(buckets.open)):
@@ -282,7 +305,9 @@ def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trac
 
 
 def beats(candidates: Candidates, one: int, points: float, other: int, than: float) -> Any:
-    """Whether a candidate of so many points, with those of its bucket, is better than another one of `than`."""
+    """Whether a candidate of so many points, with those of its bucket, is better than another one
+    of `than`.
+    """
     more = points - than
     if more != 0.0:
         return more > 0.0
@@ -314,7 +339,11 @@ def lacks(buckets: Buckets, candidates: Candidates, trace: Trace, at: int) -> in
     candidate = trace.candidate[at, 0]
     if candidates.next_code[candidate] < 0:
         return CANDIDATE_UNKNOWN
-    return BUCKET_UNKNOWN if candidates.next_code[candidate] == 0 and buckets.after[trace.bucket[at, 0]] < 0 else 0
+    return (
+        BUCKET_UNKNOWN
+        if candidates.next_code[candidate] == 0 and buckets.after[trace.bucket[at, 0]] < 0
+        else 0
+    )
 
 
 def book(  # noqa: PLR0913 - as `merge`
@@ -338,7 +367,10 @@ def book(  # noqa: PLR0913 - as `merge`
     trace.full[at] = candidates.next_code[candidate]
     if candidates.next_code[candidate] == 0:
         after = buckets.after[bucket]
-        candidates.points[candidate], candidates.next_code[candidate] = candidates.next_points[candidate], _UNKNOWN
+        candidates.points[candidate], candidates.next_code[candidate] = (
+            candidates.next_points[candidate],
+            _UNKNOWN,
+        )
         candidates.left[candidate] = candidates.right[candidate] = _UNKNOWN
         buckets.root[after] = join(candidates, buckets.root[after], candidate)
         buckets.members[after] += 1

@@ -6,7 +6,8 @@ import numpy as np
 
 # Why the merge stops. OPEN_SET_CHANGED: normalise node-only scores again.
 DONE, NO_PLACE, CANDIDATE_UNKNOWN, BUCKET_UNKNOWN, OPEN_SET_CHANGED, TOO_FEW = range(6)
-# Entries of `progress`: pods decided; pods to decide; 1 if node-only raw scores differ, so the open set affects them.
+# Entries of `progress`: pods decided; pods to decide; 1 if node-only raw scores differ, so the open
+# set affects them.
 AT, WANTED, RENORMALIZE = range(3)
 MAX_COUNT, REQUIRED_COUNT = range(2)
 
@@ -14,14 +15,17 @@ MAX_COUNT, REQUIRED_COUNT = range(2)
 class Buckets(NamedTuple):
     """[buckets]; the first two [buckets, counts]."""
 
-    slot: Any  # int64: where in `Counts.counts` the count of the bucket's domain is, -1 without a domain
+    # int64: where in `Counts.counts` the count of the bucket's domain is, -1 without a domain
+    slot: Any
     step: Any  # int64: what one more pod in the bucket adds to it
     members: Any  # int64: rows that no other filter refuses
     root: Any  # int64: the best candidate, -1 without
     fresh: Any  # int64: candidates of rows that have not taken a pod of the batch
     complete: Any  # uint16: 1 if there is a candidate of each row that this batch could come to
     after: Any  # int64: the bucket of a row that has taken one more pod, -1 unknown
-    shared: Any  # float64: weighted node-only scores, normalised; change only when the open set changes
+    shared: (
+        Any  # float64: weighted node-only scores, normalised; change only when the open set changes
+    )
     codes: Any  # uint16: why it is refused
     open: Any  # uint16: 1 if it takes pods
     points: Any  # float64: what it adds to the points of its rows
@@ -33,7 +37,9 @@ class Counts(NamedTuple):
     """Pods counted; the histograms are of the counts of those domains whose least count matters."""
 
     counts: Any  # int64 [slots]
-    moves: Any  # uint16 [counts]: 1: the count rises in its slot; 0: per-host count, the row changes bucket instead
+    # uint16 [counts]: 1: the count rises in its slot; 0: per-host count, the row changes bucket
+    # instead
+    moves: Any
     histogram: Any  # int64 [rules, width]; entry 0 is that of `Rules.low`, the last of all above
     stamps: Any  # int64 [slots]: scratch
 
@@ -55,12 +61,13 @@ class Rules(NamedTuple):
 class Plugins(NamedTuple):
     """[plugins] that score or refuse by counts; [terms] the terms of their scores.
 
-    `first_pod_exempt`: for the first pod of a set that is affine to itself. `size_mode`: 0 plain; 1: factor x
-    ln(feasible domains + 2), rows without a domain count as one; 2: as 1, but only rows that have every domain of the
-    plugin's terms.
+    `first_pod_exempt`: for the first pod of a set that is affine to itself. `size_mode`: 0 plain;
+    1: factor x ln(feasible domains + 2), rows without a domain count as one; 2: as 1, but only rows
+    that have every domain of the plugin's terms.
     """
 
-    first_pod_exempt: Any  # int64: 1 while all RequiredCounts are zero everywhere: rows with the domain are not refused
+    # int64: 1 while all RequiredCounts are zero everywhere: rows with the domain are not refused
+    first_pod_exempt: Any
     base: Any  # float64
     void: Any  # float64
     scale: Any  # int64: a Scale

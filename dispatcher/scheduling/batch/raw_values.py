@@ -12,17 +12,23 @@ class RawValues:
         self._blocks: list[tuple[Ints, Ints, Floats]] = []
 
     def add(self, candidates: Ints, taken: Ints, raw: Floats) -> None:
-        """[scores, asked] of candidates, each with so many pods of the batch on its row; each such pair comes once."""
+        """[scores, asked] of candidates, each with so many pods of the batch on its row; each such
+        pair comes once.
+        """
         self._blocks.append((candidates, taken, raw))
 
     def of(self, candidates: Ints, taken: Ints) -> Floats:
         """[scores, wanted] of these, all of which were asked."""
         if len(self._blocks) > 1:
             asked, had, raws = zip(*self._blocks, strict=True)
-            self._blocks = [(np.concatenate(asked), np.concatenate(had), np.concatenate(raws, axis=1))]
+            self._blocks = [
+                (np.concatenate(asked), np.concatenate(had), np.concatenate(raws, axis=1))
+            ]
         all_asked, all_had, raw = self._blocks[0]
         width = 1 + int(all_had.max(initial=0))
         keys = all_asked * width + all_had
         order = np.argsort(keys)
-        found: Floats = raw[:, order[np.searchsorted(keys, candidates * width + taken, sorter=order)]]
+        found: Floats = raw[
+            :, order[np.searchsorted(keys, candidates * width + taken, sorter=order)]
+        ]
         return found

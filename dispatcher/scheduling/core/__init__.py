@@ -8,7 +8,8 @@
     binding_cycle, evictions, retries, outcomes, refusals   what follows from decisions and from answers
     reload      other profiles while the core runs
 
-The parts hold the state, and of each other only what their constructors name. Places are found elsewhere (`cycle`).
+The parts hold the state, and of each other only what their constructors name. Places are found
+elsewhere (`cycle`).
 """
 
 from dispatcher.scheduling.core.core import SchedulerCore

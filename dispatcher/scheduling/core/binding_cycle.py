@@ -1,5 +1,6 @@
-"""The binding cycle: what happens between a decision and its bind. Permit may make a pod wait, PreBind may have things
-done first, Bind may leave the bind to somebody else; the pod holds its place meanwhile. PostBind is called at the end.
+"""The binding cycle: what happens between a decision and its bind. Permit may make a pod wait,
+PreBind may have things done first, Bind may leave the bind to somebody else; the pod holds its
+place meanwhile. PostBind is called at the end.
 
 Whatever goes wrong here gives the place back, and the pod is queued again with the reason.
 """
@@ -29,8 +30,9 @@ Launch = Callable[[QueuedPod, Decision, float], None]
 class _Held:
     """A pod with a place that is not bound yet.
 
-    `waits`: Permit plugin -> until when. `at`: the index of the PreBind plugin that runs; `sent`: its orders, in
-    flight or done; `open`: the side intents of those in flight, by index. `until`: the deadline.
+    `waits`: Permit plugin -> until when. `at`: the index of the PreBind plugin that runs; `sent`:
+    its orders, in flight or done; `open`: the side intents of those in flight, by index. `until`:
+    the deadline.
     """
 
     decision: Decision
@@ -61,11 +63,17 @@ class BindingCycle:
         self._launch = launch
         self._view = view_of(state.fleet)
         self._held: dict[PodId, _Held] = {}
-        self._verdicts: list[tuple[PodId, str, Why | None]] = []  # of Permit plugins, to be followed
-        self._post_bind_due: dict[PodId, Decision] = {}  # pods whose PostBind plugins are to be called
+        self._verdicts: list[
+            tuple[PodId, str, Why | None]
+        ] = []  # of Permit plugins, to be followed
+        self._post_bind_due: dict[
+            PodId, Decision
+        ] = {}  # pods whose PostBind plugins are to be called
 
     def follow_profiles(self) -> None:
-        """Pods that wait for plugins which are gone go on; PreBind plugins are asked from the first one on again."""
+        """Pods that wait for plugins which are gone go on; PreBind plugins are asked from the first
+        one on again.
+        """
         for scheduler in self._state.profiles:
             scheduler.on_wait = self._enter
             for plugin in scheduler.plan.permits:
@@ -85,7 +93,8 @@ class BindingCycle:
         """Whether it holds one of these."""
         return not self._held.keys().isdisjoint(pod_ids)
 
-    # --- WaitingRoom -------------------------------------------------------------------------------------------------
+    # --- WaitingRoom
+    # ----------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[tuple[PodId, PodInfo]]:
         """All pods that wait for a Permit plugin, longest first."""
@@ -104,7 +113,8 @@ class BindingCycle:
         until = {plugin: decision.time + seconds for plugin, seconds in decision.waits.items()}
         self._held[decision.pod_id] = _Held(decision, waits=until)
 
-    # --- from Permit to Bind -----------------------------------------------------------------------------------------
+    # --- from Permit to Bind
+    # -----------------------------------------------------------------------------------------
 
     def begin(self, item: QueuedPod, decision: Decision, now: float) -> None:
         """A decision was taken: bind the pod, or let it wait where a plugin says so."""
@@ -128,10 +138,14 @@ class BindingCycle:
                 self._follow(pod_id, plugin, why, now)
 
     def expire(self, now: float) -> None:
-        """The same, and give back what has waited for too long. It visits every waiting pod: once a Tick is enough."""
+        """The same, and give back what has waited for too long. It visits every waiting pod: once a
+        Tick is enough.
+        """
         self.follow(now)
         for pod_id, held in list(self._held.items()):
-            late = next((plugin for plugin, until in sorted(held.waits.items()) if now >= until), None)
+            late = next(
+                (plugin for plugin, until in sorted(held.waits.items()) if now >= until), None
+            )
             if late is not None:
                 self.give_back(pod_id, Why(Reason.PERMIT, late), now)
             elif not held.waits and held.item is not None:
@@ -142,10 +156,17 @@ class BindingCycle:
     def _report(self, held: _Held) -> None:
         """Report once that a place is held: its user would not see it otherwise."""
         tracked = self._state.tracked.get(held.decision.pod_id)
-        if held.reported or held.item is None or tracked is None or held.decision.pod_id not in self._held:
+        if (
+            held.reported
+            or held.item is None
+            or tracked is None
+            or held.decision.pod_id not in self._held
+        ):
             return
         place = f"{held.decision.cluster}/{held.decision.node}"
-        self._state.report_waiting(tracked, f"{held.text(self._names(held))}; its place on {place} is held")
+        self._state.report_waiting(
+            tracked, f"{held.text(self._names(held))}; its place on {place} is held"
+        )
         held.reported = True
 
     def _follow(self, pod_id: PodId, plugin: str, why: Why | None, now: float) -> None:
@@ -199,7 +220,9 @@ class BindingCycle:
         row = self._state.fleet.row_of(decision.cluster, decision.node)
         if row is None:
             return Refuse(Why(Reason.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
-        return guarded(plugin, call, decision.cycle or CycleState(), decision.placed, row, self._view)
+        return guarded(
+            plugin, call, decision.cycle or CycleState(), decision.placed, row, self._view
+        )
 
     def _send(self, held: _Held, orders: Iterable[Order]) -> None:
         for order in orders:
@@ -207,12 +230,16 @@ class BindingCycle:
                 at = len(held.sent)
                 held.sent.append(order)
                 done = partial(self._done, held, at)
-                held.open[at] = self._state.side_intents.send(order.cluster, "prepare", order.intent, done)
+                held.open[at] = self._state.side_intents.send(
+                    order.cluster, "prepare", order.intent, done
+                )
 
     def _done(self, held: _Held, at: int, answer: Outcome, now: float) -> None:
         held.open.pop(at, None)
         if self._held.get(held.decision.pod_id) is held and answer.verdict not in (DONE, BOUND):
-            self.give_back(held.decision.pod_id, Why(Reason.PRE_BIND, answer.message or answer.verdict), now)
+            self.give_back(
+                held.decision.pod_id, Why(Reason.PRE_BIND, answer.message or answer.verdict), now
+            )
 
     def _bind(self, held: _Held, now: float) -> None:
         for plugin in self._scheduler(held.decision).plan.binds:
@@ -246,7 +273,8 @@ class BindingCycle:
     def _scheduler(self, decision: Decision) -> Scheduler:
         return self._state.profiles.of(decision.placed)
 
-    # --- ends --------------------------------------------------------------------------------------------------------
+    # --- ends
+    # ----------------------------------------------------------------------------------------------
 
     def give_back(self, pod_id: PodId, why: Why, now: float) -> None:
         """The place comes to nothing: the pod is queued again, for `why`."""
@@ -288,6 +316,13 @@ class BindingCycle:
         row = self._state.fleet.row_of(decision.cluster, decision.node)
         for plugin in self._scheduler(decision).plan.post_binds:
             try:
-                guarded(plugin, plugin.post_bind, cycle, decision.placed, -1 if row is None else row, self._view)
+                guarded(
+                    plugin,
+                    plugin.post_bind,
+                    cycle,
+                    decision.placed,
+                    -1 if row is None else row,
+                    self._view,
+                )
             except PluginError as error:
                 self._state.warn(str(error))

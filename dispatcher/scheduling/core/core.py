@@ -1,9 +1,10 @@
 """The door of the core: each event to its handler, and a Tick to all that time makes due.
 
-`handle(event, now)` is the only way in. Reports are folded into the fleet and into what is tracked of each of our pods;
-a Tick, or a Decide, decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the
-core starts empty and comes to the same state from full reports. Until every cluster was heard of once nothing is
-decided, since the room and quota in use would be unknown.
+`handle(event, now)` is the only way in. Reports are folded into the fleet and into what is tracked
+of each of our pods; a Tick, or a Decide, decides queued pods; outcomes move intents on. Truth is
+what the agents report: after a crash the core starts empty and comes to the same state from full
+reports. Until every cluster was heard of once nothing is decided, since the room and quota in use
+would be unknown.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,7 +33,9 @@ from shared.model.probe_address import published
 
 
 class SchedulerCore:
-    """Folds events into state and answers with effects; `clusters` are all clusters that are expected to report."""
+    """Folds events into state and answers with effects; `clusters` are all clusters that are
+    expected to report.
+    """
 
     def __init__(  # noqa: PLR0913 - what a driver sets beside the parts has defaults
         self,
@@ -47,7 +50,9 @@ class SchedulerCore:
     ) -> None:
         profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
         timing = timing or CoreTiming()
-        state = self._state = CoreState(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
+        state = self._state = CoreState(
+            clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing
+        )
         self.clusters = state.clusters
         self.tracked = state.tracked
         self.timing = timing
@@ -66,7 +71,9 @@ class SchedulerCore:
         self._peer_updates = PeerUpdates(state)
         self.uncounted_budgets = self._peer_updates.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
-        reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._peer_updates)
+        reports = self._reports = Reports(
+            state, self._deciding.retries, self._deciding.evictions, self._peer_updates
+        )
         self._follower = Follower(state, reports, self._reconciler)
         self._strangers_at = float("-inf")
         self._open = False
@@ -84,9 +91,11 @@ class SchedulerCore:
         }
 
     def handle(self, event: events.Event, now: float) -> list[events.Effect]:
-        """Take one event in; answer what shall be done now, intents grouped by cluster and in order.
+        """Take one event in; answer what shall be done now, intents grouped by cluster and in
+        order.
 
-        Raises GapError for a report that does not continue what is known: ask that agent for a full one.
+        Raises GapError for a report that does not continue what is known: ask that agent for a full
+        one.
         """
         self.fleet.now = now
         self._state.steps.forget_clusters()
@@ -105,7 +114,9 @@ class SchedulerCore:
 
     @property
     def compared(self) -> Mapping[tuple[str, str, str], int]:
-        """(canary's profile, profile it stands for, what came of it) -> decisions: `cycle.canaries`."""
+        """(canary's profile, profile it stands for, what came of it) -> decisions:
+        `cycle.canaries`.
+        """
         return self.profiles.canaries.compared
 
     def use(self, profiles: Profiles) -> None:
@@ -121,9 +132,10 @@ class SchedulerCore:
         network: str = names.OWN_NETWORK,
         most_memory: int = MOST_MEMORY,
     ) -> None:
-        """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known). Its
-        public keys are this one, and those that follow from it ("": those that its agent tells). `network`: the pod
-        network that it is part of. `most_memory`: bytes that what it reports may take.
+        """A cluster is the one whose kube-system namespace has this UID, and no other name is ("":
+        not known). Its public keys are this one, and those that follow from it ("": those that its
+        agent tells). `network`: the pod network that it is part of. `most_memory`: bytes that what
+        it reports may take.
         """
         view = self.clusters[cluster]
         view.pinned_uid = uid
@@ -132,33 +144,44 @@ class SchedulerCore:
         view.most_memory = most_memory
 
     def follow(self) -> None:
-        """Another dispatcher leads: only fold reports, until `take_over`. To be called before any event."""
+        """Another dispatcher leads: only fold reports, until `take_over`. To be called before any
+        event.
+        """
         self._follower.on = True
 
     def take_over(self, boot_epoch: int) -> None:
-        """Lead with what is known, once each cluster has reported what has changed since or is silent."""
+        """Lead with what is known, once each cluster has reported what has changed since or is
+        silent.
+        """
         self._follower.take_over(boot_epoch)
 
     @property
     def open(self) -> bool:
-        """Whether decisions are taken: it leads, and every cluster was heard of once. Then it stays so."""
+        """Whether decisions are taken: it leads, and every cluster was heard of once. Then it stays
+        so.
+        """
         if not self._open:
-            self._open = not self._follower.on and all(view.heard for view in self.clusters.values())
+            self._open = not self._follower.on and all(
+                view.heard for view in self.clusters.values()
+            )
         return self._open
 
     @property
     def folding(self) -> Collection[str]:
-        """Clusters of which a part of a report, or of what follows from it, is still to be taken in: a `FoldOn` goes on
-        with it.
+        """Clusters of which a part of a report, or of what follows from it, is still to be taken
+        in: a `FoldOn` goes on with it.
         """
         return {*self._reports.folding, *self._state.backlog_clusters}
 
     @property
     def waking(self) -> bool:
-        """Whether pods that wait are still to be asked about for what has happened: a `Decide` goes on with it."""
+        """Whether pods that wait are still to be asked about for what has happened: a `Decide` goes
+        on with it.
+        """
         return self.open and self.queue.waking.is_left
 
-    # --- events ------------------------------------------------------------------------------------------------------
+    # --- events
+    # ----------------------------------------------------------------------------------------------
 
     def _peers_acknowledged(self, event: events.PeersAcknowledged, now: float) -> None:
         view = self.clusters[event.cluster]
@@ -172,7 +195,9 @@ class SchedulerCore:
     def _decide(self, event: events.Decide, now: float) -> None:
         if self.open:
             self._deciding.decide(event.budget, now, event.enough, event.clock)
-        self._state.effects += [events.OperatorWarning(text) for text in self._state.profiles.take_troubles()]
+        self._state.effects += [
+            events.OperatorWarning(text) for text in self._state.profiles.take_troubles()
+        ]
 
     def _tick(self, event: events.Tick, now: float) -> None:
         """Time has passed: send again, tell, decide, look for what is odd."""
@@ -183,7 +208,9 @@ class SchedulerCore:
         state.take_alarms(now)
         state.admit_backlog()
         late = map(state.tracked.active.get, state.outbox.overdue(now, state.timing.settle_s))
-        state.dirty.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
+        state.dirty.update(
+            [one.pod_id for one in late if one is not None and one.in_flight is not None]
+        )
         for tracked, in_flight in state.outbox.doubted(state.tracked.active, now):
             state.report_waiting(tracked, in_flight.doubt)
             self._outcomes.doubted(tracked, in_flight, now)
@@ -200,7 +227,9 @@ class SchedulerCore:
         if event.budget is not None:
             self._decide(events.Decide(event.budget), now)
         state.tell_held(now)
-        state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
+        state.effects += [
+            events.OperatorWarning(text) for text in state.orphans.excess(now).values()
+        ]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
             state.tracked.compact_all()

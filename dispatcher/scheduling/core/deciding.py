@@ -1,4 +1,6 @@
-"""Decides queued pods: batches of one class out of the queue, decisions on their way, refusals back with reasons."""
+"""Decides queued pods: batches of one class out of the queue, decisions on their way, refusals back
+with reasons.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -22,7 +24,8 @@ from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.rules.eligibility import nodes_help
 from shared.model.reasons import Reason, Why
 
-_MOST_TEMPLATES = 32  # of pods placed together: of so many templates plugins are asked which waiting pods it helps
+# of pods placed together: of so many templates plugins are asked which waiting pods it helps
+_MOST_TEMPLATES = 32
 
 
 class Deciding:
@@ -43,7 +46,9 @@ class Deciding:
         for scheduler in self._state.profiles:
             scheduler.post_filters.may_evict = self.evictions.may_evict
 
-    def decide(self, budget: int, now: float, enough: Callable[[], bool], clock: Callable[[], float]) -> None:
+    def decide(
+        self, budget: int, now: float, enough: Callable[[], bool], clock: Callable[[], float]
+    ) -> None:
         """Decide at most `budget` pods, the first class of them at least: see `events.Decide`."""
         state = self._state
         state.queue.wake_rest(now)
@@ -53,10 +58,16 @@ class Deciding:
                 break
             budget -= len(batch)
             awake = self._awake(batch, now) if self._slow else batch
-            current = self.retries.requeue_changed(awake, now) if state.refusals or state.fleet.uses else awake
+            current = (
+                self.retries.requeue_changed(awake, now)
+                if state.refusals or state.fleet.uses
+                else awake
+            )
             homes = {item.pod_id[0] for item in current}
             all_ready = all(state.clusters[home].ready for home in homes)
-            ready = current if all_ready else [item for item in current if self._home_ready(item, now)]
+            ready = (
+                current if all_ready else [item for item in current if self._home_ready(item, now)]
+            )
             nominees = self._nominees_of(ready)
             began = clock()
             results = self._results(ready, now, enough)
@@ -66,7 +77,9 @@ class Deciding:
             self._follow_up(ready, results, now)
             self.binding.follow(now)
             if decisions := [result for result in results if isinstance(result, Decision)]:
-                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += len(decisions)
+                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += len(
+                    decisions
+                )
                 self._home_only.placed(decisions, now)
                 pairs = zip(ready, results, strict=True)
                 placed = [item for item, result in pairs if isinstance(result, Decision)]
@@ -78,7 +91,9 @@ class Deciding:
         self.binding.expire(now)
 
     def _awake(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
-        """Those whose namespace does not rest; the others are told, and tried again after their back-off."""
+        """Those whose namespace does not rest; the others are told, and tried again after their
+        back-off.
+        """
         awake = list[QueuedPod]()
         for item in batch:
             if not self._slow.rests(item, now):
@@ -90,21 +105,29 @@ class Deciding:
         return awake
 
     def _wake_for_placed(self, items: Sequence[QueuedPod], now: float) -> None:
-        """Affinity may draw others to these, or a fuller domain make room for spread in another: one pod of each
-        template is named, none where these are many.
+        """Affinity may draw others to these, or a fuller domain make room for spread in another:
+        one pod of each template is named, none where these are many.
         """
         queue = self._state.queue
         if not queue.listens(WakeEvent.POD_PLACED):
             return
-        of_template = {id(item.class_key): item for item in items}  # the very same key: see `ClassKey`
+        of_template = {
+            id(item.class_key): item for item in items
+        }  # the very same key: see `ClassKey`
         if len(of_template) > _MOST_TEMPLATES:
             queue.wake(WakeEvent.POD_PLACED, now)
             return
         for item in of_template.values():
-            queue.wake(ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.placed.pod), now)
+            queue.wake(
+                ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.placed.pod), now
+            )
 
-    def _results(self, items: Sequence[QueuedPod], now: float, enough: Callable[[], bool]) -> list[Result]:
-        """Of the first, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
+    def _results(
+        self, items: Sequence[QueuedPod], now: float, enough: Callable[[], bool]
+    ) -> list[Result]:
+        """Of the first, in order. Should that fail, these are tried again later: no pod is lost by
+        a fault of ours.
+        """
         try:
             alike = bool(items) and all(item.class_key is items[0].class_key for item in items)
             pods = [(item.pod_id, item.placed) for item in items]
@@ -114,13 +137,21 @@ class Deciding:
             raise
 
     def _put_back(self, items: Iterable[QueuedPod], now: float) -> None:
-        """Retry those of these popped pods that are neither queued again nor on their way, after something failed."""
+        """Retry those of these popped pods that are neither queued again nor on their way, after
+        something failed.
+        """
         state = self._state
         for item in items:
             tracked = state.tracked.active[item.pod_id]
-            if item.state is not State.POPPED or tracked.in_flight is not None or self.binding.holds(item.pod_id):
+            if (
+                item.state is not State.POPPED
+                or tracked.in_flight is not None
+                or self.binding.holds(item.pod_id)
+            ):
                 continue
-            if any(one.holds(item.pod_id) for one in state.profiles):  # decided before it failed for another
+            if any(
+                one.holds(item.pod_id) for one in state.profiles
+            ):  # decided before it failed for another
                 state.profiles.forget(item.pod_id)
             tracked.queued = True
             state.queue.retry(item, now)
@@ -134,7 +165,9 @@ class Deciding:
                 raise
             self._state.warn(str(error))
 
-    def _follow_each(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
+    def _follow_each(
+        self, items: Sequence[QueuedPod], results: Sequence[Result], now: float
+    ) -> None:
         decisions = [result for result in results if isinstance(result, Decision)]
         if len(decisions) == len(results) and self._only_bound(decisions):
             self._bind_all(items, decisions, now)
@@ -165,7 +198,9 @@ class Deciding:
         return [nominee for nominee in found if nominee is not None]
 
     def _wake_for_lapsed(self, nominees: Sequence[Nominee], now: float) -> None:
-        """A nomination that ended although its pod did not take the room leaves room that may help another pod."""
+        """A nomination that ended although its pod did not take the room leaves room that may help
+        another pod.
+        """
         fleet = self._state.fleet
         nominations = self._state.profiles.nominations
         for nominee in nominees:
@@ -184,14 +219,18 @@ class Deciding:
         return ready
 
     def _only_bound(self, decisions: Sequence[Decision]) -> bool:
-        """Whether all that follows from these is our own bind in the cluster of submission, one and the same."""
+        """Whether all that follows from these is our own bind in the cluster of submission, one and
+        the same.
+        """
         if not decisions or any(one.cycle is not None for one in decisions):
             return False
         pod_ids = [one.pod_id for one in decisions]
         alike = len({*[one.cluster for one in decisions], *[home for home, _ in pod_ids]}) == 1
         return alike and not self.binding.holds_any(pod_ids)
 
-    def _bind_all(self, items: Sequence[QueuedPod], decisions: Sequence[Decision], now: float) -> None:
+    def _bind_all(
+        self, items: Sequence[QueuedPod], decisions: Sequence[Decision], now: float
+    ) -> None:
         """`_decided` each, where `_only_bound` holds."""
         state = self._state
         pods = [state.tracked.active[one.pod_id] for one in decisions]
@@ -204,7 +243,9 @@ class Deciding:
         attempts = [item.attempts + 1 for item in items]
         queued_at = [item.queued_at for item in items]
         state.effects += map(events.Decided, decisions, attempts, queued_at)
-        state.outbox.send_all(pods, intents.bind_all(decisions, state.outbox.next_epochs(len(pods)), now))
+        state.outbox.send_all(
+            pods, intents.bind_all(decisions, state.outbox.next_epochs(len(pods)), now)
+        )
 
     def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
         state = self._state
@@ -233,22 +274,32 @@ class Deciding:
         state.outbox.send(tracked, in_flight)
 
     def _report(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
-        """Say why a pod waits. How much its tenant uses right now is no news; the record of the refusal has it."""
+        """Say why a pod waits. How much its tenant uses right now is no news; the record of the
+        refusal has it.
+        """
         message = result.full_message
         known = tracked.reported
-        if known and Reason.QUOTA in result.reasons and without_figures(known) == without_figures(message):
+        if (
+            known
+            and Reason.QUOTA in result.reasons
+            and without_figures(known) == without_figures(message)
+        ):
             message = known
-        self._state.report(tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons))
+        self._state.report(
+            tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons)
+        )
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
-        """Pods of one class found no place for the same reasons. With nominations they are parked one by one: one that
-        is nominated may displace another nominee, which is activated if it is parked already. A nominee is refused
-        alike with no other pod: it has room of its own.
+        """Pods of one class found no place for the same reasons. With nominations they are parked
+        one by one: one that is nominated may displace another nominee, which is activated if it is
+        parked already. A nominee is refused alike with no other pod: it has room of its own.
         """
         state = self._state
         nominations = self._state.profiles.nominations
         state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
-        singly = len(nominations) > 0 or any(result.displaced or result.victims for _, result in run)
+        singly = len(nominations) > 0 or any(
+            result.displaced or result.victims for _, result in run
+        )
         for some in [[one] for one in run] if singly else [run]:
             items = [item for item, _ in some]
             first = some[0][1]

@@ -1,8 +1,9 @@
 """Evictions for pods of higher priority: who may be evicted, where, and what comes of it.
 
-A pod of ours is evicted where it runs: its delegate, or itself in its home cluster; the delegate protocol does the
-rest. A pod of another scheduler only for a pod of its own cluster, as kube-scheduler would, and where that cluster
-lets it. In another cluster than the preemptor's own nobody is before that one has confirmed it: see `preemptors`.
+A pod of ours is evicted where it runs: its delegate, or itself in its home cluster; the delegate
+protocol does the rest. A pod of another scheduler only for a pod of its own cluster, as
+kube-scheduler would, and where that cluster lets it. In another cluster than the preemptor's own
+nobody is before that one has confirmed it: see `preemptors`.
 """
 
 from collections.abc import Iterable
@@ -40,13 +41,19 @@ class Evictions:
         return ours or (occupant.cluster == home and view.evicts_foreign)
 
     def target_of(self, occupant: Occupant) -> Pod | None:
-        """The pod object to delete in the cluster where it runs; None while there is none that we know of."""
+        """The pod object to delete in the cluster where it runs; None while there is none that we
+        know of.
+        """
         tracked = self._state.tracked.peek(occupant.pod_id)
         if tracked is None:
             return occupant.placed.pod
         if occupant.cluster in tracked.delegates:
             return tracked.delegates[occupant.cluster]
-        here = occupant.cluster == tracked.home and tracked.source is not None and tracked.source.claim is None
+        here = (
+            occupant.cluster == tracked.home
+            and tracked.source is not None
+            and tracked.source.claim is None
+        )
         return tracked.source if here else None
 
     def order(self, victims: tuple[Victim, ...], preemptor: PodId, now: float) -> None:
@@ -56,17 +63,25 @@ class Evictions:
         else:
             self.preemptors.ask(preemptor, victims, now)
 
-    def _evict(self, victims: Iterable[Victim], preemptor: PodId, now: float, manifest: bytes = b"") -> None:
-        """Evict those that are not on their way out already. `manifest`: of the delegate that their cluster must be
-        ready to take, for a pod of another one.
+    def _evict(
+        self, victims: Iterable[Victim], preemptor: PodId, now: float, manifest: bytes = b""
+    ) -> None:
+        """Evict those that are not on their way out already. `manifest`: of the delegate that their
+        cluster must be ready to take, for a pod of another one.
         """
         for victim in victims:
-            if self._binding.holds(victim.pod_id):  # it has a place in memory alone: nothing is to be deleted
+            if self._binding.holds(
+                victim.pod_id
+            ):  # it has a place in memory alone: nothing is to be deleted
                 self._binding.give_back(victim.pod_id, Why(Reason.PREEMPTED), now)
                 continue
             occupant = self._state.fleet.occupant(victim.pod_id)
             target = self.target_of(occupant) if occupant is not None else None
-            if target is not None and not target.terminating and victim.pod_id not in self._under_way:
+            if (
+                target is not None
+                and not target.terminating
+                and victim.pod_id not in self._under_way
+            ):
                 self._send(victim, intents.ref(target), preemptor, manifest)
 
     def _send(self, victim: Victim, pod: PodRef, preemptor: PodId, manifest: bytes) -> None:
@@ -87,7 +102,9 @@ class Evictions:
             home = state.clusters[preemptor[0]]
             there = SourceRef(home.name, home.uid, source.namespace, source.name, source.uid, 0)
             intent = msgspec.structs.replace(intent, source=there, manifest=manifest)
-        self._under_way[victim.pod_id] = state.side_intents.send(victim.cluster, "evict", intent, done)
+        self._under_way[victim.pod_id] = state.side_intents.send(
+            victim.cluster, "evict", intent, done
+        )
 
     def _answered(self, victim: Victim, preemptor: PodId, answer: Outcome, now: float) -> None:
         self._under_way.pop(victim.pod_id, None)
@@ -96,11 +113,15 @@ class Evictions:
         state = self._state
         if answer.verdict == REFUSED and answer.scope == OF_CLUSTER:
             tracked = state.tracked.get(preemptor)
-            if tracked is not None and tracked.source is not None:  # its next place is another, or at home
+            if (
+                tracked is not None and tracked.source is not None
+            ):  # its next place is another, or at home
                 state.refusals.note_untaken(preemptor, tracked.source, victim.cluster, answer, now)
         elif answer.verdict == REFUSED:
             where = f"{victim.cluster}/{victim.node}"
-            state.warn(f"pod {victim.placed.pod.key} was not evicted from {where}: {answer.message}")
+            state.warn(
+                f"pod {victim.placed.pod.key} was not evicted from {where}: {answer.message}"
+            )
         # Whatever was promised on the strength of this eviction is judged anew.
         state.profiles.nominations.drop(preemptor)
         state.queue.activate(preemptor, now)

@@ -1,11 +1,12 @@
 """A core that follows the fleet while another dispatcher leads, and then leads with what it knows.
 
-While it follows, reports are folded and pods hold their places in the fleet; nothing is due, asked or told. When it
-takes over, each agent is asked for what has changed since its last report, and until each has answered or is silent
-nothing follows from anything. Then the core is what one that began now would be after full reports of the same moment:
+While it follows, reports are folded and pods hold their places in the fleet; nothing is due, asked
+or told. When it takes over, each agent is asked for what has changed since its last report, and
+until each has answered or is silent nothing follows from anything. Then the core is what one that
+began now would be after full reports of the same moment:
 
-- of a cluster that has not reported since, all is forgotten: the leader before may have heard more of it, ordered
-  pods there and renewed its leases;
+- of a cluster that has not reported since, all is forgotten: the leader before may have heard more
+  of it, ordered pods there and renewed its leases;
 - what is known of each pod is what reports show now; that something was seen to go counts no more;
 - clusters are Ready, or missed, since this moment, and none has answered yet.
 """
@@ -56,7 +57,11 @@ class Follower:
         elif isinstance(event, events.Tick):
             state.update_hot(now)
         self._reconciler.occupy_due(now)
-        if self._takes_over and not reports.folding and all(view.heard for view in state.clusters.values()):
+        if (
+            self._takes_over
+            and not reports.folding
+            and all(view.heard for view in state.clusters.values())
+        ):
             self._lead(now)
             self._reconciler.reconcile_due(now)
         effects = state.effects

@@ -1,4 +1,6 @@
-"""Namespaces that no other cluster has: their pods stay at home, and the first that is placed says so in an event."""
+"""Namespaces that no other cluster has: their pods stay at home, and the first that is placed says
+so in an event.
+"""
 
 from collections.abc import Iterable
 
@@ -25,13 +27,17 @@ class HomeOnly:
             return
         at_home = [one for one in decisions if one.cluster == one.pod_id[0]]
         leaving = [one for one in at_home if one.placed.pod.annotations.get(names.STAY) != "true"]
-        for (home, namespace), one in {(one.cluster, one.placed.pod.namespace): one for one in leaving}.items():
+        for (home, namespace), one in {
+            (one.cluster, one.placed.pod.namespace): one for one in leaving
+        }.items():
             told_at = self._told.get((home, namespace), -AGAIN_S)
             if now - told_at >= AGAIN_S and self._is_alone(home, namespace):
                 self._remember((home, namespace), now)
                 text = (
-                    f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster {home}: create it '
-                    f'where they may run, or say that they stay with annotation {names.STAY}: "true"'
+                    f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster '
+                    f"{home}: create it "
+                    f"where they may run, or say that they stay with annotation {names.STAY}: "
+                    '"true"'
                 )
                 self._state.report_waiting(self._state.tracked.active[one.pod_id], text, HOME_ONLY)
 

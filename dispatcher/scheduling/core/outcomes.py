@@ -1,6 +1,8 @@
-"""Applies the outcomes that agents report: the next intent of the protocol, a place given back, or a learnt fact.
+"""Applies the outcomes that agents report: the next intent of the protocol, a place given back, or
+a learnt fact.
 
-What a verdict leads to is the table in `delegation.in_flight`; here it is carried out."""
+What a verdict leads to is the table in `delegation.in_flight`; here it is carried out.
+"""
 
 from collections.abc import Callable
 
@@ -8,7 +10,12 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
+from dispatcher.scheduling.delegation.in_flight import (
+    BINDING,
+    InFlightIntent,
+    IntentKind,
+    Transition,
+)
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
@@ -45,11 +52,17 @@ class Outcomes:
                 self._state.dirty.add(tracked.pod_id)
 
     def _only_waits(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look would find nothing to do before the watch shows something, or an answer comes."""
-        return not self._deciding.binding.holds(tracked.pod_id) and self._state.only_waits(tracked, now)
+        """Whether a look would find nothing to do before the watch shows something, or an answer
+        comes.
+        """
+        return not self._deciding.binding.holds(tracked.pod_id) and self._state.only_waits(
+            tracked, now
+        )
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
-        """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
+        """The call failed: what happened to its intents is unknown until the cluster's truth is
+        seen again.
+        """
         self._state.outbox.unanswered(event.intent_ids, now)
         self._state.side_intents.unanswered(event.intent_ids, now)
 
@@ -82,40 +95,62 @@ class Outcomes:
             self._unclaim(tracked, in_flight, now)
 
     def doubted(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
-        """It is not known for long whether a delegate was created: go on as with a claim that somebody else has made.
-        The API server there is asked; where it has none, and its executor will make none, the claim is taken back, and
-        the cluster passed over for a while. Where it does not say, the pod waits: it might run twice.
+        """It is not known for long whether a delegate was created: go on as with a claim that
+        somebody else has made. The API server there is asked; where it has none, and its executor
+        will make none, the claim is taken back, and the cluster passed over for a while. Where it
+        does not say, the pod waits: it might run twice.
         """
         claim = tracked.source.claim if tracked.source is not None else None
-        if in_flight.kind is not IntentKind.CREATE or claim is None or claim.epoch != in_flight.epoch:
-            return  # a claim that does not show is not asked about: the pod would seem to be claimed by nobody
-        why = f"it is not known for {self._state.timing.unknown_s:g} s whether the pod was created there"
+        if (
+            in_flight.kind is not IntentKind.CREATE
+            or claim is None
+            or claim.epoch != in_flight.epoch
+        ):
+            # a claim that does not show is not asked about: the pod would seem to be claimed by
+            # nobody
+            return
+        why = (
+            f"it is not known for {self._state.timing.unknown_s:g} s whether the pod was created "
+            "there"
+        )
         words = f"{why}: {in_flight.words or 'its agent did not answer'}"
         intent = in_flight.intent
-        unsaid = Outcome(intent.id, intent.pod.uid, in_flight.epoch, REFUSED, words, scope=OF_CLUSTER)
+        unsaid = Outcome(
+            intent.id, intent.pod.uid, in_flight.epoch, REFUSED, words, scope=OF_CLUSTER
+        )
         self._deciding.retries.note_refused(tracked, in_flight, unsaid, now)
         self._state.outbox.drop(tracked)
         tracked.decided = 0
         self._state.dirty.add(tracked.pod_id)
 
-    def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def _bind_proxy(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         why = self._state.why(tracked)
         place = (in_flight.cluster, in_flight.node)
         epoch = in_flight.epoch
-        self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, place, epoch, why, now))
+        self._state.outbox.send(
+            tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, place, epoch, why, now)
+        )
 
-    def _take_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def _take_back(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._unclaim(tracked, in_flight, now)
 
-    def _give_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def _give_back(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
         self._state.free(tracked.pod_id, now)
         self._state.dirty.add(tracked.pod_id)  # it may show in a place already
         self._hold_if_claimed(tracked, now)
 
-    def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def _look_later(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
@@ -125,12 +160,18 @@ class Outcomes:
                 tracked.mirrored = in_flight.status
                 tracked.mirrored_until = now + timing.retry.first_s
                 return
-        pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
-        tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
+        pause = (
+            timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
+        )
+        tracked.hold_until = now + (
+            timing.refused.after(tracked.refusals) if verdict == REFUSED else pause
+        )
 
-    def _create(self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is lost before one can
-        have been begun there.
+    def _create(
+        self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
+        """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is
+        lost before one can have been begun there.
         """
         if tracked.source is not None and tracked.source.terminating:
             self._state.outbox.drop(tracked)
@@ -138,7 +179,9 @@ class Outcomes:
         target = claimed.cluster
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._state.fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
+        if target in self._state.fences.of(tracked.home) or (
+            untouched and not self._state.clusters[target].ready
+        ):
             self._unclaim(tracked, claimed, now)
             return
         tracked.forget_gone(target)  # from here on a delegate may exist there, seen or not
@@ -148,19 +191,31 @@ class Outcomes:
         tracked.untouched = 0
         self._state.outbox.send(tracked, created)
 
-    def _update(self, tracked: Tracked, signed: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def _update(
+        self, tracked: Tracked, signed: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         """Signed: go on with the delegate, if it is there and goes on."""
         delegate = tracked.delegates.get(signed.cluster)
         self._state.outbox.drop(tracked)
-        if delegate is not None and delegate.source is not None and not (delegate.terminating or delegate.terminal):
+        if (
+            delegate is not None
+            and delegate.source is not None
+            and not (delegate.terminating or delegate.terminal)
+        ):
             self._state.outbox.send(tracked, intents.update(signed, outcome, delegate.source, now))
 
-    def _learn_size(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """A delegate is bound, and larger than it was asked to be: it takes that much until the watch shows it."""
+    def _learn_size(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
+        """A delegate is bound, and larger than it was asked to be: it takes that much until the
+        watch shows it.
+        """
         source = tracked.source
         if outcome.verdict != BOUND or source is None:
             return
-        self._state.refusals.note_size(tracked.pod_id, source, in_flight.cluster, outcome.requests, now)
+        self._state.refusals.note_size(
+            tracked.pod_id, source, in_flight.cluster, outcome.requests, now
+        )
         placed = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
         self._state.profiles.restore(tracked.pod_id, placed, in_flight.cluster, in_flight.node)
 
@@ -170,22 +225,31 @@ class Outcomes:
         if booked is None or booked.cluster != claimed.cluster:
             return {}
         held = self._state.profiles.of(booked.placed).holds_to_size(booked.placed)
-        return {name: amount for name, amount in booked.placed.pod.requests.items() if amount} if held else {}
+        return (
+            {name: amount for name, amount in booked.placed.pod.requests.items() if amount}
+            if held
+            else {}
+        )
 
     def _unclaim(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
         place = (in_flight.cluster, in_flight.node)
         self._state.outbox.send(
-            tracked, intents.unclaim(tracked.home, in_flight.intent.pod, place, in_flight.epoch, now)
+            tracked,
+            intents.unclaim(tracked.home, in_flight.intent.pod, place, in_flight.epoch, now),
         )
 
-    def _learn_absence(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def _learn_absence(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:
             tracked.confirm_gone(in_flight.cluster)
             tracked.disproved = {**tracked.disproved, in_flight.cluster: in_flight.epoch}
             claim = tracked.source.claim if tracked.source is not None else None
-            if claim is not None and claim.epoch > in_flight.epoch:  # attempts begin lower than they once did: no haste
+            if (
+                claim is not None and claim.epoch > in_flight.epoch
+            ):  # attempts begin lower than they once did: no haste
                 tracked.hold_until = now + self._state.timing.retry.most_s
         elif tracked.home in tracked.said_gone:  # and was seen to be deleted
             tracked.orphaned_at = None
@@ -196,8 +260,12 @@ class Outcomes:
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
             tracked.confirm_gone(tracked.home)
 
-    def _learn_end(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """An API server has said how a delegate ends, if it does; an older executor does not tell how."""
+    def _learn_end(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
+        """An API server has said how a delegate ends, if it does; an older executor does not tell
+        how.
+        """
         self._state.outbox.drop(tracked)
         end = ConfirmedEnd(outcome.delegate_uid, outcome.end) if outcome.end else None
         if not tracked.confirm_end(in_flight.cluster, end):
@@ -217,6 +285,7 @@ class Outcomes:
             tracked.confirm_there(in_flight.cluster)
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
-        # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.
+        # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be
+        # resumed at once.
         if tracked.source is not None and tracked.source.claim is not None:
             tracked.hold_until = now + self._state.timing.retry.first_s

@@ -1,4 +1,6 @@
-"""What is sent to each agent about the other clusters: what their proxy nodes show, and which budgets to keep."""
+"""What is sent to each agent about the other clusters: what their proxy nodes show, and which
+budgets to keep.
+"""
 
 from collections.abc import Iterable
 from functools import partial

@@ -1,16 +1,19 @@
-"""Pods for which others are to be evicted in another cluster than their own: confirmed first, and so many a second.
+"""Pods for which others are to be evicted in another cluster than their own: confirmed first, and
+so many a second.
 
-What is known of a pod is what its cluster's observer tells, which may be captured, and whoever believes in a pod of the
-highest priority that is not there, or that needs less, empties all clusters for it. So the executor of its cluster is
-asked, which reads the pod at its API server and signs that it waits for a place in that very cluster, with what
-priority, and what it requests. Until then its nomination holds the room, and nobody is evicted. One that is not
-confirmed loses it, and asks again after a while. The orders to evict carry what of it would cross: the other cluster's
+What is known of a pod is what its cluster's observer tells, which may be captured, and whoever
+believes in a pod of the highest priority that is not there, or that needs less, empties all
+clusters for it. So the executor of its cluster is asked, which reads the pod at its API server and
+signs that it waits for a place in that very cluster, with what priority, and what it requests.
+Until then its nomination holds the room, and nobody is evicted. One that is not confirmed loses it,
+and asks again after a while. The orders to evict carry what of it would cross: the other cluster's
 executor evicts nobody for a pod that it would refuse.
 
-Evictions abroad are paced for each cluster of submission, so that neither a mistake there nor a whole cluster that was
-captured empties the others at once. Worked example: at 0.5 a second 50 pods may be evicted at once; where one pod more
-needed 11 on its node, and 60 were, nobody is for 20 s, and then one pod each 2 s. Of those that wait the most important
-is next, and of equally important ones each namespace in turn.
+Evictions abroad are paced for each cluster of submission, so that neither a mistake there nor a
+whole cluster that was captured empties the others at once. Worked example: at 0.5 a second 50 pods
+may be evicted at once; where one pod more needed 11 on its node, and 60 were, nobody is for 20 s,
+and then one pod each 2 s. Of those that wait the most important is next, and of equally important
+ones each namespace in turn.
 """
 
 from collections import Counter
@@ -49,17 +52,20 @@ Evict = Callable[[Victims, PodId, float, bytes], None]
 
 class _Confirmed(NamedTuple):
     victims: Victims
-    manifest: bytes  # of the delegate that the pod would have there; an older executor does not say it
+    manifest: (
+        bytes  # of the delegate that the pod would have there; an older executor does not say it
+    )
 
 
 class Preemptors:
     """Has victims in other clusters evicted once it may be; `evict` orders it.
 
-    That a pod was not confirmed is kept twice for a minute, as each keeps something else away. `_refused_at`, by pod:
-    its home is asked about it no more, whichever cluster the pod would preempt in next. What is not so about a pod is
-    so nowhere, and one that is not there would else be asked about for one cluster after the other.
-    `Refusals.note_unconfirmed`, by template and cluster: no victims are looked for in that cluster, for this pod or
-    another replica, so that they may preempt at home meanwhile.
+    That a pod was not confirmed is kept twice for a minute, as each keeps something else away.
+    `_refused_at`, by pod: its home is asked about it no more, whichever cluster the pod would
+    preempt in next. What is not so about a pod is so nowhere, and one that is not there would else
+    be asked about for one cluster after the other. `Refusals.note_unconfirmed`, by template and
+    cluster: no victims are looked for in that cluster, for this pod or another replica, so that
+    they may preempt at home meanwhile.
     """
 
     def __init__(self, state: CoreState, evict: Evict) -> None:
@@ -67,18 +73,24 @@ class Preemptors:
         self._evict = evict
         self._refused_at: dict[PodId, float] = {}
         self._confirmed: dict[str, dict[PodId, _Confirmed]] = {}  # by home: those whose turn comes
-        self._turns: dict[tuple[str, str], int] = {}  # by home and namespace, the number of its last one
+        self._turns: dict[
+            tuple[str, str], int
+        ] = {}  # by home and namespace, the number of its last one
         self._paces: dict[str, Allowance] = {}
         self._open_at: dict[str, float] = {}
         self._warnings = TokenBuckets(1, 1 / _WARN_S)
 
     def ask(self, preemptor: PodId, victims: Victims, now: float) -> None:
-        """Have these evicted for a pod that is nominated to their node, if its own cluster confirms it."""
+        """Have these evicted for a pod that is nominated to their node, if its own cluster confirms
+        it.
+        """
         tracked = self._state.tracked.get(preemptor)
         if tracked is None or tracked.source is None:
             return
         if now - self._refused_at.get(preemptor, float("-inf")) < _AGAIN_S:
-            self._state.profiles.nominations.drop(preemptor)  # as things were before: nobody need be woken
+            self._state.profiles.nominations.drop(
+                preemptor
+            )  # as things were before: nobody need be woken
             return
         intent = ConfirmNoSource("", intents.ref(tracked.source), 0, preempts=victims[0].cluster)
         done = partial(self._answered, preemptor, victims)
@@ -123,12 +135,17 @@ class Preemptors:
         if signed is None:
             return "it has signed nothing (upgrade its agent), or with an unknown key"
         source = signed.source
-        asked = answer.id.startswith(f"{source.epoch}.")  # else it is the answer to an earlier question
+        asked = answer.id.startswith(
+            f"{source.epoch}."
+        )  # else it is the answer to an earlier question
         if not asked or (source.cluster_uid, source.uid, signed.target) != (view.uid, uid, target):
             return "what it has signed is the answer to another question"
         told = class_named(nominee.placed.pod.needs)
         if told is not None and signed.priority_class != told.word:
-            return f"at its API server the pod has PriorityClass {signed.priority_class!r}, not {told.word!r}"
+            return (
+                f"at its API server the pod has PriorityClass {signed.priority_class!r}, not "
+                f"{told.word!r}"
+            )
         if signed.priority < nominee.placed.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
         return _overstated(nominee.placed.pod.requests, signed.requests)
@@ -141,26 +158,38 @@ class Preemptors:
         self._refused_at[nominee.pod_id] = now
         state.counters[UNCONFIRMED, home] += 1
         text = (
-            f"no pod of cluster {target} is evicted for it: the executor of cluster {home} does not confirm that it "
+            f"no pod of cluster {target} is evicted for it: the executor of cluster {home} does "
+            "not confirm that it "
             f"waits for a place there with priority {nominee.placed.pod.priority}: {why}"
         )
         if self._warnings.admit(now, (UNCONFIRMED, home)) is not None:
             key = nominee.placed.pod.key
-            state.warn(f"pod {key} of cluster {home}: {text}. If that stays, find out who speaks there as its agent")
+            state.warn(
+                f"pod {key} of cluster {home}: {text}. If that stays, find out who speaks there "
+                "as its agent"
+            )
         tracked = state.tracked.get(nominee.pod_id)
         if tracked is not None:
             state.report_waiting(tracked, text)
-        state.refusals.note_unconfirmed(nominee.pod_id, nominee.placed.pod, target, why, now, _AGAIN_S)
+        state.refusals.note_unconfirmed(
+            nominee.pod_id, nominee.placed.pod, target, why, now, _AGAIN_S
+        )
         self._take_back(nominee.pod_id, now)
 
     def _take_back(self, preemptor: PodId, now: float) -> None:
-        """The room is nobody's any more; the pod is tried again when something changes, or after a while."""
+        """The room is nobody's any more; the pod is tried again when something changes, or after a
+        while.
+        """
         if self._state.profiles.nominations.drop(preemptor) is not None:
             self._state.queue.wake(WakeEvent.POD_REMOVED, now)
 
     def _take_turns(self, home: str, now: float) -> None:
         held = self._confirmed[home].items()
-        confirmed = {one: was._replace(victims=left) for one, was in held if (left := self._standing(one, was.victims))}
+        confirmed = {
+            one: was._replace(victims=left)
+            for one, was in held
+            if (left := self._standing(one, was.victims))
+        }
         while confirmed and now >= self._open_at.get(home, float("-inf")):
             preemptor = max(confirmed, key=self._next)
             was = confirmed.pop(preemptor)
@@ -174,7 +203,9 @@ class Preemptors:
             del self._confirmed[home]
 
     def _least(self, held: dict[PodId, _Confirmed]) -> PodId:
-        """Who gives way: of the least important one of the namespace that holds most, and of these who came last."""
+        """Who gives way: of the least important one of the namespace that holds most, and of these
+        who came last.
+        """
         taken = Counter[tuple[str, str]]()
         for one, confirmed in held.items():
             taken[self._lane(one)] += len(confirmed.manifest)
@@ -204,21 +235,32 @@ class Preemptors:
     def _standing(self, preemptor: PodId, victims: Victims) -> Victims:
         """Those whose leaving the pod still waits for."""
         nominee = self._state.profiles.nominations.of(preemptor)
-        return [one for one in victims if one.pod_id in nominee.victims] if nominee is not None else ()
+        return (
+            [one for one in victims if one.pod_id in nominee.victims] if nominee is not None else ()
+        )
 
     def _tell_held(self, preemptor: PodId, victims: Victims, now: float) -> None:
         state = self._state
         home = preemptor[0]
         state.counters[HELD, home] += 1
         per_s = state.timing.evictions_abroad_per_s
-        pace = f"{_AT_ONCE_S * per_s:g} at once, then {per_s:g} a second (timing.evictions_abroad_per_s)"
-        text = f"so many pods in other clusters have been evicted for pods of cluster {home} that others wait: {pace}"
+        pace = (
+            f"{_AT_ONCE_S * per_s:g} at once, then {per_s:g} a second "
+            "(timing.evictions_abroad_per_s)"
+        )
+        text = (
+            f"so many pods in other clusters have been evicted for pods of cluster {home} that "
+            f"others wait: {pace}"
+        )
         if self._warnings.admit(now, (HELD, home)) is not None:
-            state.warn(f"{text}. If they are not meant, find out who makes pods of such priority there")
+            state.warn(
+                f"{text}. If they are not meant, find out who makes pods of such priority there"
+            )
         tracked = state.tracked.get(preemptor)
         if tracked is not None:
             state.report_waiting(
-                tracked, f"{len(victims)} pods of cluster {victims[0].cluster} are not evicted yet: {text}"
+                tracked,
+                f"{len(victims)} pods of cluster {victims[0].cluster} are not evicted yet: {text}",
             )
 
 

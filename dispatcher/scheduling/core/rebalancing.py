@@ -1,8 +1,9 @@
-"""Rebalancing in the core: a look once a minute, the moves that follow from it, and the report of them.
+"""Rebalancing in the core: a look once a minute, the moves that follow from it, and the report of
+them.
 
-A move is the eviction of a pod where it runs, its delegate or itself; its controller makes another one, which is
-decided as any other pod. So nothing is booked for it, and the delegate protocol need know nothing of it. Looks begin
-when every cluster was heard of.
+A move is the eviction of a pod where it runs, its delegate or itself; its controller makes another
+one, which is decided as any other pod. So nothing is booked for it, and the delegate protocol need
+know nothing of it. Looks begin when every cluster was heard of.
 """
 
 from collections import deque
@@ -65,7 +66,9 @@ class _MoveResult:
 class Rebalancing:
     """Looks and orders. `look`: the last one."""
 
-    def __init__(self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode) -> None:
+    def __init__(
+        self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode
+    ) -> None:
         self._state = state
         self._evictions = evictions
         self.mode = mode
@@ -92,30 +95,43 @@ class Rebalancing:
             if move.pod_id not in planned:
                 self._note(_MoveResult(move, Result.PLANNED))
 
-    # --- what may go, and where to -----------------------------------------------------------------------------------
+    # --- what may go, and where to
+    # -----------------------------------------------------------------------------------
 
     def would_go(self, occupant: Occupant) -> Decision | None:
-        """Where the replacement of a pod would go, None if nowhere; not to a cluster that has ever refused it."""
+        """Where the replacement of a pod would go, None if nowhere; not to a cluster that has ever
+        refused it.
+        """
         state = self._state
         tracked = state.tracked.peek(occupant.pod_id)
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
-        placed = state.fleet.with_use(PodInfo(tracked.source, tracked.home, refused))  # as its replacement will be
+        placed = state.fleet.with_use(
+            PodInfo(tracked.source, tracked.home, refused)
+        )  # as its replacement will be
         return state.profiles.of(placed).would_go(occupant.pod_id, placed)
 
     def _would_move(self, occupant: Occupant) -> Decision | str | None:
-        """The same, or why nowhere: not to a cluster of which nobody knows whether it would take the replacement."""
+        """The same, or why nowhere: not to a cluster of which nobody knows whether it would take
+        the replacement.
+        """
         decision = self.would_go(occupant)
         tracked = self._state.tracked.peek(occupant.pod_id)
         source = tracked.source if tracked is not None else None
-        if decision is None or source is None or decision.cluster in (occupant.placed.home, occupant.cluster):
+        if (
+            decision is None
+            or source is None
+            or decision.cluster in (occupant.placed.home, occupant.cluster)
+        ):
             return decision
         why = untold(source)
         return f"it would go to cluster {decision.cluster}, and {why}" if why else decision
 
     def would_go_if_closed(self, occupant: Occupant, clusters: Iterable[str]) -> Decision | None:
-        """The same if `clusters` were cordoned for pods of its home; decided as the replacement will be."""
+        """The same if `clusters` were cordoned for pods of its home; decided as the replacement
+        will be.
+        """
         state = self._state
         tracked = state.tracked.peek(occupant.pod_id)
         if tracked is None or tracked.source is None:
@@ -133,12 +149,21 @@ class Rebalancing:
             return "it is of another scheduler"
         if why := stays(tracked.source):  # a delegate has neither its owner nor its annotations
             return why
-        away = [name for name in sorted({occupant.cluster, tracked.home}) if not state.clusters[name].ready]
+        away = [
+            name
+            for name in sorted({occupant.cluster, tracked.home})
+            if not state.clusters[name].ready
+        ]
         if away:
             return f"cluster {away[0]} is not Ready"
-        return "" if target is not None and not target.terminating else "it is on its way out or to its node"
+        return (
+            ""
+            if target is not None and not target.terminating
+            else "it is on its way out or to its node"
+        )
 
-    # --- moving ------------------------------------------------------------------------------------------------------
+    # --- moving
+    # ----------------------------------------------------------------------------------------------
 
     def _order(self, move: Move) -> None:
         state = self._state
@@ -158,7 +183,9 @@ class Rebalancing:
         tracked = state.tracked.peek(victim.pod_id)
         source = tracked.source if tracked is not None else None
         even_local = source is not None and source.annotations.get(REBALANCE, "") == "true"
-        intent = Evict("", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local)
+        intent = Evict(
+            "", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local
+        )
         state.side_intents.send(victim.cluster, "move", intent, done, _AGAIN, wanted)
         self._note(entry)
 
@@ -175,20 +202,31 @@ class Rebalancing:
         pod = entry.move.victim.placed.pod.key
         where = "/".join(entry.move.spot.place)
         verb = "would be moved" if entry.result is Result.PLANNED else "is moved"
-        self._state.effects.append(events.OperatorNotice(f"pod {pod} {verb} off {where}: {entry.move.why}"))
+        self._state.effects.append(
+            events.OperatorNotice(f"pod {pod} {verb} off {where}: {entry.move.why}")
+        )
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- telling
+    # ----------------------------------------------------------------------------------------------
 
     def rows(self) -> list[Row]:
         """Moves, the latest first, then the pods on hot spots that stay."""
         now = self._state.fleet.now
-        moves = [{**_move_row(one), "age_s": round(now - one.move.at, 1)} for one in reversed(self._moves)]
+        moves = [
+            {**_move_row(one), "age_s": round(now - one.move.at, 1)}
+            for one in reversed(self._moves)
+        ]
         age_s = round(now - self.last.at, 1)
-        stays = [{**_row(one.victim), "result": "stays", "why": one.why, "age_s": age_s} for one in self.last.stays]
+        stays = [
+            {**_row(one.victim), "result": "stays", "why": one.why, "age_s": age_s}
+            for one in self.last.stays
+        ]
         return [*moves, *stays]
 
     def of(self, pod_id: PodId, placed: PodInfo) -> Row | None:
-        """The latest move of this pod, or of one of its controller that it may replace; None if none is known."""
+        """The latest move of this pod, or of one of its controller that it may replace; None if
+        none is known.
+        """
         found = [one for one in self._moves if _means(one.move, pod_id, placed)]
         return _move_row(found[-1]) if found else None
 
@@ -196,7 +234,11 @@ class Rebalancing:
 def _means(move: Move, pod_id: PodId, placed: PodInfo) -> bool:
     moved = move.victim.placed
     pod = placed.pod
-    alike = (moved.home, moved.pod.namespace, moved.pod.owner) == (placed.home, pod.namespace, pod.owner)
+    alike = (moved.home, moved.pod.namespace, moved.pod.owner) == (
+        placed.home,
+        pod.namespace,
+        pod.owner,
+    )
     return move.pod_id == pod_id or (alike and bool(pod.owner))
 
 

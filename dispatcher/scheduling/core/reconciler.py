@@ -1,8 +1,10 @@
-"""What is due for one pod of ours, by all that is known of it: level-triggered, and the same however it came to this.
+"""What is due for one pod of ours, by all that is known of it: level-triggered, and the same
+however it came to this.
 
-The delegate protocol says the next step as a function of the observed state (`delegation.protocol.next_step`); here the
-observed state is put together, the fleet is made to hold the pod where it is or may be, and the step is begun: the pod
-is queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
+The delegate protocol says the next step as a function of the observed state
+(`delegation.protocol.next_step`); here the observed state is put together, the fleet is made to
+hold the pod where it is or may be, and the step is begun: the pod is queued, an intent is sent, or
+its user is told what it waits for. A fault about one pod never stops the others.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -74,8 +76,8 @@ class Reconciler:
         self._newcomers.wake_waiting(now)
 
     def _handler_of(self, now: float, tracked: Tracked) -> "_Handler":
-        """How a pod is looked at among others: nearly all are to be queued, or keep their place, and that is done for
-        many at once.
+        """How a pod is looked at among others: nearly all are to be queued, or keep their place,
+        and that is done for many at once.
         """
         source = tracked.source
         if source is None or tracked.vanished is not None or now < tracked.hold_until:
@@ -90,7 +92,9 @@ class Reconciler:
     def _reconcile_each(self, run: Iterable[Tracked], now: float) -> None:
         self._each(self._reconcile, run, now)
 
-    def _each(self, reconcile: Callable[[Tracked, float], None], run: Iterable[Tracked], now: float) -> None:
+    def _each(
+        self, reconcile: Callable[[Tracked, float], None], run: Iterable[Tracked], now: float
+    ) -> None:
         for tracked in run:
             try:
                 reconcile(tracked, now)
@@ -98,7 +102,9 @@ class Reconciler:
                 self._retry_later(tracked, error, now)
 
     def occupy_due(self, now: float) -> None:
-        """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
+        """Make the fleet hold the pods that are due where they are, and do nothing about them:
+        another leads.
+        """
         state = self._state
         due = _in_order(state.dirty | state.dirty_backlog.keys())
         state.dirty = set()
@@ -157,12 +163,16 @@ class Reconciler:
         if step in _TOLD:
             state.report(tracked, Why(_TOLD[step], cluster).text, now, nodes_help=False)
         elif due is not NOTHING:
-            attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why, now)
+            attempt = Attempt(
+                tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why, now
+            )
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked, now)
 
     def _is_new(self, tracked: Tracked, source: Pod, now: float) -> bool:
-        """Whether all that a look would do is to queue a pod that never was, and in which nothing is wrong."""
+        """Whether all that a look would do is to queue a pod that never was, and in which nothing
+        is wrong.
+        """
         if tracked.queued or tracked.item is not None or source.problems or source.nominated_node:
             return False
         if tracked.in_flight is not None or self._cached_step(tracked, now) is not QUEUE:
@@ -173,11 +183,13 @@ class Reconciler:
         return self._state.profiles.unknown(source) is None
 
     def _keeps_place(self, tracked: Tracked, now: float) -> bool:
-        """Whether all that a look would find is that the pod is where it shows in its own cluster, and what was asked
-        for it is over.
+        """Whether all that a look would find is that the pod is where it shows in its own cluster,
+        and what was asked for it is over.
         """
         pod_id = tracked.pod_id
-        if pod_id in self._state.abroad or self._binding.holds(pod_id):  # of the former it would take longer to tell
+        if pod_id in self._state.abroad or self._binding.holds(
+            pod_id
+        ):  # of the former it would take longer to tell
             return False
         in_flight = tracked.in_flight
         if in_flight is not None and not self._state.is_over(tracked, in_flight, now):
@@ -190,23 +202,33 @@ class Reconciler:
     def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
         """Queue pods of which `_is_new` holds."""
         try:
-            placed = self._retries.placed_all([(tracked, tracked.source) for tracked in run if tracked.source], now)
-            items = self._state.queue.add_all(zip([tracked.pod_id for tracked in run], placed, strict=True), now)
+            placed = self._retries.placed_all(
+                [(tracked, tracked.source) for tracked in run if tracked.source], now
+            )
+            items = self._state.queue.add_all(
+                zip([tracked.pod_id for tracked in run], placed, strict=True), now
+            )
             self._newcomers.entered += items
             for tracked, item in zip(run, items, strict=True):
                 tracked.queued = True
                 if item.state is _GATED:
                     self._report_gated(tracked, item, now)
-        except Exception as error:  # a fault of ours, or of a plugin, about one pod must not stop the others
+        except (
+            Exception
+        ) as error:  # a fault of ours, or of a plugin, about one pod must not stop the others
             self._report_fault("pods that are due together", error)
             self._reconcile_each(run, now)
 
     def _confirm_all(self, run: Sequence[Tracked], now: float) -> None:
-        """Pods of which `_keeps_place` holds are where they show, and what was asked for them is over."""
+        """Pods of which `_keeps_place` holds are where they show, and what was asked for them is
+        over.
+        """
         state = self._state
         try:
             state.outbox.drop_all(run)
-            state.profiles.confirm_all([(one.pod_id, PodInfo(one.source, one.pod_id[0])) for one in run if one.source])
+            state.profiles.confirm_all(
+                [(one.pod_id, PodInfo(one.source, one.pod_id[0])) for one in run if one.source]
+            )
             state.queue.remove_all([one.pod_id for one in run])
             watched = len(state.profiles.nominations) > 0 or len(state.recheck_each_tick) > 0
             for tracked in run:
@@ -273,7 +295,9 @@ class Reconciler:
         if source is None or not wants_place(source):
             tracked.item = None  # never to be tried again: it would keep an old version of the pod
             if state.profiles.nominations.drop(pod_id) is not None:
-                state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was held for it is free
+                state.queue.wake(
+                    WakeEvent.POD_REMOVED, now
+                )  # the room that was held for it is free
         forgotten = source is None and tracked.forgotten
         if forgotten:
             state.forget(pod_id)
@@ -293,7 +317,11 @@ class Reconciler:
         if place is None:
             if known is None:
                 return
-            placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
+            placing = (
+                tracked.in_flight is not None
+                and tracked.in_flight.kind in PLACING
+                and tracked.source is not None
+            )
             if not placing and not self._binding.holds(pod_id):
                 state.free(pod_id, now)
                 self._evictions.gone(pod_id)
@@ -303,12 +331,15 @@ class Reconciler:
         if (
             known is None
             or known.assumed
-            or (known.cluster, known.node, known.placed.pod) != (cluster, node, placed.at(cluster).pod)
+            or (known.cluster, known.node, known.placed.pod)
+            != (cluster, node, placed.at(cluster).pod)
         ):
             state.profiles.restore(pod_id, placed, cluster, node)
 
     def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
-        """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
+        """The pod as it is booked there: as large as its cluster makes it, as far as no delegate
+        shows that yet.
+        """
         home = tracked.pod_id[0]
         if cluster == home or pod is not (tracked.source or tracked.vanished):
             return PodInfo(pod, home)
@@ -317,13 +348,18 @@ class Reconciler:
             return PodInfo(pod, home, known.placed.refused)
         return PodInfo(pod, home, self._retries.known(tracked, pod, now))
 
-    # --- places ------------------------------------------------------------------------------------------------------
+    # --- places
+    # ----------------------------------------------------------------------------------------------
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
         pod = tracked.source
         if pod is None or tracked.queued:
             return
-        never = Why(Reason.INVALID, "; ".join(pod.problems)) if pod.problems else self._state.profiles.unknown(pod)
+        never = (
+            Why(Reason.INVALID, "; ".join(pod.problems))
+            if pod.problems
+            else self._state.profiles.unknown(pod)
+        )
         if never is not None:
             self._state.queue.remove(tracked.pod_id)
             self._state.report(tracked, never.text, now, nodes_help=False)
@@ -348,7 +384,9 @@ class Reconciler:
         """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""
         if tracked.nominated_node is None:
             tracked.nominated_node = pod.nominated_node
-            nominee = Nominee(tracked.pod_id, PodInfo(pod, tracked.home), tracked.home, pod.nominated_node)
+            nominee = Nominee(
+                tracked.pod_id, PodInfo(pod, tracked.home), tracked.home, pod.nominated_node
+            )
             self._state.profiles.nominations.put(nominee)
 
 

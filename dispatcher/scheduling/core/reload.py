@@ -1,4 +1,6 @@
-"""Other profiles while the core runs: what is placed stays, books and promises move over, what waits is tried anew."""
+"""Other profiles while the core runs: what is placed stays, books and promises move over, what
+waits is tried anew.
+"""
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -12,4 +14,6 @@ def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now:
     profiles.take_over(core.profiles)
     core.use(profiles)
     core.queue.take_policies(sort, profiles.classify, now, gates=profiles)
-    core.queue.wake(WakeEvent.POD_ADDED, now)  # each was asked before all others had come to the new plugins
+    core.queue.wake(
+        WakeEvent.POD_ADDED, now
+    )  # each was asked before all others had come to the new plugins

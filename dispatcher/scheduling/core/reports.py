@@ -1,7 +1,9 @@
-"""What agents report: folded into the fleet, into what is tracked of each pod of ours, and into what wakes the queue.
+"""What agents report: folded into the fleet, into what is tracked of each pod of ours, and into
+what wakes the queue.
 
-A pod is ours by its schedulerName, or as the delegate of one (`source`, held against the claim that its home cluster
-has signed). All others only take room. What is due for a pod whose report came is not decided here (`reconciler`).
+A pod is ours by its schedulerName, or as the delegate of one (`source`, held against the claim that
+its home cluster has signed). All others only take room. What is due for a pod whose report came is
+not decided here (`reconciler`).
 """
 
 from collections.abc import Collection, Iterator
@@ -18,7 +20,12 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent, placed_pod_changed
+from dispatcher.scheduling.framework.hints import (
+    OBJECT_EVENTS,
+    ClusterEvent,
+    WakeEvent,
+    placed_pod_changed,
+)
 from shared.messages import Changes
 from shared.model.names import CLAIM, is_ours
 from shared.model.node import Node
@@ -34,13 +41,19 @@ def _is_own(before: Pod | None, after: Pod) -> bool:
     """Whether a pod was submitted to us, now as before, and is no delegate."""
     if after.source is not None or not is_ours(after.scheduler_name):
         return False
-    return before is None or (before.source is None and before.scheduler_name == after.scheduler_name)
+    return before is None or (
+        before.source is None and before.scheduler_name == after.scheduler_name
+    )
 
 
 def _advance(steps: Iterator[bool], most: int | None) -> bool:
-    """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part. Whether none is left."""
+    """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part.
+    Whether none is left.
+    """
     limited = most is not None
-    return not any(limited and (ends_part or taken == most) for taken, ends_part in enumerate(steps, 1))
+    return not any(
+        limited and (ends_part or taken == most) for taken, ends_part in enumerate(steps, 1)
+    )
 
 
 def _pods_worth(view: ClusterView, changes: Changes) -> int:
@@ -54,8 +67,9 @@ def _pods_worth(view: ClusterView, changes: Changes) -> int:
 
 
 def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
-    """Whether the claim that a delegate bears is that of the source that it is shown with, for the cluster that shows
-    it: by UID; by name where a UID is not known. Who has signed it is not asked here.
+    """Whether the claim that a delegate bears is that of the source that it is shown with, for the
+    cluster that shows it: by UID; by name where a UID is not known. Who has signed it is not asked
+    here.
     """
     signed = read_claim(pod.annotations.get(CLAIM, ""))
     if signed is None or signed.source != source or source.namespace != pod.namespace:
@@ -66,7 +80,9 @@ def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
 
 
 def _is_claimed(view: ClusterView, pod: Pod) -> bool:
-    """Whether the claim that a source is shown with is on it, for this very pod, and signed by its own cluster."""
+    """Whether the claim that a source is shown with is on it, for this very pod, and signed by its
+    own cluster.
+    """
     mark = pod.annotations.get(CLAIM, "")
     signed = read_claim(mark)
     if not view.keys:
@@ -77,7 +93,9 @@ def _is_claimed(view: ClusterView, pod: Pod) -> bool:
 
 @dataclass
 class _Fold:
-    """A report that is folded in parts of `at_once` pods; `before`: the uid and keys of its cluster before it."""
+    """A report that is folded in parts of `at_once` pods; `before`: the uid and keys of its cluster
+    before it.
+    """
 
     changes: Changes
     steps: Iterator[bool]
@@ -88,13 +106,16 @@ class _Fold:
 class Reports:
     """Folds reports into the state.
 
-    A full report of a cluster that is not Ready is folded in parts if it is large. Between two parts the cluster is
-    what it was before, not Ready: nothing goes there, and nothing follows from what is missing. With the last part it
-    becomes what the report says. So is a large report of a Ready cluster that says nothing new of its health: between
-    two parts it is as if its agent had not seen some of the changes yet.
+    A full report of a cluster that is not Ready is folded in parts if it is large. Between two
+    parts the cluster is what it was before, not Ready: nothing goes there, and nothing follows from
+    what is missing. With the last part it becomes what the report says. So is a large report of a
+    Ready cluster that says nothing new of its health: between two parts it is as if its agent had
+    not seen some of the changes yet.
     """
 
-    def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, peer_updates: PeerUpdates) -> None:
+    def __init__(
+        self, state: CoreState, retries: Retries, evictions: Evictions, peer_updates: PeerUpdates
+    ) -> None:
         self._state = state
         self._retries = retries
         self._evictions = evictions
@@ -107,14 +128,18 @@ class Reports:
         return self._folds.keys()
 
     def changed(self, event: events.ClusterChanged, now: float) -> None:
-        """An agent reported. GapError for a report that does not continue what is known: ask for a full one."""
+        """An agent reported. GapError for a report that does not continue what is known: ask for a
+        full one.
+        """
         changes = event.changes
         view = self._state.clusters.get(changes.cluster)
         if view is None:
             ours = ", ".join(self._state.clusters)
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {ours}")
         self._finish_fold(view.name, now)
-        wrong_identity = views.wrong_identity(view, changes, self._state.clusters) or views.wrong_keys(view, changes)
+        wrong_identity = views.wrong_identity(
+            view, changes, self._state.clusters
+        ) or views.wrong_keys(view, changes)
         if wrong_identity:
             self._state.warn(f"cluster {wrong_identity}")
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
@@ -141,7 +166,9 @@ class Reports:
             pass
 
     def _pods_at_once(self, view: ClusterView, changes: Changes) -> int | None:
-        """How many pods of a report are folded at once; None: all, since the cluster's health comes first."""
+        """How many pods of a report are folded at once; None: all, since the cluster's health comes
+        first.
+        """
         if not view.ready:
             return self._state.timing.fold_at_once if changes.full else None
         return self._state.timing.fold_ready_at_once if views.is_as_healthy(view, changes) else None
@@ -159,7 +186,9 @@ class Reports:
             try:
                 self._finish_fold(cluster, self._state.fleet.now)
             except Exception as error:  # half of it is folded: forget all of it
-                self._state.warn(f"cluster {cluster}: its report cannot be taken in: {error!r}", error)
+                self._state.warn(
+                    f"cluster {cluster}: its report cannot be taken in: {error!r}", error
+                )
                 self.forget(cluster)
 
     def _finish_fold(self, cluster: str, now: float) -> None:
@@ -172,7 +201,9 @@ class Reports:
         view = self._state.clusters[cluster]
         try:
             complete = _advance(fold.steps, steps)
-        except Exception:  # it is asked for anew; what raised is not folded again, and stops nothing but itself
+        except (
+            Exception
+        ):  # it is asked for anew; what raised is not folded again, and stops nothing but itself
             del self._folds[cluster]
             (view.uid, view.keys), view.hidden = fold.before, False
             raise
@@ -182,11 +213,13 @@ class Reports:
             self._fold_health(view, fold.changes, now)
 
     def _steps(self, view: ClusterView, changes: Changes, at_once: int = 0) -> Iterator[bool]:
-        """Fold a report, but for the cluster's health. A step takes about as long as one pod; True is yielded before
-        work that takes as long as a part, so that this begins the next one.
+        """Fold a report, but for the cluster's health. A step takes about as long as one pod; True
+        is yielded before work that takes as long as a part, so that this begins the next one.
         """
         state = self._state
-        yield from self._fold_nodes(view, changes, _NODES_A_POD * (at_once or state.timing.fold_at_once))
+        yield from self._fold_nodes(
+            view, changes, _NODES_A_POD * (at_once or state.timing.fold_at_once)
+        )
         for change in views.weighed(view, changes, views.fold_objects(state.fleet.kept, changes)):
             self._object_changed(view.name, change, state.fleet.now)
             yield False
@@ -218,7 +251,9 @@ class Reports:
             self._keys_changed(view)
         if confirms:
             self._state.orphans.release(view.name, now)
-        if confirms or (was_restored and not view.restored):  # what is missing there proves something again
+        if confirms or (
+            was_restored and not view.restored
+        ):  # what is missing there proves something again
             self._state.touch(view.name)
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:
@@ -238,9 +273,13 @@ class Reports:
         self._note_readiness(view, was_ready, now)
 
     def forget(self, cluster: str) -> None:
-        """Treat a cluster as one that has never reported to this dispatcher and is known to be silent."""
+        """Treat a cluster as one that has never reported to this dispatcher and is known to be
+        silent.
+        """
         view = self._state.clusters[cluster]
-        for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
+        for _ in self._steps(
+            view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)
+        ):
             pass
         blank = ClusterView(
             cluster,
@@ -289,12 +328,18 @@ class Reports:
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _fold_nodes(self, view: ClusterView, changes: Changes, most: int) -> Iterator[bool]:
-        """Real nodes that are new or changed enter the fleet together, in the order of the report, `most` at a time."""
+        """Real nodes that are new or changed enter the fleet together, in the order of the report,
+        `most` at a time.
+        """
         together: list[views.Change[Node]] = []
         for change in views.weighed(view, changes, views.fold_nodes(view, changes)):
             before = change.before
             after = change.after
-            put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)
+            put = (
+                after is not None
+                and not after.proxy_for
+                and (before is None or not before.proxy_for)
+            )
             if together and (not put or len(together) >= most):
                 yield from self._put_nodes(view.name, together)
                 together = []
@@ -312,7 +357,9 @@ class Reports:
         if state.queue.listens(_NODE_PUT):
             for change in changes:
                 kind = WakeEvent.NODE_CHANGED if change.before else WakeEvent.NODE_ADDED
-                state.queue.wake(ClusterEvent(kind, cluster, change.before, change.after), state.fleet.now)
+                state.queue.wake(
+                    ClusterEvent(kind, cluster, change.before, change.after), state.fleet.now
+                )
         yield from repeat(False, len(changes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
@@ -322,14 +369,20 @@ class Reports:
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
-            was = before if before is not None and not before.proxy_for else None  # a proxy's room is no room here
+            was = (
+                before if before is not None and not before.proxy_for else None
+            )  # a proxy's room is no room here
             self._state.queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, cluster, was, after), now)
         elif before is not None and not before.proxy_for:
             self._state.fleet.remove_node(cluster, before.name)
-            self._state.queue.wake(ClusterEvent(WakeEvent.NODE_REMOVED, cluster, before), now)  # its domain may be gone
+            self._state.queue.wake(
+                ClusterEvent(WakeEvent.NODE_REMOVED, cluster, before), now
+            )  # its domain may be gone
 
     def _proxy_changed(self, home: str, change: views.Change[Node], now: float) -> None:
-        """What an operator says of another cluster, on its proxy node: take no pods there, or that nothing runs."""
+        """What an operator says of another cluster, on its proxy node: take no pods there, or that
+        nothing runs.
+        """
         was = closed_proxy(change.before)
         closed = closed_proxy(change.after)
         if was != closed:
@@ -366,7 +419,9 @@ class Reports:
         if after is None:
             return
         if owner is None:
-            self._foreign_changed(view.name, after.uid, change if was is None else views.Change(None, after), now)
+            self._foreign_changed(
+                view.name, after.uid, change if was is None else views.Change(None, after), now
+            )
             return
         if after.source is None:
             self._own_pod_changed(view, after)
@@ -378,8 +433,8 @@ class Reports:
         self._state.seen(tracked)
 
     def _own_pod_changed(self, view: ClusterView, pod: Pod) -> None:
-        """A pod submitted to us in this cluster came, or changed. It holds room elsewhere by a claim that its executor
-        has signed, not by what its observer says.
+        """A pod submitted to us in this cluster came, or changed. It holds room elsewhere by a
+        claim that its executor has signed, not by what its observer says.
         """
         state = self._state
         pod_id = (view.name, pod.uid)
@@ -397,7 +452,9 @@ class Reports:
 
     def _keys_changed(self, view: ClusterView) -> None:
         """Of the pods that are known of the cluster other claims verify now."""
-        for pod in [one for one in view.pods.values() if one.claim is not None and _is_own(None, one)]:
+        for pod in [
+            one for one in view.pods.values() if one.claim is not None and _is_own(None, one)
+        ]:
             self._own_pod_changed(view, pod)
 
     def _known_owner(self, view: ClusterView, pod: Pod) -> PodId | None:
@@ -411,16 +468,23 @@ class Reports:
         source = pod.source
         if source is None:
             return (view.name, pod.uid) if is_ours(pod.scheduler_name) else None
-        home = next((one for one in self._state.clusters.values() if one.uid == source.cluster_uid), None)
+        home = next(
+            (one for one in self._state.clusters.values() if one.uid == source.cluster_uid), None
+        )
         if home is None or not home.keys:
-            return (home.name if home else source.cluster, source.uid)  # its agent has verified it; we cannot yet
+            return (
+                home.name if home else source.cluster,
+                source.uid,
+            )  # its agent has verified it; we cannot yet
         if not is_claim_of(plain_keys(home.keys), pod.annotations.get(CLAIM, "")):
             return None
         if _is_claimed_for(view, pod, source):
             return (home.name, source.uid)
         self._state.warn(
-            f'cluster "{view.name}": its agent shows pod {pod.namespace}/{pod.name} as the delegate of {home.name} '
-            f"{source.namespace}/{source.name} (uid {source.uid}), but the claim on it is for another pod or cluster: "
+            f'cluster "{view.name}": its agent shows pod {pod.namespace}/{pod.name} as the '
+            f"delegate of {home.name} "
+            f"{source.namespace}/{source.name} (uid {source.uid}), but the claim on it is for "
+            "another pod or cluster: "
             "it counts as a pod of another scheduler; find out who speaks there as its agent"
         )
         return None
@@ -434,7 +498,9 @@ class Reports:
             self._state.unstarted.started(owner)
         self._state.seen(tracked)
 
-    def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:
+    def _foreign_changed(
+        self, cluster: str, uid: str, change: views.Change[Pod], now: float
+    ) -> None:
         pod_id = (cluster, uid)
         pod = change.after
         if pod is not None and pod.node and not pod.terminal:
@@ -445,7 +511,9 @@ class Reports:
             before = change.before
             if before is None or before.node != pod.node:
                 gone = before if before is not None and before.node else None
-                kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED if gone else WakeEvent.POD_PLACED
+                kind = (
+                    WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED if gone else WakeEvent.POD_PLACED
+                )
                 self._state.queue.wake(ClusterEvent(kind, cluster, gone, pod), now)
         elif self._state.fleet.remove(pod_id):
             self._evictions.gone(pod_id)

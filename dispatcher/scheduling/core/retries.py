@@ -1,4 +1,6 @@
-"""Refused places: a pod is not sent again for a while to where it was refused, and the next best place is tried."""
+"""Refused places: a pod is not sent again for a while to where it was refused, and the next best
+place is tried.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,12 +25,16 @@ class Retries:
     def __init__(self, state: CoreState) -> None:
         self._state = state
 
-    def note_refused(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+    def note_refused(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         """The pod lost its place: remember why, and what its cluster has refused."""
         tracked.refused = outcome.message or outcome.verdict
         if outcome.verdict == REFUSED and tracked.source is not None:
             placed_by = tracked.item.placed.refused if tracked.item is not None else ()
-            self._state.refusals.note(tracked.pod_id, tracked.source, in_flight, outcome, now, placed_by)
+            self._state.refusals.note(
+                tracked.pod_id, tracked.source, in_flight, outcome, now, placed_by
+            )
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> PodInfo:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
@@ -51,8 +57,8 @@ class Retries:
     def again(self, tracked: Tracked, placed: PodInfo, now: float) -> bool:
         """Queue a pod anew whose place came to nothing; False if none did.
 
-        At once where a cluster is passed over from now on: another one is decided. Else after a back-off, also under a
-        profile that has no use for refusals.
+        At once where a cluster is passed over from now on: another one is decided. Else after a
+        back-off, also under a profile that has no use for refusals.
         """
         item = tracked.item
         words = tracked.refused
@@ -67,7 +73,9 @@ class Retries:
         return True
 
     def requeue_changed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
-        """The pods of a popped batch that are known as they were queued; others are queued again, as they are now."""
+        """The pods of a popped batch that are known as they were queued; others are queued again,
+        as they are now.
+        """
         state = self._state
         ready = []
         for item in batch:

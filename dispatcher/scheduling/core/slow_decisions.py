@@ -1,11 +1,14 @@
-"""Namespaces whose pods take long to decide have a bounded part of the time, so that others are decided."""
+"""Namespaces whose pods take long to decide have a bounded part of the time, so that others are
+decided.
+"""
 
 from collections.abc import Sequence
 
 from dispatcher.scheduling.queue import QueuedPod
 from shared.model.token_buckets import Allowance
 
-LONGEST_S = 0.05  # CPU of one decision; pods of one class that are decided together have `_EACH_S` more
+# CPU of one decision; pods of one class that are decided together have `_EACH_S` more
+LONGEST_S = 0.05
 _EACH_S = 0.0005
 _BURST_S = 2.0
 _SHARE = 0.05
@@ -15,11 +18,12 @@ _Namespace = tuple[str, str]  # cluster of submission, name
 
 
 class SlowDecisions:
-    """Decisions that take longer than `LONGEST_S` are charged to the namespace: 2 s, and a twentieth of the time.
+    """Decisions that take longer than `LONGEST_S` are charged to the namespace: 2 s, and a
+    twentieth of the time.
 
-    Example: a pod that takes 1 s to decide each time is decided twice; from then on its namespace rests for 20 s after
-    each decision of that kind. A restart begins with 2 s again: what one decision takes is bounded by what a pod may
-    ask for.
+    Example: a pod that takes 1 s to decide each time is decided twice; from then on its namespace
+    rests for 20 s after each decision of that kind. A restart begins with 2 s again: what one
+    decision takes is bounded by what a pod may ask for.
     """
 
     def __init__(self) -> None:

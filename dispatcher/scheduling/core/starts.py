@@ -1,11 +1,13 @@
-"""Remote pods that do not start: told, and moved on from a cluster where no container of theirs has ever run.
+"""Remote pods that do not start: told, and moved on from a cluster where no container of theirs has
+ever run.
 
 One whose images are being pulled is told and stays: it would begin to pull them again elsewhere.
 
-A pod is bound once, so it moves as in rebalancing: its delegate is deleted where it is, and the controller of its
-source makes another one, which passes that cluster over. The executor there reads the delegate once more first, and
-deletes it only as it was read. The pace is bounded, so that a registry that fails everywhere turns nothing over: six
-a minute of one cluster. A namespace of which one was moved within a minute leaves one place to others.
+A pod is bound once, so it moves as in rebalancing: its delegate is deleted where it is, and the
+controller of its source makes another one, which passes that cluster over. The executor there reads
+the delegate once more first, and deletes it only as it was read. The pace is bounded, so that a
+registry that fails everywhere turns nothing over: six a minute of one cluster. A namespace of which
+one was moved within a minute leaves one place to others.
 """
 
 from dispatcher.scheduling import events
@@ -22,7 +24,9 @@ from shared.model.token_buckets import TokenBuckets
 COUNTER = "not_started"  # (COUNTER, "told" or "moved")
 _PER_S = 0.1  # moves of one cluster
 _BURST = 4  # pods are looked at each 30 s: three are moved then, and one place is left
-_LITTLE_PER_S = 1 / 60  # moves of one namespace in one cluster, at which it may take the place that is left
+_LITTLE_PER_S = (
+    1 / 60
+)  # moves of one namespace in one cluster, at which it may take the place that is left
 _ASKED_S = 60.0  # an order that is not answered is sent again for so long
 
 
@@ -55,7 +59,9 @@ class Starts:
 
     def _tell(self, tracked: Tracked, target: str, why: str, stays: str) -> None:
         state = self._state
-        text = f"no container has started in cluster {target} for {state.unstarted.start_s:g} s: {why}"
+        text = (
+            f"no container has started in cluster {target} for {state.unstarted.start_s:g} s: {why}"
+        )
         if stays:
             text += f"; it stays there, since {stays}"
         known = state.unstarted.told.get(tracked.pod_id)
@@ -68,7 +74,13 @@ class Starts:
     def _may_move(self, home_name: str, namespace: str, target: str, now: float) -> bool:
         home = self._state.clusters[home_name]
         view = self._state.clusters.get(target)
-        answer = home.ready and home.takes_orders and view is not None and view.ready and view.takes_orders
+        answer = (
+            home.ready
+            and home.takes_orders
+            and view is not None
+            and view.ready
+            and view.takes_orders
+        )
         if not answer or target in self._state.fences.of(home_name):
             return False
         whose = (target, home_name, namespace)
@@ -78,7 +90,9 @@ class Starts:
         self._little.admit(now, whose)
         return self._pace.admit(now, target) is not None
 
-    def _move(self, pod_id: PodId, source: Pod, target: str, delegate: Pod, why: str, now: float) -> None:
+    def _move(
+        self, pod_id: PodId, source: Pod, target: str, delegate: Pod, why: str, now: float
+    ) -> None:
         state = self._state
         state.unstarted.asked(pod_id)
         words = f"pod {source.name} did not start there within {state.unstarted.start_s:g} s: {why}"
@@ -93,17 +107,24 @@ class Starts:
                 state.counters[COUNTER, "moved"] += 1
             else:
                 state.warn(
-                    f"pod {source.key} was not moved off cluster {target}, where it does not start: {answer.message}"
+                    f"pod {source.key} was not moved off cluster {target}, where it does not "
+                    f"start: {answer.message}"
                 )
 
         text = f"not started for {state.unstarted.start_s:g} s: {why}"
-        intent = Evict("", intents.ref(delegate), 0, delegate.node, NO_PRIORITY, "", text, unstarted=True)
+        intent = Evict(
+            "", intents.ref(delegate), 0, delegate.node, NO_PRIORITY, "", text, unstarted=True
+        )
         state.side_intents.send(target, "start", intent, done, wanted=wanted)
-        state.effects.append(events.OperatorNotice(f"pod {source.key} is moved off cluster {target}: {text}"))
+        state.effects.append(
+            events.OperatorNotice(f"pod {source.key} is moved off cluster {target}: {text}")
+        )
 
 
 def _stays(seen: NotStarted, source: Pod) -> str:
     """Why it is not moved although it does not start; '' if it is."""
     if seen.pulls:
         return "its images are being pulled"
-    return keeps_place(source) or ("" if seen.failed else "its kubelet tells of no failure: images may be being pulled")
+    return keeps_place(source) or (
+        "" if seen.failed else "its kubelet tells of no failure: images may be being pulled"
+    )

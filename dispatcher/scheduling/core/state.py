@@ -1,4 +1,6 @@
-"""What the parts of the core share: everything that is known, and the effects that are gathered for one answer."""
+"""What the parts of the core share: everything that is known, and the effects that are gathered for
+one answer.
+"""
 
 import heapq
 from collections import Counter
@@ -30,7 +32,8 @@ from shared.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUns
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 
-# A report is repeated until it was written: its pod is not offered again for minutes, and its user would not see why.
+# A report is repeated until it was written: its pod is not offered again for minutes, and its user
+# would not see why.
 _NOT_WRITTEN = frozenset((UNKNOWN, STALE, REFUSED))
 _WRITE_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_WRITTEN)
 
@@ -40,7 +43,9 @@ def _waits(tracked: Tracked) -> bool:
 
 
 def _still_waits(tracked: Tracked, message: str, name: str) -> bool:
-    """Whether the pod waits, and nothing newer was reported of it than by the side intent of that name."""
+    """Whether the pod waits, and nothing newer was reported of it than by the side intent of that
+    name.
+    """
     return _waits(tracked) and tracked.reported == message and tracked.report == name
 
 
@@ -49,8 +54,8 @@ def _on_written(answer: Outcome, now: float) -> None:
 
 
 class CoreState:
-    """All that one dispatcher knows. The parts of the core hold this, change it, and keep nothing of their own that
-    another one needs.
+    """All that one dispatcher knows. The parts of the core hold this, change it, and keep nothing
+    of their own that another one needs.
     """
 
     def __init__(
@@ -71,19 +76,31 @@ class CoreState:
         self.outbox = Outbox(boot_epoch, timing.retry, timing.unknown_s)
         self.side_intents = SideIntents(self.outbox, timing.retry)
         self.log = DecisionLog()
-        self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
+        self.refusals = Refusals(
+            timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s
+        )
         self.tracked = TrackedPods()
         self.unstarted = UnstartedPods(timing.start_s)
         self.held_reports = HeldReports()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
-        self.abroad: set[PodId] = set()  # tracked pods that may have to do with another cluster than their own
+        self.abroad: set[PodId] = (
+            set()
+        )  # tracked pods that may have to do with another cluster than their own
         self.dirty: set[PodId] = set()  # something about them changed: looked at before the answer
-        self.dirty_backlog: dict[PodId, None] = {}  # of a cluster that changed, and many: see `admit_backlog`
-        self.backlog_clusters: set[str] = set()  # clusters of which there are some in `dirty_backlog`
-        self.recheck_each_tick: set[PodId] = set()  # something is missing, and time will tell: looked at each Tick
-        self._alarms: list[tuple[float, PodId]] = []  # when a pod is due, soonest first; some are over
+        self.dirty_backlog: dict[
+            PodId, None
+        ] = {}  # of a cluster that changed, and many: see `admit_backlog`
+        self.backlog_clusters: set[str] = (
+            set()
+        )  # clusters of which there are some in `dirty_backlog`
+        self.recheck_each_tick: set[PodId] = (
+            set()
+        )  # something is missing, and time will tell: looked at each Tick
+        self._alarms: list[
+            tuple[float, PodId]
+        ] = []  # when a pod is due, soonest first; some are over
         self.fences = Fences(timing.fenced_per_s)
         self.orphans = Orphans(self.tracked, self.fences)
         self.steps = StepCache(self.clusters, self.fences)
@@ -95,8 +112,9 @@ class CoreState:
         return self.log.summary(tracked.pod_id)
 
     def touch(self, cluster: str) -> None:
-        """All pods that have to do with the cluster are due: its own, and of the others those that go abroad; but for
-        those at rest, nearly all of its own. Where these are many, they are due by parts, as if some reports were late.
+        """All pods that have to do with the cluster are due: its own, and of the others those that
+        go abroad; but for those at rest, nearly all of its own. Where these are many, they are due
+        by parts, as if some reports were late.
         """
         own = (self.tracked.active.get((cluster, uid)) for uid in self.clusters[cluster].pods)
         found = [one.pod_id for one in own if one is not None and not one.is_settled]
@@ -125,7 +143,9 @@ class CoreState:
         """Give a pod's place back, and wake those whom the room or the quota may help."""
         known = self.fleet.occupant(pod_id)
         self.profiles.forget(pod_id)
-        home, pod = (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
+        home, pod = (
+            (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
+        )
         for kind in (WakeEvent.POD_REMOVED, WakeEvent.QUOTA_FREED):
             self.queue.wake(ClusterEvent(kind, home, pod), now)
 
@@ -145,7 +165,9 @@ class CoreState:
             heapq.heappush(self._alarms, (at, tracked.pod_id))
 
     def update_hot(self, now: float) -> None:
-        """Bring up to date which nodes are hot, and wake those whom it helps that one is so no more."""
+        """Bring up to date which nodes are hot, and wake those whom it helps that one is so no
+        more.
+        """
         if self.fleet.update_hot():
             self.queue.wake(WakeEvent.COOLED, now)
 
@@ -158,7 +180,9 @@ class CoreState:
                 self.dirty.add(pod_id)
 
     def only_waits(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look at a pod would find nothing to do, if nothing was heard since the last one of where it is."""
+        """Whether a look at a pod would find nothing to do, if nothing was heard since the last one
+        of where it is.
+        """
         in_flight = tracked.in_flight
         if in_flight is not None:
             return not self.is_over(tracked, in_flight, now)
@@ -169,8 +193,12 @@ class CoreState:
         return True
 
     def look_again(self, tracked: Tracked, now: float) -> None:
-        """It is due when its status may be wanting, or may be written, again, or its end be asked for."""
-        ahead = [at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at]
+        """It is due when its status may be wanting, or may be written, again, or its end be asked
+        for.
+        """
+        ahead = [
+            at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at
+        ]
         if ahead:
             self.schedule_recheck(tracked, min(ahead))
 
@@ -184,13 +212,18 @@ class CoreState:
                 return True
         if tracked.in_flight_is_pointless:
             return True
-        if source is not None and source.terminating and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE:
+        if (
+            source is not None
+            and source.terminating
+            and in_flight.waits
+            and in_flight.kind in ENDED_WITH_SOURCE
+        ):
             return True
         return self.fences.outdates(tracked.pod_id[0], in_flight, self.clusters)
 
     def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
-        """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing shows, and the effect
-        holds: what was bound there takes its room and quota.
+        """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing
+        shows, and the effect holds: what was bound there takes its room and quota.
         """
         view = self.clusters.get(in_flight.via)
         settle_s = self.timing.settle_s
@@ -214,10 +247,16 @@ class CoreState:
         self.effects.append(events.OperatorWarning(text[:500], error))
 
     def report(
-        self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable", *, nodes_help: bool = True
+        self,
+        tracked: Tracked,
+        message: str,
+        now: float,
+        reason: str = "Unschedulable",
+        *,
+        nodes_help: bool = True,
     ) -> None:
-        """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not the same twice.
-        `nodes_help`: whether it might go to a new node of its cluster.
+        """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not
+        the same twice. `nodes_help`: whether it might go to a new node of its cluster.
         """
         source = tracked.source
         if source is None:
@@ -230,7 +269,9 @@ class CoreState:
             return
         if nominated_node == known and soon:
             again_at = tracked.reported_at + self.timing.report_s
-            self.held_reports.hold(tracked.pod_id, HeldReport(message, reason, nodes_help), again_at)
+            self.held_reports.hold(
+                tracked.pod_id, HeldReport(message, reason, nodes_help), again_at
+            )
             return
         self.held_reports.drop(tracked.pod_id)
         tracked.reported = message
@@ -242,7 +283,12 @@ class CoreState:
             self.side_intents.drop(tracked.report)
         wanted = partial(_still_waits, tracked, message)
         tracked.report = self.side_intents.send(
-            tracked.pod_id[0], "report", ReportUnschedulable(*fields), _on_written, _WRITE_AGAIN, wanted
+            tracked.pod_id[0],
+            "report",
+            ReportUnschedulable(*fields),
+            _on_written,
+            _WRITE_AGAIN,
+            wanted,
         )
 
     def tell_held(self, now: float) -> None:
@@ -253,11 +299,15 @@ class CoreState:
                 self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
 
     def report_waiting(self, tracked: Tracked, message: str, reason: str = WAITING) -> None:
-        """Report what a pod that has its place waits for, or (another `reason`) what else there is to say of that."""
+        """Report what a pod that has its place waits for, or (another `reason`) what else there is
+        to say of that.
+        """
         if tracked.source is not None:
             epoch = self.outbox.next_epoch()
             ref = intents.ref(tracked.source)
-            self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, reason))
+            self.outbox.post(
+                tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, reason)
+            )
 
     def _nominated_node(self, tracked: Tracked) -> str:
         """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""

@@ -1,1 +1,3 @@
-"""One decision, from the queue to the bind: the scheduling cycle, the binding cycle, preemption and nominations."""
+"""One decision, from the queue to the bind: the scheduling cycle, the binding cycle, preemption and
+nominations.
+"""

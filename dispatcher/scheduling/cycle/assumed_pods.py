@@ -1,4 +1,6 @@
-"""What is assumed when a pod is decided, and how it is given back: the node's room, Reserve plugins, Permit."""
+"""What is assumed when a pod is decided, and how it is given back: the node's room, Reserve
+plugins, Permit.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +9,15 @@ import msgspec
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, FleetView, Plugin, PodInfo, Refuse, Reserve, Skip
+from dispatcher.scheduling.framework import (
+    CycleState,
+    FleetView,
+    Plugin,
+    PodInfo,
+    Refuse,
+    Reserve,
+    Skip,
+)
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.points import (
     Faults,
@@ -27,26 +37,33 @@ _Item = tuple[PodId, PodInfo]
 
 
 class Book(msgspec.Struct, gc=False):
-    """What Reserve plugins have booked: for a pod as it was then, on a row (-1: its node was not known)."""
+    """What Reserve plugins have booked: for a pod as it was then, on a row (-1: its node was not
+    known).
+    """
 
     placed: PodInfo
     row: int
 
     def show(self, placed: PodInfo) -> None:
-        """A later version of the pod, which asks for the same: it serves as well where it is the same object and all
-        that says what it is has stayed, and the earlier one is not kept for the sake of the books.
+        """A later version of the pod, which asks for the same: it serves as well where it is the
+        same object and all that says what it is has stayed, and the earlier one is not kept for the
+        sake of the books.
         """
         was = self.placed.pod
         pod = placed.pod
         alike = was.labels == pod.labels or was.app_labels == pod.app_labels
         if alike and was.uid == pod.uid and was.annotations == pod.annotations:
-            counts_as = self.placed.counts_as  # no cluster shows it: it is given back as it was booked
+            counts_as = (
+                self.placed.counts_as
+            )  # no cluster shows it: it is given back as it was booked
             same = placed.counts_as == counts_as
             self.placed = placed if same else msgspec.structs.replace(placed, counts_as=counts_as)
 
 
 class AssumedPods:
-    """What one profile has assumed and reserved. `on_wait` is called with every decision that Permit makes wait."""
+    """What one profile has assumed and reserved. `on_wait` is called with every decision that
+    Permit makes wait.
+    """
 
     def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
         self.plan = plan
@@ -58,18 +75,25 @@ class AssumedPods:
         # Pod plugins that check and book a whole batch at once, whatever rows it goes to.
         self.bulk = [one for one in plan.reserves if books_many(one) and one in plan.pod_plugins]
         # Class plugins that book a whole batch at once, each pod on its row.
-        self.bulk_by_row = [one for one in plan.reserves if books_rows(one) and one not in plan.pod_plugins]
+        self.bulk_by_row = [
+            one for one in plan.reserves if books_rows(one) and one not in plan.pod_plugins
+        ]
         self._reserved: dict[PodId, Book] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
 
     def skips(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
-        """Whether PreFilter of a filter or score has answered SKIP for the class, so that it books nothing, either."""
+        """Whether PreFilter of a filter or score has answered SKIP for the class, so that it books
+        nothing, either.
+        """
         return plugin in self.plan.class_plugins and isinstance(answer_of(plugin.name), Skip)
 
-    # --- a decision --------------------------------------------------------------------------------------------------
+    # --- a decision
+    # ----------------------------------------------------------------------------------------------
 
     def book(self, cycle: CycleState, decision: Decision, later: list[int] | None) -> Refuse | None:
-        """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse books nothing."""
+        """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse
+        books nothing.
+        """
         pod_id = decision.pod_id
         placed = decision.placed.at(decision.cluster)
         row = decision.row
@@ -91,18 +115,27 @@ class AssumedPods:
         return refused
 
     def fitting(self, items: Sequence[_Item]) -> int:
-        """How many of the first of these pods of one class pass the pod plugins that check many at once."""
+        """How many of the first of these pods of one class pass the pod plugins that check many at
+        once.
+        """
         most = len(items)
         for plugin in self.bulk:
             if most:
-                most = guarded(plugin, plugin.fits, [placed for _, placed in items[:most]], self.view)
+                most = guarded(
+                    plugin, plugin.fits, [placed for _, placed in items[:most]], self.view
+                )
         return most
 
     def book_all(
-        self, decisions: Sequence[Decision], answer_of: Callable[[str], object], *, alike: bool = False
+        self,
+        decisions: Sequence[Decision],
+        answer_of: Callable[[str], object],
+        *,
+        alike: bool = False,
     ) -> None:
-        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `bulk` and `bulk_by_row`
-        have something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
+        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `bulk`
+        and `bulk_by_row` have something to book, `alike` or not (see FleetState.assume_all). With a
+        PluginError nothing is booked.
         """
         pod_ids = [one.pod_id for one in decisions]
         pods = [one.placed for one in decisions]
@@ -161,10 +194,13 @@ class AssumedPods:
             self.on_wait(decision)
         return None
 
-    # --- places ------------------------------------------------------------------------------------------------------
+    # --- places
+    # ----------------------------------------------------------------------------------------------
 
     def forget(self, pod_id: PodId) -> None:
-        """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods are ignored."""
+        """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods
+        are ignored.
+        """
         reserved = self._reserved.pop(pod_id, None)
         if reserved is not None:
             self._unreserve(self.plan.reserves, reserved.placed, reserved.row)
@@ -179,9 +215,11 @@ class AssumedPods:
         return pod_id in self._reserved
 
     def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
-        """Enter a pod where its cluster shows it: confirms what was assumed, and charges without the right to refuse.
+        """Enter a pod where its cluster shows it: confirms what was assumed, and charges without
+        the right to refuse.
 
-        Charges follow the pod: what was booked for an older version or another place is given back first.
+        Charges follow the pod: what was booked for an older version or another place is given back
+        first.
         """
         known = self.fleet.occupant(pod_id)
         booked = self._reserved.get(pod_id)
@@ -197,13 +235,20 @@ class AssumedPods:
         self.fleet.place(pod_id, placed, cluster, node, assumed=False)
 
     def confirm(self, pod_id: PodId, placed: PodInfo) -> None:
-        """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed there."""
+        """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed
+        there.
+        """
         known = self.fleet.occupant(pod_id)
         booked = self._reserved.get(pod_id)
         pod = placed.pod
         there = known is not None and known.node == pod.node and known.cluster == placed.home
         same = there and booked is not None and booked.placed.pod.requests == pod.requests
-        if known is None or booked is None or not same or not self.fleet.stays(known, placed, assumed=False):
+        if (
+            known is None
+            or booked is None
+            or not same
+            or not self.fleet.stays(known, placed, assumed=False)
+        ):
             self.restore(pod_id, placed, placed.home, pod.node)
         else:
             booked.show(placed)
@@ -217,7 +262,9 @@ class AssumedPods:
                 self._faults.note(error)
 
     def give_books(self) -> dict[PodId, Book]:
-        """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
+        """Give back what the plugins have booked, for another scheduler to book; the pods stay in
+        their places.
+        """
         books = self._reserved
         self._reserved = {}
         for book in books.values():
@@ -231,7 +278,9 @@ class AssumedPods:
 
 
 def _note(
-    decisions: Sequence[Decision], plugin: str, explained: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]]
+    decisions: Sequence[Decision],
+    plugin: str,
+    explained: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]],
 ) -> None:
     """What a plugin says of decisions that are booked together."""
     if not callable(explained):

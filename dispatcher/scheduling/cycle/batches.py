@@ -1,7 +1,8 @@
 """Batches of one class: as many pods as batch lookahead places exactly, decided in one go.
 
-Where no plugin reads the fleet or single pods meanwhile, all of them are written to the fleet at the end. Where no
-plugin has to check or book them one by one, either, nothing is done pod by pod but the choice of a row and its record.
+Where no plugin reads the fleet or single pods meanwhile, all of them are written to the fleet at
+the end. Where no plugin has to check or book them one by one, either, nothing is done pod by pod
+but the choice of a row and its record.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,9 +43,13 @@ class _SelectAndBook(Protocol):
 
 
 class Batches:
-    """The batches of one scheduler. `select_and_book` decides a single pod, with all plugins of all points."""
+    """The batches of one scheduler. `select_and_book` decides a single pod, with all plugins of all
+    points.
+    """
 
-    def __init__(self, books: AssumedPods, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
+    def __init__(
+        self, books: AssumedPods, classes: EquivalenceCache, select_and_book: _SelectAndBook
+    ) -> None:
         self._books = books
         self._plan = books.plan
         self._fleet = books.fleet
@@ -53,7 +58,8 @@ class Batches:
         self._booking = (*self._plan.pod_plugins, *self._plan.reserves)
 
     def ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
-        """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact.
+        """As many of the first pods as looking ahead gives exactly; none where it does not pay or
+        cannot be exact.
 
         `alike`: all are known to be of one template and home.
         """
@@ -68,7 +74,9 @@ class Batches:
             eq_class = self._classes.get(fleet_key)
             eq_class.refresh(first)
         except PluginError:
-            self._classes.drop(fleet_key)  # decided alone, the pod meets the error again and says so
+            self._classes.drop(
+                fleet_key
+            )  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None:
@@ -88,7 +96,9 @@ class Batches:
         items: Sequence[Item],
         variants: PodVariants,
     ) -> list[Result]:
-        """Decide pods whose keys are `key` and, with what the fleet holds, `fleet_key`, by the plugins active now."""
+        """Decide pods whose keys are `key` and, with what the fleet holds, `fleet_key`, by the
+        plugins active now.
+        """
         deferred, finder = self._finder(eq_class, items, variants)
         if finder is None:
             return []
@@ -107,51 +117,85 @@ class Batches:
     def _finder(
         self, eq_class: EquivalenceClass, items: Sequence[Item], variants: PodVariants
     ) -> tuple[bool, BatchPlaceFinder | None]:
-        """Whether the pods may be written to the fleet at the end, and the finder that finds their places."""
+        """Whether the pods may be written to the fleet at the end, and the finder that finds their
+        places.
+        """
         merge = count_merge_of(eq_class, variants.pods, len(items))
         deferred = self._may_defer(eq_class, items, variants, counted=merge is not None)
         finder = merge or lookahead_of(eq_class, variants.pods, len(items), deferred=deferred)
-        if deferred and finder is not None and not finder.selects_all() and self._row_bookers(eq_class):
+        if (
+            deferred
+            and finder is not None
+            and not finder.selects_all()
+            and self._row_bookers(eq_class)
+        ):
             return False, lookahead_of(eq_class, variants.pods, len(items), deferred=False)
         return deferred, finder
 
-    # --- which pods --------------------------------------------------------------------------------------------------
+    # --- which pods
+    # ----------------------------------------------------------------------------------------------
 
     def _keeps_fleet_key(self, key: ClassKey, fleet_key: ClassKey, placed: PodInfo) -> bool:
-        """Whether a pod of class `key` still has this fleet key, after what was placed since it was found."""
+        """Whether a pod of class `key` still has this fleet key, after what was placed since it was
+        found.
+        """
         try:
-            return not self._plan.fleet_keyed or self._plan.fleet_key(key, placed, self._books.view) == fleet_key
+            return (
+                not self._plan.fleet_keyed
+                or self._plan.fleet_key(key, placed, self._books.view) == fleet_key
+            )
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _equal_prefix(self, items: Sequence[Item], variants: PodVariants) -> tuple[Sequence[Item], PodVariants]:
+    def _equal_prefix(
+        self, items: Sequence[Item], variants: PodVariants
+    ) -> tuple[Sequence[Item], PodVariants]:
         """The first of these pods, as many as have equal fleet keys, and their variants.
 
-        A plugin whose fleet key rests on the template alone is asked for each kind, all others for each pod.
+        A plugin whose fleet key rests on the template alone is asked for each kind, all others for
+        each pod.
         """
         fleet = self._books.view
         try:
             for plugin, by_template in self._plan.fleet_keys_alike:
                 key_of, first = plugin.fleet_key, plugin.fleet_key(items[0][1], fleet)
                 pods = (
-                    zip(variants.ats, variants.pods, strict=True) if by_template else enumerate(one for _, one in items)
+                    zip(variants.ats, variants.pods, strict=True)
+                    if by_template
+                    else enumerate(one for _, one in items)
                 )
-                other = next((at for at, placed in pods if key_of(placed, fleet) != first), len(items))
+                other = next(
+                    (at for at, placed in pods if key_of(placed, fleet) != first), len(items)
+                )
                 if other < len(items):
                     items, variants = items[:other], variants.first(other)
         except Exception:  # decided alone, the pod meets the error again
             return items[:1], variants.first(1)
         return items, variants
 
-    def _skipped_until_first(self, eq_class: EquivalenceClass, placed: PodInfo) -> list[PluginEvaluator]:
-        """Plugins that skip the class now by counts which placing the pod changes: they may not skip the next pod."""
+    def _skipped_until_first(
+        self, eq_class: EquivalenceClass, placed: PodInfo
+    ) -> list[PluginEvaluator]:
+        """Plugins that skip the class now by counts which placing the pod changes: they may not
+        skip the next pod.
+        """
         skipped = [one for one in eq_class.evaluators if one.versions and one.skipped]
-        return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
+        return [
+            one
+            for one in skipped
+            if any(self._fleet.moves(count, placed) for count, _ in one.versions)
+        ]
 
     def _may_defer(
-        self, eq_class: EquivalenceClass, items: Sequence[Item], variants: PodVariants, *, counted: bool
+        self,
+        eq_class: EquivalenceClass,
+        items: Sequence[Item],
+        variants: PodVariants,
+        *,
+        counted: bool,
     ) -> bool:
-        """Whether no plugin reads the fleet before all of `items` are decided, so that it may be written once.
+        """Whether no plugin reads the fleet before all of `items` are decided, so that it may be
+        written once.
 
         `counted`: plugins that read counts of pods know what these pods add to them.
         """
@@ -177,23 +221,31 @@ class Batches:
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
 
     def _row_bookers(self, eq_class: EquivalenceClass) -> list[ReservesRows]:
-        """The Reserve plugins that book something for pods of the class, each on its row, and can for a whole batch.
+        """The Reserve plugins that book something for pods of the class, each on its row, and can
+        for a whole batch.
 
-        Where they do not book the whole batch at once, each pod is written to the fleet before the next is decided.
+        Where they do not book the whole batch at once, each pod is written to the fleet before the
+        next is decided.
         """
-        return [one for one in self._books.bulk_by_row if not self._books.skips(one, eq_class.answer_of)]
+        return [
+            one for one in self._books.bulk_by_row if not self._books.skips(one, eq_class.answer_of)
+        ]
 
     def _independent(
         self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[PodInfo]
     ) -> bool:
         """Whether what these book for one of the pods changes no answer about another."""
         try:
-            return all(guarded(one, one.are_independent, eq_class.answer_of(one.name), pods) for one in bookers)
+            return all(
+                guarded(one, one.are_independent, eq_class.answer_of(one.name), pods)
+                for one in bookers
+            )
         except PluginError:
             return False  # decided pod by pod, they meet it again
 
     def _in_bulk(self, eq_class: EquivalenceClass, variants: PodVariants) -> bool:
-        """Whether nothing is wrong with any of these pods, and no pod plugin checks or books them one by one.
+        """Whether nothing is wrong with any of these pods, and no pod plugin checks or books them
+        one by one.
 
         It is asked of the first pod alone: SKIP holds for a whole class.
         """
@@ -211,7 +263,8 @@ class Batches:
         bookers = [one for one in by_class if not self._books.skips(one, eq_class.answer_of)]
         return skipped and all(one in self._books.bulk_by_row for one in bookers)
 
-    # --- deciding ----------------------------------------------------------------------------------------------------
+    # --- deciding
+    # ----------------------------------------------------------------------------------------------
 
     def _first_and_rest(
         self,
@@ -221,13 +274,13 @@ class Batches:
         variants: PodVariants,
         skipped: Sequence[PluginEvaluator],
     ) -> list[Result]:
-        """Decide the first pod by the class as it is, and the others with the plugins that are `skipped` until it is
-        placed, all booked together; [] where that is not exact, where each pod has to be written to the fleet before
-        the next one, or for too few pods.
+        """Decide the first pod by the class as it is, and the others with the plugins that are
+        `skipped` until it is placed, all booked together; [] where that is not exact, where each
+        pod has to be written to the fleet before the next one, or for too few pods.
 
-        Example: four pods of a new app. App defaults skip the first: it goes to zone x. The merge scores all four
-        by the spread that is active after the first; as it, too, puts the first pod on that row, its answers for the
-        other three hold.
+        Example: four pods of a new app. App defaults skip the first: it goes to zone x. The merge
+        scores all four by the spread that is active after the first; as it, too, puts the first pod
+        on that row, its answers for the other three hold.
         """
         found = list[Result]()
         if len(items) <= _WORTH_IT:
@@ -259,13 +312,21 @@ class Batches:
         """Decide pods that may be written to the fleet at the end."""
         at_once = finder.selects_all() and self._in_bulk(eq_class, variants)
         found = self._book_at_once(items, variants, finder) if at_once else []
-        return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, finder)
+        return (
+            found
+            if found or self._row_bookers(eq_class)
+            else self._decide_deferred(key, items, finder)
+        )
 
     def _book_at_once(
-        self, items: Sequence[Item], variants: PodVariants, finder: BatchPlaceFinder, first: Decision | None = None
+        self,
+        items: Sequence[Item],
+        variants: PodVariants,
+        finder: BatchPlaceFinder,
+        first: Decision | None = None,
     ) -> list[Result]:
-        """Book what `finder` decides for all. `first`: the first pod's decision, if that is known already; [] if
-        `finder` puts it on another row.
+        """Book what `finder` decides for all. `first`: the first pod's decision, if that is known
+        already; [] if `finder` puts it on another row.
         """
         decisions = finder.select_all(items)
         if first is not None and decisions:
@@ -277,7 +338,9 @@ class Batches:
             return []  # decided alone, the pods meet the error again
         return list(decisions)
 
-    def _decide_deferred(self, key: ClassKey, items: Sequence[Item], finder: BatchPlaceFinder) -> list[Result]:
+    def _decide_deferred(
+        self, key: ClassKey, items: Sequence[Item], finder: BatchPlaceFinder
+    ) -> list[Result]:
         """Decide pod by pod; all are written to the fleet at the end."""
         results: list[Result] = []
         rows: list[int] = []
@@ -295,7 +358,9 @@ class Batches:
 
 
 def unfit(placed: PodInfo, books: AssumedPods) -> Why | None:
-    """What is wrong with the pod itself, or with those that it counts, before any node is looked at."""
+    """What is wrong with the pod itself, or with those that it counts, before any node is looked
+    at.
+    """
     pod = placed.pod
     if pod.problems:
         return Why(Reason.INVALID, "; ".join(pod.problems))
@@ -310,7 +375,9 @@ def never() -> bool:
     return False
 
 
-def decide_each(decide: Callable[[PodId, PodInfo], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
+def decide_each(
+    decide: Callable[[PodId, PodInfo], Result], items: Sequence[Item], enough: Enough
+) -> list[Result]:
     """Decide the first pod, and others until it is enough."""
     results = list[Result]()
     for item in items:

@@ -1,8 +1,9 @@
-"""Canaries: a profile that decides a share of another profile's pods, and how its decisions compare with that one's.
+"""Canaries: a profile that decides a share of another profile's pods, and how its decisions compare
+with that one's.
 
-Which pods these are follows from their UIDs alone, so a pod keeps its profile over restarts and on every replica.
-Of each batch that a canary decides, its base is asked where the first pod would go at that moment; nothing is booked
-for that answer.
+Which pods these are follows from their UIDs alone, so a pod keeps its profile over restarts and on
+every replica. Of each batch that a canary decides, its base is asked where the first pod would go
+at that moment; nothing is booked for that answer.
 """
 
 import enum
@@ -30,7 +31,8 @@ class Compared(enum.StrEnum):
 
 
 class Canaries:
-    """The canaries among some schedulers. `compared`: (profile of the canary, of its base, what) -> how often.
+    """The canaries among some schedulers. `compared`: (profile of the canary, of its base, what) ->
+    how often.
 
     ValueError for a base that is not there, is a canary itself, or has another canary already.
     """
@@ -51,7 +53,9 @@ class Canaries:
             self._base[name] = by_name[base]
 
     def instead_of(self, base: Scheduler, placed: PodInfo) -> Scheduler:
-        """Who decides a pod that names the profile of `base`: its canary for a share of pods, else `base`."""
+        """Who decides a pod that names the profile of `base`: its canary for a share of pods, else
+        `base`.
+        """
         found = self._of.get(base.plan.profile)
         if found is None:
             return base
@@ -83,19 +87,28 @@ def canary_problems(named: Iterable[tuple[str, str]], names: Sequence[str]) -> l
     canaries = dict(named)
     for canary, base in canaries.items():
         if base == canary:
-            found.append(f"profile {canary} is a canary of itself: give it a scheduler_name of its own")
+            found.append(
+                f"profile {canary} is a canary of itself: give it a scheduler_name of its own"
+            )
         elif base not in names:
-            found.append(f"profile {canary} is a canary of {base}, which is no profile here: {', '.join(names)}")
+            found.append(
+                f"profile {canary} is a canary of {base}, which is no profile here: "
+                f"{', '.join(names)}"
+            )
         elif base in canaries:
             found.append(f"profile {canary} is a canary of {base}, which is a canary itself")
         elif base in bases:
-            found.append(f"profiles {bases[base]} and {canary} are both canaries of {base}: one at a time")
+            found.append(
+                f"profiles {bases[base]} and {canary} are both canaries of {base}: one at a time"
+            )
         bases[base] = canary
     return found
 
 
 def _compare(result: Result, expected: Decision | None) -> Compared | None:
-    """None where no node was looked at, as for a pod that quota refuses: that is not the profile's doing."""
+    """None where no node was looked at, as for a pod that quota refuses: that is not the profile's
+    doing.
+    """
     if isinstance(result, Decision):
         if expected is None:
             return Compared.ONLY_CANARY

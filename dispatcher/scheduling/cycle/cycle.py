@@ -1,7 +1,8 @@
 """The scheduling cycle: from PreFilter to Permit; one pod's decision, or a batch of one class.
 
-A decision is the feasible row of the highest total score, among equals the row of the lowest rank (see
-`fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
+A decision is the feasible row of the highest total score, among equals the row of the lowest rank
+(see `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get
+one after the other.
 """
 
 from collections import OrderedDict
@@ -14,7 +15,15 @@ import msgspec
 import numpy as np
 
 from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
-from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, decide_each, never, unfit
+from dispatcher.scheduling.cycle.batches import (
+    Batches,
+    Enough,
+    Item,
+    Result,
+    decide_each,
+    never,
+    unfit,
+)
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -55,10 +64,12 @@ def _ranks(placed: PodInfo) -> Hashable:
 
 
 class Scheduler(AssumedPods):
-    """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
+    """Decides pods under one profile, and books what it decides in the fleet and with the Reserve
+    plugins.
 
-    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From `large` nodes on, pods
-    of classes that are not kept look at few of them. `faults` counts the errors of each plugin.
+    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From
+    `large` nodes on, pods of classes that are not kept look at few of them. `faults` counts the
+    errors of each plugin.
     """
 
     def __init__(
@@ -83,17 +94,21 @@ class Scheduler(AssumedPods):
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._select_and_book)
         self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
-        self._last_no_place: Unschedulable | None = None  # the last refusal of a pod that no node takes
+        # the last refusal of a pod that no node takes
+        self._last_no_place: Unschedulable | None = None
 
     def share(self, nominations: Nominations) -> None:
         """Use the nominations of another profile: one fleet has one set of them."""
         self.nominations = nominations
         self.post_filters = PostFilters(self.plan, self.fleet, nominations, self._faults.note)
 
-    # --- deciding ----------------------------------------------------------------------------------------------------
+    # --- deciding
+    # ----------------------------------------------------------------------------------------------
 
     def classify(self, placed: PodInfo) -> Hashable:
-        """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
+        """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of
+        its own.
+        """
         try:
             return self._class_of(placed)
         except PluginError as error:
@@ -103,7 +118,9 @@ class Scheduler(AssumedPods):
         return self.plan.key_without_home(self.plan.class_key(placed), placed, self.view)
 
     def _batch_key_of(self, placed: PodInfo) -> ClassKey:
-        """The key by which pods are decided together: classes that only Reserve plugins' books tell apart share it."""
+        """The key by which pods are decided together: classes that only Reserve plugins' books tell
+        apart share it.
+        """
         key = self._class_of(placed)
         return key if key.batch is None else key.batch
 
@@ -111,17 +128,23 @@ class Scheduler(AssumedPods):
         """Decide one pod and assume it on its node, or say why there is none."""
         return self.schedule_class([(pod_id, placed)])[0]
 
-    def schedule_class(self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never) -> list[Result]:
-        """Decide pods that are all of one class, in order; `alike`: of one template and home, too. `enough` is asked
-        after each pod that is decided alone: once it says so, the others get no result.
+    def schedule_class(
+        self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never
+    ) -> list[Result]:
+        """Decide pods that are all of one class, in order; `alike`: of one template and home, too.
+        `enough` is asked after each pod that is decided alone: once it says so, the others get no
+        result.
         """
         if not items:
             return []
         if items[0][1].sizes:
             return decide_each(self._decide_sized, items, enough)
         if alike:
-            return self._schedule_run(self._key_or_error(items[0][1]), items, alike=True, enough=enough)
-        # They were of one class when they were queued; a node that came since may tell their homes apart.
+            return self._schedule_run(
+                self._key_or_error(items[0][1]), items, alike=True, enough=enough
+            )
+        # They were of one class when they were queued; a node that came since may tell their homes
+        # apart.
         results = list[Result]()
         at = 0
         for key, run in groupby(items, lambda item: self._key_or_error(item[1])):
@@ -148,7 +171,11 @@ class Scheduler(AssumedPods):
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
-            ahead = [] if self._nominations_matter(rest) else self._batches.ahead(key, rest, alike=alike)
+            ahead = (
+                []
+                if self._nominations_matter(rest)
+                else self._batches.ahead(key, rest, alike=alike)
+            )
             decided = ahead or decide_each(partial(self._decide, key), rest[:alone], enough)
             results += decided
             if not ahead and results[-1] is self._last_no_place:
@@ -161,10 +188,11 @@ class Scheduler(AssumedPods):
     def _refuse_alike(
         self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, PodInfo]]
     ) -> list[Result]:
-        """Refusals of the first pods that find no place for the reasons of an `earlier` pod of their class.
+        """Refusals of the first pods that find no place for the reasons of an `earlier` pod of
+        their class.
 
-        Nothing has changed since. Only what may tell these pods apart is asked: priority and home, what is wrong with a
-        pod itself, and the plugins that do not answer for a whole class.
+        Nothing has changed since. Only what may tell these pods apart is asked: priority and home,
+        what is wrong with a pod itself, and the plugins that do not answer for a whole class.
         """
         first = earlier.placed
         found = list[Result]()
@@ -172,7 +200,11 @@ class Scheduler(AssumedPods):
             return found
         try:
             standing = self.plan.fleet_key(key, first, self.view)
-            template = template_of(first.pod) if self.plan.stands_by_template and not first.pod.volumes else None
+            template = (
+                template_of(first.pod)
+                if self.plan.stands_by_template and not first.pod.volumes
+                else None
+            )
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, placed) in enumerate(items):
                 pod = placed.pod
@@ -193,18 +225,24 @@ class Scheduler(AssumedPods):
         return found
 
     def _nominations_matter(self, items: Sequence[tuple[PodId, PodInfo]]) -> bool:
-        """Whether nominated pods step aside for any of these, or affinity may count them: each is decided alone."""
+        """Whether nominated pods step aside for any of these, or affinity may count them: each is
+        decided alone.
+        """
         nominations = self.nominations
         return len(nominations) > 0 and any(
             nominations.matter_to(id_, one) or leans_on_pods(one.pod) for id_, one in items
         )
 
     def _decide_sized(self, pod_id: PodId, placed: PodInfo) -> Result:
-        """A pod that some clusters make larger: where its size there cannot be booked it is not tried, nor preempts."""
+        """A pod that some clusters make larger: where its size there cannot be booked it is not
+        tried, nor preempts.
+        """
         try:
             found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
             now = self.fleet.now
-            barred = [Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()]
+            barred = [
+                Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()
+            ]
             placed = msgspec.structs.replace(placed, refused=(*placed.refused, *barred))
             result = self._decide(self._batch_key_of(placed), pod_id, placed)
         except PluginError as error:
@@ -227,7 +265,9 @@ class Scheduler(AssumedPods):
     def _finders(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Iterator[PlaceFinder]:
         """Ways to find a place for one pod, the cheapest first; the last one always has an answer."""
         nominated = len(self.nominations) > 0
-        if not (nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)):
+        if not (
+            nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)
+        ):
             search = self._searches.search_for(key, placed)
             if search is not None:
                 yield search
@@ -242,7 +282,9 @@ class Scheduler(AssumedPods):
         finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod by the first finder that has an answer, and book it, or note its row in `deferred`."""
+        """Decide one pod by the first finder that has an answer, and book it, or note its row in
+        `deferred`.
+        """
         refused = unfit(placed, self)
         if refused is not None:
             return self._refuse_and_clear_nomination(pod_id, placed, refused)
@@ -283,7 +325,11 @@ class Scheduler(AssumedPods):
         return None if found is None else self._no_place(cycle, key, pod_id, placed, found)
 
     def _explain_and_book(
-        self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers, deferred: list[int] | None
+        self,
+        cycle: CycleState,
+        decision: Decision,
+        fleet_explainers: Explainers,
+        deferred: list[int] | None,
     ) -> Result:
         """Record what plugins explain, and book the place."""
         self._explain(cycle, decision, fleet_explainers)
@@ -309,7 +355,10 @@ class Scheduler(AssumedPods):
         return None
 
     def _explain(self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers) -> None:
-        notes = [*fleet_explainers, *((one, cycle.read(one.name)) for one in self.plan.pod_explainers)]
+        notes = [
+            *fleet_explainers,
+            *((one, cycle.read(one.name)) for one in self.plan.pod_explainers),
+        ]
         for plugin, state in notes:
             if isinstance(state, Skip):
                 continue
@@ -319,7 +368,9 @@ class Scheduler(AssumedPods):
                 self._faults.note(error)  # a decision stands without its comments, too
 
     def _explanation(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
-        """What a plugin explains of the place, or, where it can explain a batch, a function that returns it."""
+        """What a plugin explains of the place, or, where it can explain a batch, a function that
+        returns it.
+        """
         if explains_batches(type(plugin)):
             rows = np.asarray([decision.row], dtype=np.intp)
             explain = cast(BatchExplained[Any], plugin).explain_batch
@@ -328,7 +379,8 @@ class Scheduler(AssumedPods):
         return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
 
     def would_go(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
-        """Where a pod of a node would go if it was gone and its controller made it anew; None if nowhere.
+        """Where a pod of a node would go if it was gone and its controller made it anew; None if
+        nowhere.
 
         Books nothing. Quota is not asked: what the pod uses of it is free for the new one.
         """
@@ -348,7 +400,9 @@ class Scheduler(AssumedPods):
             self.fleet.add_pod(occupant, row)
 
     def would_choose(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
-        """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota is not asked."""
+        """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota
+        is not asked.
+        """
         try:
             return self._dry_run(pod_id, placed)
         except PluginError as error:
@@ -361,7 +415,9 @@ class Scheduler(AssumedPods):
             for finder in self._finders(key, pod_id, placed):
                 found = finder.select(pod_id, placed) if finder.prepare(placed) is None else None
                 if isinstance(found, Decision):
-                    finder.booked(found.row)  # it is not, but what is kept until then need be kept no longer
+                    finder.booked(
+                        found.row
+                    )  # it is not, but what is kept until then need be kept no longer
                 if found is not None:
                     return found if isinstance(found, Decision) else None
         except PluginError:
@@ -369,15 +425,21 @@ class Scheduler(AssumedPods):
             raise
         return None
 
-    # --- refusing ----------------------------------------------------------------------------------------------------
+    # --- refusing
+    # ----------------------------------------------------------------------------------------------
 
     def _refused(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
         context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
-        return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context)
+        return Unschedulable(
+            pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context
+        )
 
-    def _refuse_and_clear_nomination(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
-        """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its room is for others.
+    def _refuse_and_clear_nomination(
+        self, pod_id: PodId, placed: PodInfo, why: Why
+    ) -> Unschedulable:
+        """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its
+        room is for others.
 
         kube-scheduler's clearNominatedNode.
         """
@@ -390,12 +452,16 @@ class Scheduler(AssumedPods):
 
     def _fault(self, pod_id: PodId, placed: PodInfo, error: PluginError) -> Unschedulable:
         self._faults.note(error)
-        return self._refuse_and_clear_nomination(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
+        return self._refuse_and_clear_nomination(
+            pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin)
+        )
 
     def _no_place(
         self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, found: NoPlace
     ) -> Unschedulable | None:
-        """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
+        """The refusal, after PostFilter where the profile has one; None if that has to start from
+        each row's reason.
+        """
         if found.codes is None and self.plan.post_filters:
             return None
         # Pods of one class that meet the same fleet get the same message: it is written once.
@@ -419,7 +485,9 @@ class Scheduler(AssumedPods):
     def _hints(self, cycle: CycleState, placed: PodInfo) -> tuple[str, ...]:
         hints: list[str] = []
         for plugin in self.plan.filters:
-            if not isinstance(plugin, ExplainsRefusals) or isinstance(state := cycle.read(plugin.name), Skip):
+            if not isinstance(plugin, ExplainsRefusals) or isinstance(
+                state := cycle.read(plugin.name), Skip
+            ):
                 continue
             try:
                 hints += guarded(plugin, plugin.explain_refusal, state, placed, self.view)

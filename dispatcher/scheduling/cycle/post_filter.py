@@ -1,4 +1,6 @@
-"""PostFilter: what may be done for a pod that no node takes; the message, the nomination, and the victims."""
+"""PostFilter: what may be done for a pod that no node takes; the message, the nomination, and the
+victims.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -11,7 +13,13 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, PostFilterCache, Promised, standing_of
+from dispatcher.scheduling.fleet.trial import (
+    KEPT_S,
+    FleetTrial,
+    PostFilterCache,
+    Promised,
+    standing_of,
+)
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.class_keys import ClassKey
@@ -33,7 +41,11 @@ class PostFilters:
     """Runs the PostFilter plugins of one profile. `may_evict`: which pods may be evicted at all."""
 
     def __init__(
-        self, plan: Plan, fleet: FleetState, nominations: Nominations, fault: Callable[[PluginError], None]
+        self,
+        plan: Plan,
+        fleet: FleetState,
+        nominations: Nominations,
+        fault: Callable[[PluginError], None],
     ) -> None:
         self._plan = plan
         self._fleet = fleet
@@ -45,24 +57,43 @@ class PostFilters:
         self._known: OrderedDict[Hashable, PostFilterCache] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
-    def help(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, codes: Codes) -> Unschedulable:
-        """The refusal with what the plugins did about it. `key`: the class; `codes` [n]: why each row is refused."""
+    def help(
+        self, cycle: CycleState, refused: Unschedulable, key: ClassKey, codes: Codes
+    ) -> Unschedulable:
+        """The refusal with what the plugins did about it. `key`: the class; `codes` [n]: why each
+        row is refused.
+        """
         if not refused.context.evaluated:  # no node: nobody could make room
             return refused
         return self._run_or_recall(cycle, refused, key, codes)
 
-    def hopeless(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, why: Why) -> Unschedulable:
-        """The same of a pod that PreFilter refuses wherever it might go: no leaving pod changes that."""
+    def hopeless(
+        self, cycle: CycleState, refused: Unschedulable, key: ClassKey, why: Why
+    ) -> Unschedulable:
+        """The same of a pod that PreFilter refuses wherever it might go: no leaving pod changes
+        that.
+        """
         fleet = self._fleet
         if not self._plan.post_filters or not fleet.live.any():
             return refused
         code = fleet.reasons.code(why.reason, lasting=True)
-        return self._run_or_recall(cycle, refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0)))
+        return self._run_or_recall(
+            cycle, refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0))
+        )
 
-    def _run_or_recall(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
+    def _run_or_recall(
+        self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes
+    ) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
         pod = refused.placed.pod
-        kind = (key, pod.priority, pod.preempts, pod.needs, refused.placed.home, refused.placed.over)
+        kind = (
+            key,
+            pod.priority,
+            pod.preempts,
+            pod.needs,
+            refused.placed.home,
+            refused.placed.over,
+        )
         seen, since, no_help = self._no_help.get(kind, (None, 0.0, []))
         if seen == self._depends_on(nominee) and self._fleet.now - since <= KEPT_S:
             return self._without_help(refused, no_help)
@@ -77,22 +108,42 @@ class PostFilters:
         return self._without_help(refused, no_help)
 
     def _depends_on(self, nominee: Nominee | None) -> tuple[object, ...]:
-        """All that an answer for pods of one kind rests on: in equal worlds they need not be asked for twice."""
+        """All that an answer for pods of one kind rests on: in equal worlds they need not be asked
+        for twice.
+        """
         fleet = self._fleet
-        return (*standing_of(fleet), tuple(fleet.closed.items()), tuple(fleet.proxy_taints.items()), nominee)
+        return (
+            *standing_of(fleet),
+            tuple(fleet.closed.items()),
+            tuple(fleet.proxy_taints.items()),
+            nominee,
+        )
 
     def _run_plugins(
-        self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
+        self,
+        cycle: CycleState,
+        refused: Unschedulable,
+        key: ClassKey,
+        nominee: Nominee | None,
+        first: Codes,
     ) -> list[Nomination | NoHelp]:
-        """The plugins' answers, up to the first nomination. `first` [n]: the code by which each row was refused."""
+        """The plugins' answers, up to the first nomination. `first` [n]: the code by which each row
+        was refused.
+        """
         placed = refused.placed
         fleet = self._fleet
         answers = []
-        alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
+        alone = (
+            self._nominations.without_all
+            if leans_on_pods(placed.pod) and self._nominations.any_placed
+            else None
+        )
         promised = Promised(nominee, alone)
         known = self._known_of((key, placed.pod.priority, placed.pod.needs, placed.home))
         known.forget()
-        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised, known)
+        trial = FleetTrial(
+            self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised, known
+        )
         for plugin in self._plan.post_filters:
             try:
                 with trial.of(plugin.name):
@@ -131,5 +182,9 @@ class PostFilters:
             self._nominations.drop(pod_id)
         victims = frozenset(one.pod_id for one in found.victims)
         self._nominations.put(Nominee(refused.pod_id, placed, cluster, node, victims))
-        promised = {"nominated": (cluster, node), "victims": found.victims, "displaced": tuple(displaced)}
+        promised = {
+            "nominated": (cluster, node),
+            "victims": found.victims,
+            "displaced": tuple(displaced),
+        }
         return msgspec.structs.replace(refused, **promised)

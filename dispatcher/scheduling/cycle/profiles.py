@@ -18,8 +18,8 @@ from shared.model import names
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Reason, Why
 
-# Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
-# decides no pod that has one.
+# Annotations of users that must not be ignored in silence, and the plugin that follows each: a
+# profile without it decides no pod that has one.
 FOLLOWED_BY = {names.REQUIRE_DATA: "DataLocality"}
 _Kind = tuple[str, frozenset[Reason], tuple[Hashable, ...]]
 
@@ -37,9 +37,13 @@ class Profiles:
         self._canaried = any(one.canary for one in schedulers)
         self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
-        self._hinting: dict[tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]] = {}
+        self._hinting: dict[
+            tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]
+        ] = {}
         self.nominations = self._first.nominations
-        self.forecasts = any(one.plan.forecasts for one in schedulers)  # whether any profile goes by them
+        self.forecasts = any(
+            one.plan.forecasts for one in schedulers
+        )  # whether any profile goes by them
         for one in schedulers[1:]:
             one.share(self.nominations)
 
@@ -53,14 +57,22 @@ class Profiles:
 
     def unknown(self, pod: Pod) -> Why | None:
         """Why no profile is the pod's; None if one is."""
-        return None if pod.scheduler_name in self._by_name else Why(Reason.NO_PROFILE, ", ".join(self._by_name))
+        return (
+            None
+            if pod.scheduler_name in self._by_name
+            else Why(Reason.NO_PROFILE, ", ".join(self._by_name))
+        )
 
     def of(self, placed: PodInfo) -> Scheduler:
-        """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first one's."""
+        """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first
+        one's.
+        """
         named = self._by_name.get(placed.pod.scheduler_name)
         if named is None:
             return self._first
-        return self.canaries.instead_of(named, placed) if self._canaried else named  # asked several times a pod
+        return (
+            self.canaries.instead_of(named, placed) if self._canaried else named
+        )  # asked several times a pod
 
     def name_of(self, placed: PodInfo) -> str:
         """The schedulerName of the profile that decides a pod."""
@@ -70,7 +82,9 @@ class Profiles:
         """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
         return self.of(placed).classify(placed)
 
-    def schedule_class(self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never) -> list[Result]:
+    def schedule_class(
+        self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never
+    ) -> list[Result]:
         """Decide pods that are all of one class by their profile: `Scheduler.schedule_class`."""
         if not items:
             return []
@@ -79,17 +93,21 @@ class Profiles:
             watch.begin(scheduler.plan.profile)
         return self.canaries.schedule_class(scheduler, items, alike=alike, enough=enough)
 
-    # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
+    # --- what the queue asks (queued.Gates)
+    # ---------------------------------------------------------------------------
 
     def gate(self, placed: PodInfo) -> Why | None:
-        """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin says, or an
-        annotation that the profile does not follow.
+        """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin
+        says, or an annotation that the profile does not follow.
         """
         plan = self.of(placed).plan
         pod = placed.pod
         for key, plugin_name in self._not_followed[plan.profile] if pod.annotations else ():
             if key in pod.annotations:
-                text = f"annotation {key} is not followed by profile {plan.profile}, which has no plugin {plugin_name}"
+                text = (
+                    f"annotation {key} is not followed by profile {plan.profile}, which has no "
+                    f"plugin {plugin_name}"
+                )
                 return Why(Reason.INVALID, text)
         for plugin in plan.pre_enqueues:
             try:
@@ -101,49 +119,74 @@ class Profiles:
         return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
 
     def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
-        """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""
+        """What the profile's plugins say helps against a reason of theirs; else the table of
+        `hints`.
+        """
         plan = self.of(placed).plan
         found = self._helped_by.get((plan.profile, reason))
         if found is None:
             said = [one.EVENTS[reason] for one in plan.plugins if reason in one.EVENTS]
-            found = self._helped_by[plan.profile, reason] = reduce(or_, said) if said else HELPED_BY[reason]
+            found = self._helped_by[plan.profile, reason] = (
+                reduce(or_, said) if said else HELPED_BY[reason]
+            )
         return found
 
     def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """The profile, the reasons, and the `hint_key` of each plugin that looks closer at events."""
         plan = self.of(placed).plan
         asked = self._hints(plan, reasons, ~NEVER)
-        return plan.profile, reasons, tuple([None if one is None else _hint_key(one, placed) for one in asked])
+        return (
+            plan.profile,
+            reasons,
+            tuple([None if one is None else _hint_key(one, placed) for one in asked]),
+        )
 
     def worth_any(self, event: ClusterEvent, kind: Hashable) -> bool:
-        """Whether for any reason that such an event may help with, no plugin says that it helps nobody of the kind."""
+        """Whether for any reason that such an event may help with, no plugin says that it helps
+        nobody of the kind.
+        """
         profile, reasons, keys = cast(_Kind, kind)
         plan = self._by_name[profile].plan
-        known = dict(zip(map(id, self._hints(plan, reasons, ~NEVER)), keys, strict=True))  # need not be hashable
+        known = dict(
+            zip(map(id, self._hints(plan, reasons, ~NEVER)), keys, strict=True)
+        )  # need not be hashable
         asked = self._hints(plan, reasons, event.kind)
-        return not reasons or any(one is None or _hints_any(one, event, known[id(one)]) for one in asked)
+        return not reasons or any(
+            one is None or _hints_any(one, event, known[id(one)]) for one in asked
+        )
 
     def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
-        """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""
+        """Whether for any reason that such an event may help with, no plugin's hint says that this
+        one does not.
+        """
         asked = self._hints(self.of(placed).plan, reasons, event.kind)
-        return not reasons or any(plugin is None or _hinted(plugin, event, placed) for plugin in asked)
+        return not reasons or any(
+            plugin is None or _hinted(plugin, event, placed) for plugin in asked
+        )
 
-    def _hints(self, plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[Plugin | None, ...]:
+    def _hints(
+        self, plan: Plan, reasons: frozenset[Reason], kind: WakeEvent
+    ) -> tuple[Plugin | None, ...]:
         asked = self._hinting.get((plan.profile, reasons, kind))
         if asked is None:
             asked = self._hinting[plan.profile, reasons, kind] = _hinting(plan, reasons, kind)
         return asked
 
     def refused_alike(self, placed: PodInfo) -> bool:
-        """Whether all that its profile asks of a pod is the same for pods with the very same class key."""
+        """Whether all that its profile asks of a pod is the same for pods with the very same class
+        key.
+        """
         pod_alone = placed.pod.volumes or placed.sizes
         return not pod_alone and self.of(placed).plan.refuses_alike
 
     def quota_alike(self, placed: PodInfo) -> bool:
-        """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota of its own."""
+        """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota
+        of its own.
+        """
         return self.of(placed).plan.pod_plugins_in_bulk
 
-    # --- places ------------------------------------------------------------------------------------------------------
+    # --- places
+    # ----------------------------------------------------------------------------------------------
 
     def _holding(self, pod_id: PodId) -> Scheduler | None:
         if len(self._schedulers) == 1:
@@ -159,7 +202,9 @@ class Profiles:
         self.nominations.left(pod_id)
 
     def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
-        """Enter a pod where its cluster shows it, with the profile that booked it or its own: Scheduler.restore."""
+        """Enter a pod where its cluster shows it, with the profile that booked it or its own:
+        Scheduler.restore.
+        """
         (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
 
     def confirm_all(self, pods: Iterable[tuple[PodId, PodInfo]]) -> None:
@@ -168,7 +213,9 @@ class Profiles:
             (self._holding(pod_id) or self.of(placed)).confirm(pod_id, placed)
 
     def take_over(self, old: "Profiles") -> None:
-        """Book all that other profiles have booked, in the order in which they did; keep what was promised."""
+        """Book all that other profiles have booked, in the order in which they did; keep what was
+        promised.
+        """
         self.canaries.go_on_from(old.canaries)
         self._first.fleet.derive(joined(one.plan.derives for one in self), only=True)
         self.nominations = old.nominations
@@ -190,7 +237,9 @@ def _not_followed(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[Plugin | None, ...]:
-    """Whom to ask whether such an event helps against any of these reasons. None: it does, nobody looks closer."""
+    """Whom to ask whether such an event helps against any of these reasons. None: it does, nobody
+    looks closer.
+    """
     found = list[Plugin | None]()
     for reason in sorted(reasons, key=str):
         asked = [one for one in plan.plugins if reason in one.EVENTS]

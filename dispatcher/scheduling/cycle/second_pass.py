@@ -1,7 +1,8 @@
 """A place must hold without the pods that are only promised theirs: they may never come.
 
-Fewer pods never take room, ports or volumes away, so this is a matter of rules about other pods alone: affinity to a
-nominee, and spread that a nominee evens out. Source: kube-scheduler's RunFilterPluginsWithNominatedPods, second pass.
+Fewer pods never take room, ports or volumes away, so this is a matter of rules about other pods
+alone: affinity to a nominee, and spread that a nominee evens out. Source: kube-scheduler's
+RunFilterPluginsWithNominatedPods, second pass.
 """
 
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
@@ -22,8 +23,8 @@ def leans_on_pods(pod: Pod) -> bool:
 
 
 class SecondPass(PlaceFinder):
-    """The class of a pod, while rooms are held for nominated pods: a nominee goes where it was nominated, and no place
-    is taken that rests on pods which may never come.
+    """The class of a pod, while rooms are held for nominated pods: a nominee goes where it was
+    nominated, and no place is taken that rests on pods which may never come.
     """
 
     def __init__(self, eq_class: EquivalenceClass, nominations: Nominations) -> None:
@@ -47,7 +48,9 @@ class SecondPass(PlaceFinder):
         self._class.booked(row)
 
     def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
-        """The place that was promised, if the pod fits there now; else the best one that holds without nominees."""
+        """The place that was promised, if the pod fits there now; else the best one that holds
+        without nominees.
+        """
         found = self._nominated(pod_id, placed) or self._class.select(pod_id, placed)
         if isinstance(found, NoPlace):
             return found
@@ -69,7 +72,11 @@ class SecondPass(PlaceFinder):
 
 
 def holds_alone(
-    decision: Decision, pod_id: PodId, placed: PodInfo, eq_class: EquivalenceClass, nominations: Nominations
+    decision: Decision,
+    pod_id: PodId,
+    placed: PodInfo,
+    eq_class: EquivalenceClass,
+    nominations: Nominations,
 ) -> Decision | None:
     """The decision, if its place holds without nominees; else the best that does, None for none.
 
@@ -78,7 +85,9 @@ def holds_alone(
     if not nominations.any_placed or not leans_on_pods(placed.pod):
         return decision
     rows = range(eq_class.fleet.n)
-    found = {row: one for row in rows if (one := eq_class.select_on(row, pod_id, placed)) is not None}
+    found = {
+        row: one for row in rows if (one := eq_class.select_on(row, pod_id, placed)) is not None
+    }
     with nominations.without_all():
         eq_class.refresh(placed)
         there = [] if eq_class.refusal is not None else [*found]
@@ -86,5 +95,9 @@ def holds_alone(
     eq_class.refresh(placed)
     if decision.row in alone:
         return decision
-    best = min(alone, key=lambda row: (-found[row].score, rank_of(*eq_class.fleet.name_of(row))), default=None)
+    best = min(
+        alone,
+        key=lambda row: (-found[row].score, rank_of(*eq_class.fleet.name_of(row))),
+        default=None,
+    )
     return None if best is None else found[best]

@@ -1,1 +1,3 @@
-"""The delegate protocol: what is tracked of a pod, its next step, and the intents that are in flight."""
+"""The delegate protocol: what is tracked of a pod, its next step, and the intents that are in
+flight.
+"""

@@ -7,7 +7,8 @@ from shared.model.pod import PodId
 
 Key = TypeVar("Key", PodId, tuple[int, str])
 
-AT_ONCE = 1_000  # of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
+# of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
+AT_ONCE = 1_000
 _VOID = 1_000  # entries that are over, beside as many as hold, are few
 
 

@@ -1,8 +1,10 @@
-"""Fenced clusters: an operator has declared that nothing runs there any more. And how fast their pods are released.
+"""Fenced clusters: an operator has declared that nothing runs there any more. And how fast their
+pods are released.
 
-A fence is the label global-dispatcher.io/fenced=true on the cluster's proxy node: it holds for the pods that were
-submitted in the cluster where that proxy node is, and who may write it is that cluster's own affair. Worked example:
-at 20 a second the 3,000 pods of a fenced cluster are released in 150 s, so that what takes their place comes as fast.
+A fence is the label global-dispatcher.io/fenced=true on the cluster's proxy node: it holds for the
+pods that were submitted in the cluster where that proxy node is, and who may write it is that
+cluster's own affair. Worked example: at 20 a second the 3,000 pods of a fenced cluster are released
+in 150 s, so that what takes their place comes as fast.
 """
 
 from collections.abc import Mapping
@@ -29,7 +31,9 @@ class Fences:
         return self._of.get(home, NONE)
 
     def note(self, home: str, change: Change[Node]) -> str:
-        """A node of `home` came, changed or went; the cluster whose fence came or went with it, "" if none."""
+        """A node of `home` came, changed or went; the cluster whose fence came or went with it, ""
+        if none.
+        """
         was = fenced_proxy(change.before)
         now = fenced_proxy(change.after)
         if was == now:
@@ -42,8 +46,11 @@ class Fences:
         cluster = _asked_by_fence(seen, due)
         return not cluster or self._buckets.admit(now, cluster) is not None
 
-    def outdates(self, home: str, in_flight: InFlightIntent, clusters: Mapping[str, ClusterView]) -> bool:
-        """Whether nobody needs the answer to an intent any more: it went to a cluster that is fenced now.
+    def outdates(
+        self, home: str, in_flight: InFlightIntent, clusters: Mapping[str, ClusterView]
+    ) -> bool:
+        """Whether nobody needs the answer to an intent any more: it went to a cluster that is
+        fenced now.
 
         But for a deletion that can be answered: it is what the fence asks for.
         """

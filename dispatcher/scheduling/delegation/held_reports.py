@@ -1,4 +1,6 @@
-"""What pods wait for by now, where that changed too soon after the last report: it is told later, not never."""
+"""What pods wait for by now, where that changed too soon after the last report: it is told later,
+not never.
+"""
 
 from typing import NamedTuple
 

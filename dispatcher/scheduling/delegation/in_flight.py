@@ -1,7 +1,9 @@
-"""The state machine of a pod's one in-flight intent: what was sent, and what each verdict of the agent leads to.
+"""The state machine of a pod's one in-flight intent: what was sent, and what each verdict of the
+agent leads to.
 
-`TRANSITIONS` is the whole protocol on the sending side. A verdict UNKNOWN never frees anything: the same intent is sent
-again until its effect is known, because the node's room may be taken already. Nothing is sent here: see `outbox`.
+`TRANSITIONS` is the whole protocol on the sending side. A verdict UNKNOWN never frees anything: the
+same intent is sent again until its effect is known, because the node's room may be taken already.
+Nothing is sent here: see `outbox`.
 """
 
 import enum
@@ -33,9 +35,12 @@ class IntentKind(enum.Enum):
     UPDATE = "update"
 
 
-PLACING = frozenset((IntentKind.BIND, IntentKind.CLAIM, IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM))
+PLACING = frozenset(
+    (IntentKind.BIND, IntentKind.CLAIM, IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM)
+)
 BINDING = frozenset((IntentKind.BIND, IntentKind.PROXY))
-# What nobody wants any more once the source ends. How far it came is asked then (COLLECT), and not by trying on.
+# What nobody wants any more once the source ends. How far it came is asked then (COLLECT), and not
+# by trying on.
 ENDED_WITH_SOURCE = frozenset(
     (
         IntentKind.CREATE,
@@ -60,7 +65,8 @@ class Transition(enum.Enum):
     UNCLAIM = "unclaim"  # the target said no: take the claim back
     GIVE_BACK = "give-back"  # forget the place, queue again with back-off
     AGAIN = "again"  # the same intent again, later
-    LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
+    # refused, and it holds no place: look at the world again, after a pause that grows
+    LATER = "later"
     ABSENT = "absent"  # the API server has no such pod
     UPDATE = "update"  # signed as it is now: go on with the delegate
     ENDED = "ended"  # it has said whether the pod goes on, and how it ends
@@ -124,9 +130,11 @@ def transition_for(kind: IntentKind, verdict: str) -> Transition:
 
 
 class InFlightIntent(msgspec.Struct, gc=False):
-    """The intent of one pod that is not finished, sent to cluster `via`; it is about a place on `cluster`/`node`.
+    """The intent of one pod that is not finished, sent to cluster `via`; it is about a place on
+    `cluster`/`node`.
 
-    `settling`: the agent has confirmed it, and the watch does not show its effect yet."""
+    `settling`: the agent has confirmed it, and the watch does not show its effect yet.
+    """
 
     kind: IntentKind
     intent: AnyIntent
@@ -151,7 +159,10 @@ class InFlightIntent(msgspec.Struct, gc=False):
     @property
     def doubt(self) -> str:
         """Of one that has failed, for people: what is not known, and why."""
-        what = f'what came of the order "{self.kind.value}" to cluster {self.via} is not known, and it is sent again'
+        what = (
+            f'what came of the order "{self.kind.value}" to cluster {self.via} is not known, and '
+            "it is sent again"
+        )
         return f"{what}: {self.words or 'its agent did not answer'}"
 
 

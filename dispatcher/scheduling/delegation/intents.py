@@ -1,4 +1,6 @@
-"""The intents of the delegate protocol, built from a tracked pod: a function per intent kind. Nothing is sent here."""
+"""The intents of the delegate protocol, built from a tracked pod: a function per intent kind.
+Nothing is sent here.
+"""
 
 from collections.abc import Sequence
 from itertools import repeat
@@ -45,18 +47,38 @@ def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) ->
     return InFlightIntent(_BIND, intent, home, home, node, epoch, now)
 
 
-def bind_all(decisions: Sequence[Decision], epochs: Sequence[int], now: float) -> list[InFlightIntent]:
+def bind_all(
+    decisions: Sequence[Decision], epochs: Sequence[int], now: float
+) -> list[InFlightIntent]:
     """`bind` each where it was decided, in one home cluster."""
     home = decisions[0].cluster
     pods = [one.placed.pod for one in decisions]
-    refs = map(PodRef, [pod.namespace for pod in pods], [pod.name for pod in pods], [pod.uid for pod in pods])
+    refs = map(
+        PodRef,
+        [pod.namespace for pod in pods],
+        [pod.name for pod in pods],
+        [pod.uid for pod in pods],
+    )
     nodes = [one.node for one in decisions]
     why = [{DECISION: one.summary()} for one in decisions]
     sent = map(Bind, [_id(epoch, _BIND) for epoch in epochs], refs, epochs, nodes, why)
-    return list(map(InFlightIntent, repeat(_BIND), sent, repeat(home), repeat(home), nodes, epochs, repeat(now)))
+    return list(
+        map(
+            InFlightIntent,
+            repeat(_BIND),
+            sent,
+            repeat(home),
+            repeat(home),
+            nodes,
+            epochs,
+            repeat(now),
+        )
+    )
 
 
-def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: float) -> InFlightIntent:
+def claim(
+    home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: float
+) -> InFlightIntent:
     """Claim for another cluster; `place` is its name, its UID and the node."""
     cluster, uid, node = place
     intent = Claim(_id(epoch, IntentKind.CLAIM), ref(source), epoch, cluster, node, uid)
@@ -64,9 +86,14 @@ def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: 
 
 
 def create(
-    source_cluster: tuple[str, str], claimed: InFlightIntent, answer: Outcome, at_most: dict[str, int], now: float
+    source_cluster: tuple[str, str],
+    claimed: InFlightIntent,
+    answer: Outcome,
+    at_most: dict[str, int],
+    now: float,
 ) -> InFlightIntent:
-    """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the manifest.
+    """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the
+    manifest.
 
     `source_cluster`: name and UID of the pod's own. `at_most`: see CreateDelegate.
     """
@@ -82,30 +109,54 @@ def create(
         record=answer.record,
         at_most=at_most,
     )
-    return InFlightIntent(IntentKind.CREATE, intent, claimed.cluster, claimed.cluster, claimed.node, claimed.epoch, now)
+    return InFlightIntent(
+        IntentKind.CREATE,
+        intent,
+        claimed.cluster,
+        claimed.cluster,
+        claimed.node,
+        claimed.epoch,
+        now,
+    )
 
 
-def bind_proxy(home: str, pod: PodRef, place: tuple[str, str], epoch: int, why: str, now: float) -> InFlightIntent:
-    """Bind the source to the proxy node of the cluster where its delegate is bound (`place`: cluster, node)."""
+def bind_proxy(
+    home: str, pod: PodRef, place: tuple[str, str], epoch: int, why: str, now: float
+) -> InFlightIntent:
+    """Bind the source to the proxy node of the cluster where its delegate is bound (`place`:
+    cluster, node).
+    """
     annotations = {DECISION: why} if why else {}
-    intent = Bind(_id(epoch, IntentKind.PROXY), pod, epoch, proxy_node_name(place[0]), annotations, proxy=True)
+    intent = Bind(
+        _id(epoch, IntentKind.PROXY), pod, epoch, proxy_node_name(place[0]), annotations, proxy=True
+    )
     return InFlightIntent(IntentKind.PROXY, intent, home, *place, epoch, now)
 
 
-def unclaim(home: str, pod: PodRef, place: tuple[str, str], epoch: int, now: float) -> InFlightIntent:
+def unclaim(
+    home: str, pod: PodRef, place: tuple[str, str], epoch: int, now: float
+) -> InFlightIntent:
     """Take the marks off: `place`, the cluster and node that was claimed, is given up."""
     intent = Unclaim(_id(epoch, IntentKind.UNCLAIM), pod, epoch)
     return InFlightIntent(IntentKind.UNCLAIM, intent, home, *place, epoch, now)
 
 
-def restore(home: str, source: Pod, cluster: str, delegate: Pod, epoch: int, now: float) -> InFlightIntent:
+def restore(
+    home: str, source: Pod, cluster: str, delegate: Pod, epoch: int, now: float
+) -> InFlightIntent:
     """Write the claim on the source again that its delegate in `cluster` carries."""
-    intent = RestoreClaim(_id(epoch, IntentKind.RESTORE), ref(source), epoch, delegate.annotations.get(CLAIM, ""))
+    intent = RestoreClaim(
+        _id(epoch, IntentKind.RESTORE), ref(source), epoch, delegate.annotations.get(CLAIM, "")
+    )
     return InFlightIntent(IntentKind.RESTORE, intent, home, cluster, delegate.node, epoch, now)
 
 
-def confirm(source: SourceRef, cluster: str, epoch: int, now: float, *, collect: bool) -> InFlightIntent:
-    """Ask a cluster's API server whether it has no delegate; with `collect`, delete the one that it has."""
+def confirm(
+    source: SourceRef, cluster: str, epoch: int, now: float, *, collect: bool
+) -> InFlightIntent:
+    """Ask a cluster's API server whether it has no delegate; with `collect`, delete the one that it
+    has.
+    """
     pod = PodRef(source.namespace, source.name, source.uid)
     intent = ConfirmNoDelegate(_id(epoch, IntentKind.CONFIRM), pod, epoch, source, collect)
     return InFlightIntent(IntentKind.CONFIRM, intent, cluster, cluster, "", epoch, now)
@@ -125,11 +176,17 @@ def confirm_source(home: str, source: SourceRef, epoch: int, now: float) -> InFl
     return InFlightIntent(IntentKind.CONFIRM_SOURCE, intent, home, home, "", epoch, now)
 
 
-def mirror(home: str, source: Pod, cluster: str, told: tuple[bytes, bool], epoch: int, now: float) -> InFlightIntent:
-    """Write the delegate's status onto the source; `told`: the status, and `routed` as in MirrorStatus."""
+def mirror(
+    home: str, source: Pod, cluster: str, told: tuple[bytes, bool], epoch: int, now: float
+) -> InFlightIntent:
+    """Write the delegate's status onto the source; `told`: the status, and `routed` as in
+    MirrorStatus.
+    """
     status, routed = told
     intent = MirrorStatus(_id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed)
-    return InFlightIntent(IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status)
+    return InFlightIntent(
+        IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status
+    )
 
 
 def sign(home: str, source: Pod, place: tuple[str, str], epoch: int, now: float) -> InFlightIntent:
@@ -138,24 +195,38 @@ def sign(home: str, source: Pod, place: tuple[str, str], epoch: int, now: float)
     return InFlightIntent(IntentKind.SIGN, intent, home, *place, epoch, now)
 
 
-def update(signed: InFlightIntent, answer: Outcome, source: SourceRef, now: float) -> InFlightIntent:
+def update(
+    signed: InFlightIntent, answer: Outcome, source: SourceRef, now: float
+) -> InFlightIntent:
     """Let the files of a delegate show what was signed; `source` as the delegate carries it."""
     cluster = signed.cluster
     node = signed.node
     epoch = signed.epoch
     name = _id(epoch, IntentKind.UPDATE)
-    intent = UpdateDelegate(name, signed.intent.pod, epoch, source, node, answer.manifest, answer.record)
+    intent = UpdateDelegate(
+        name, signed.intent.pod, epoch, source, node, answer.manifest, answer.record
+    )
     return InFlightIntent(IntentKind.UPDATE, intent, cluster, cluster, node, epoch, now)
 
 
-def delete_delegate(cluster: str, delegate: Pod, grace_s: int, epoch: int, now: float) -> InFlightIntent:
-    """Delete a delegate, if its cluster has signed that it is this source's; `grace_s` as in DeleteDelegate."""
-    intent = DeleteDelegate(_id(epoch, IntentKind.DELETE), ref(delegate), epoch, delegate.source, grace_s)
+def delete_delegate(
+    cluster: str, delegate: Pod, grace_s: int, epoch: int, now: float
+) -> InFlightIntent:
+    """Delete a delegate, if its cluster has signed that it is this source's; `grace_s` as in
+    DeleteDelegate.
+    """
+    intent = DeleteDelegate(
+        _id(epoch, IntentKind.DELETE), ref(delegate), epoch, delegate.source, grace_s
+    )
     return InFlightIntent(IntentKind.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
 
 
-def delete_source(home: str, source: Pod, delegate: Pod | None, epoch: int, now: float) -> InFlightIntent:
-    """Begin to delete the source, as its delegate is being deleted, None where that is not seen any more."""
+def delete_source(
+    home: str, source: Pod, delegate: Pod | None, epoch: int, now: float
+) -> InFlightIntent:
+    """Begin to delete the source, as its delegate is being deleted, None where that is not seen any
+    more.
+    """
     status, grace_s = (delegate.status, delegate.ends_in_s) if delegate is not None else (b"", -1)
     intent = DeleteSource(_id(epoch, IntentKind.DELETE_SOURCE), ref(source), epoch, status, grace_s)
     return InFlightIntent(IntentKind.DELETE_SOURCE, intent, home, home, source.node, epoch, now)

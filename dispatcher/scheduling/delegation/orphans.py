@@ -1,10 +1,12 @@
-"""Delegates whose source is gone without having been seen to go, and a cap on how many may be collected at once.
+"""Delegates whose source is gone without having been seen to go, and a cap on how many may be
+collected at once.
 
-A source cluster that was restored from an old backup lacks all pods that are younger: one by one each looks like an
-orphan's. So if more than a fifth of a cluster's remote pods lack their source, none of their delegates is deleted.
-Worked example: of 40 remote pods of cluster a, 8 may be orphans; with the ninth, all nine stay, also when there are
-more remote pods or fewer orphans later, until somebody deletes them, their sources are back, or an operator of cluster
-a confirms that what its API server shows is meant. Orphans that come after them are counted for themselves. Copies in
+A source cluster that was restored from an old backup lacks all pods that are younger: one by one
+each looks like an orphan's. So if more than a fifth of a cluster's remote pods lack their source,
+none of their delegates is deleted. Worked example: of 40 remote pods of cluster a, 8 may be
+orphans; with the ninth, all nine stay, also when there are more remote pods or fewer orphans later,
+until somebody deletes them, their sources are back, or an operator of cluster a confirms that what
+its API server shows is meant. Orphans that come after them are counted for themselves. Copies in
 clusters that an operator has fenced are not meant: none is to run there.
 """
 
@@ -16,11 +18,14 @@ from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from shared.model.pod import PodId
 
 SHARE = 0.2
-CONFIRMED_S = 1800.0  # for so long a confirmation counts: each source is asked for again after `orphan_s` (600 s)
+# for so long a confirmation counts: each source is asked for again after `orphan_s` (600 s)
+CONFIRMED_S = 1800.0
 
 
 class Orphans:
-    """Counts orphans by the cluster of their source; the count holds for one moment, what it holds back for good."""
+    """Counts orphans by the cluster of their source; the count holds for one moment, what it holds
+    back for good.
+    """
 
     def __init__(self, tracked: TrackedPods, fences: Fences) -> None:
         self._tracked = tracked
@@ -41,7 +46,9 @@ class Orphans:
         return pod_id not in self._held
 
     def release(self, home: str, now: float) -> None:
-        """An operator confirms what cluster `home` shows: its orphans are collected, also where they are many."""
+        """An operator confirms what cluster `home` shows: its orphans are collected, also where
+        they are many.
+        """
         self._confirmed_until[home] = now + CONFIRMED_S
         self._held = {pod_id for pod_id in self._held if pod_id[0] != home}
         self._counted_at = float("-inf")
@@ -57,8 +64,14 @@ class Orphans:
     def _count(self, now: float) -> dict[str, str]:
         self._suspected = {pod_id for pod_id in self._suspected if self._is_orphan(pod_id)}
         confirmed = {home for home, until in self._confirmed_until.items() if now < until}
-        meant = {pod_id for pod_id in self._suspected if pod_id[0] not in confirmed and not self._fenced(pod_id)}
-        remote = Counter(tracked.home for tracked in self._tracked.active.values() if tracked.delegates)
+        meant = {
+            pod_id
+            for pod_id in self._suspected
+            if pod_id[0] not in confirmed and not self._fenced(pod_id)
+        }
+        remote = Counter(
+            tracked.home for tracked in self._tracked.active.values() if tracked.delegates
+        )
         orphans = Counter(home for home, _ in meant - self._held)
         many = {home for home, count in orphans.items() if count > max(1, SHARE * remote[home])}
         self._held = {pod_id for pod_id in meant if pod_id in self._held or pod_id[0] in many}
@@ -75,7 +88,10 @@ class Orphans:
 
 def _warning(home: str, orphans: int, remote: int) -> str:
     return (
-        f"cluster {home}: {orphans} of its {remote} remote pods are gone there without having been deleted: restored "
-        f"from a backup? Their delegates run on. If what {home} shows is meant, so that they shall go: "
-        f"global-dispatcher cluster confirm {home}. Else delete those that are not wanted in their own clusters"
+        f"cluster {home}: {orphans} of its {remote} remote pods are gone there without having "
+        "been deleted: restored "
+        f"from a backup? Their delegates run on. If what {home} shows is meant, so that they "
+        "shall go: "
+        f"global-dispatcher cluster confirm {home}. Else delete those that are not wanted in "
+        "their own clusters"
     )

@@ -1,6 +1,8 @@
-"""Intents on their way to the agents: at most one per pod, in batches per cluster, sent until the effect is known.
+"""Intents on their way to the agents: at most one per pod, in batches per cluster, sent until the
+effect is known.
 
-It decides when an intent is sent again, not what follows from an answer (`in_flight`), and it does no I/O.
+It decides when an intent is sent again, not what follows from an answer (`in_flight`), and it does
+no I/O.
 """
 
 import heapq
@@ -12,7 +14,12 @@ import msgspec
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
-from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition, transition_for
+from dispatcher.scheduling.delegation.in_flight import (
+    InFlightIntent,
+    IntentKind,
+    Transition,
+    transition_for,
+)
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 from shared.messages import AnyIntent, Outcome
@@ -25,7 +32,9 @@ _AGAIN = Transition.AGAIN
 
 
 class Outbox:
-    """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
+    """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all
+    earlier ones.
+    """
 
     def __init__(self, boot_epoch: int, backoff: Backoff, told_after_s: float = 60.0) -> None:
         self._epoch = boot_epoch
@@ -36,7 +45,9 @@ class Outbox:
         # Those that wait, by the cluster that they go to.
         self._again: defaultdict[str, DueTimes[PodId]] = defaultdict(DueTimes)
         self._settling: list[tuple[float, PodId]] = []  # since when, oldest first; some are over
-        self._doubted: list[tuple[float, float, PodId]] = []  # when to tell, since when, whose; some are over
+        self._doubted: list[
+            tuple[float, float, PodId]
+        ] = []  # when to tell, since when, whose; some are over
         self._batches: dict[str, list[AnyIntent]] = {}
 
     def begin(self, boot_epoch: int) -> None:
@@ -100,8 +111,12 @@ class Outbox:
         if not by_id:
             self._settling.clear()  # all are over
 
-    def answered(self, outcome: Outcome, now: float) -> tuple[Tracked, InFlightIntent, Transition] | None:
-        """The intent that an outcome belongs to and what its verdict leads to; None if nobody waits for it."""
+    def answered(
+        self, outcome: Outcome, now: float
+    ) -> tuple[Tracked, InFlightIntent, Transition] | None:
+        """The intent that an outcome belongs to and what its verdict leads to; None if nobody waits
+        for it.
+        """
         tracked = self._by_intent_id.get(outcome.id)
         if tracked is None or tracked.in_flight is None:
             return None
@@ -123,7 +138,9 @@ class Outbox:
                 self._retry_later(tracked, tracked.in_flight, now)
 
     def unsent(self, intent_ids: Iterable[str], now: float) -> list[tuple[Tracked, InFlightIntent]]:
-        """The call that carried these was never begun: first intents to create a delegate are returned, others wait."""
+        """The call that carried these was never begun: first intents to create a delegate are
+        returned, others wait.
+        """
         undone = []
         for intent_id in intent_ids:
             tracked = self._by_intent_id.get(intent_id)
@@ -135,7 +152,9 @@ class Outbox:
                 self._retry_later(tracked, tracked.in_flight, now)
         return undone
 
-    def _retry_later(self, tracked: Tracked, in_flight: InFlightIntent, now: float, words: str = "") -> None:
+    def _retry_later(
+        self, tracked: Tracked, in_flight: InFlightIntent, now: float, words: str = ""
+    ) -> None:
         if in_flight.doubted_at > now:
             in_flight.doubted_at = now
             heapq.heappush(self._doubted, (now + self._told_after_s, now, tracked.pod_id))
@@ -145,7 +164,9 @@ class Outbox:
         self._again[in_flight.via].put(tracked.pod_id, in_flight.again_at)
 
     def resend(self, clusters: Mapping[str, ClusterView], now: float) -> None:
-        """Send what is due again, where the agent answers; the id changes, the idempotency key does not."""
+        """Send what is due again, where the agent answers; the id changes, the idempotency key does
+        not.
+        """
         due = [
             (pod_id, self._waiting.pop(pod_id))
             for cluster, again in self._again.items()
@@ -159,7 +180,8 @@ class Outbox:
             self._by_intent_id.pop(in_flight.intent.id, None)
             in_flight.attempts += 1
             in_flight.intent = msgspec.structs.replace(
-                in_flight.intent, id=f"{in_flight.epoch}.{in_flight.kind.value}.{in_flight.attempts}"
+                in_flight.intent,
+                id=f"{in_flight.epoch}.{in_flight.kind.value}.{in_flight.attempts}",
             )
             in_flight.sent_at = now
             in_flight.again_at = float("inf")
@@ -167,14 +189,20 @@ class Outbox:
             self.post(in_flight.via, in_flight.intent)
 
     def overdue(self, now: float, settle_s: float) -> list[PodId]:
-        """Pods whose effect was confirmed more than `settle_s` ago and may not have shown in the watch; each once."""
+        """Pods whose effect was confirmed more than `settle_s` ago and may not have shown in the
+        watch; each once.
+        """
         found = []
         while self._settling and now - self._settling[0][0] > settle_s:
             found.append(heapq.heappop(self._settling)[1])
         return found
 
-    def doubted(self, pods: Mapping[PodId, Tracked], now: float) -> list[tuple[Tracked, InFlightIntent]]:
-        """Of which nobody has known for `told_after_s` what came of their intents; again after twice as long."""
+    def doubted(
+        self, pods: Mapping[PodId, Tracked], now: float
+    ) -> list[tuple[Tracked, InFlightIntent]]:
+        """Of which nobody has known for `told_after_s` what came of their intents; again after
+        twice as long.
+        """
         found = []
         while self._doubted and self._doubted[0][0] <= now:
             _, since, pod_id = heapq.heappop(self._doubted)
@@ -187,11 +215,18 @@ class Outbox:
 
     def take(self) -> list[SendIntents]:
         """What is to be sent now, by cluster; the outbox is empty afterwards."""
-        sent = [SendIntents(cluster, tuple(intents)) for cluster, intents in sorted(self._batches.items())]
+        sent = [
+            SendIntents(cluster, tuple(intents))
+            for cluster, intents in sorted(self._batches.items())
+        ]
         self._batches = {}
         return sent
 
     def counts(self) -> dict[str, int]:
         """How many are in flight, by kind."""
-        kinds = [tracked.in_flight.kind for tracked in self._by_intent_id.values() if tracked.in_flight is not None]
+        kinds = [
+            tracked.in_flight.kind
+            for tracked in self._by_intent_id.values()
+            if tracked.in_flight is not None
+        ]
         return {kind.value: kinds.count(kind) for kind in IntentKind}

@@ -1,25 +1,30 @@
-"""The delegate protocol as one level-triggered question: what is due for a source pod and its delegates as seen?
+"""The delegate protocol as one level-triggered question: what is due for a source pod and its
+delegates as seen?
 
-Nothing is remembered from one answer to the next: after a crash of anything, the same question on the same world
-gives the same step, and every step is idempotent. Absence is never concluded from not having been seen: before
-anything is done because a pod is gone, the API server that has the last word is asked. The order of the rules is the
-order of the code.
+Nothing is remembered from one answer to the next: after a crash of anything, the same question on
+the same world gives the same step, and every step is idempotent. Absence is never concluded from
+not having been seen: before anything is done because a pod is gone, the API server that has the
+last word is asked. The order of the rules is the order of the code.
 
 1. Delegates of a source that is gone are collected, once its own API server has said so.
-2. A delegate elsewhere than where its source is bound is collected: the replacement was seen. While the source is
-   bound nowhere, the delegate that runs is the pod: the source's claim is restored to it.
-3. A source that ends takes its delegate with it, also sooner where it is deleted again with less time, and is let go
-   when the delegate is gone.
-4. A claimed, unbound source whose delegate is bound goes on with it. Without one, a claim that this dispatcher has made
-   goes on from where it stopped; any other is no decision of ours (it may be an old one that somebody has put back):
-   once its target is proved to have no delegate it is taken off, and the pod is queued like any other. If the target
-   is lost before a delegate can have been begun there, the claim is taken back.
-5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
-   go when the delegate is gone. That it ends or goes, and how, its API server has to say first. Marks that somebody
-   took off are restored as the delegate carries them. What the delegate's files show of the source follows the source.
+2. A delegate elsewhere than where its source is bound is collected: the replacement was seen. While
+   the source is bound nowhere, the delegate that runs is the pod: the source's claim is restored to
+   it.
+3. A source that ends takes its delegate with it, also sooner where it is deleted again with less
+   time, and is let go when the delegate is gone.
+4. A claimed, unbound source whose delegate is bound goes on with it. Without one, a claim that this
+   dispatcher has made goes on from where it stopped; any other is no decision of ours (it may be an
+   old one that somebody has put back): once its target is proved to have no delegate it is taken
+   off, and the pod is queued like any other. If the target is lost before a delegate can have been
+   begun there, the claim is taken back.
+5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a
+   lost node), and is let go when the delegate is gone. That it ends or goes, and how, its API
+   server has to say first. Marks that somebody took off are restored as the delegate carries them.
+   What the delegate's files show of the source follows the source.
 
-A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no delegate, whatever was
-last seen there: its sources are let go or take their claims back, and copies that show there are deleted.
+A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no
+delegate, whatever was last seen there: its sources are let go or take their claims back, and copies
+that show there are deleted.
 """
 
 import enum
@@ -41,18 +46,21 @@ class Step(enum.Enum):
     HOLD = "hold"  # it wants a place, but still runs in a cluster that it did not go to
     WAIT = "wait"  # claimed for a cluster that is lost, in which its delegate may run
     QUEUE = "queue"  # it wants a place
-    RESUME = "resume"  # claim again for the same place, then create and bind the delegate: a decision of our own
+    # claim again for the same place, then create and bind the delegate: a decision of our own
+    RESUME = "resume"
     UNCLAIM = "unclaim"  # take our marks off
     RESTORE = "restore"  # write the claim again that the delegate carries
     BIND_PROXY = "bind-proxy"
     MIRROR = "mirror"
-    UPDATE = "update"  # sign the manifest as it is now, then write onto the delegate what its files show
+    # sign the manifest as it is now, then write onto the delegate what its files show
+    UPDATE = "update"
     DELETE_DELEGATE = "delete-delegate"
     DELETE_SOURCE = "delete-source"  # its delegate is being deleted
     FINISH = "finish"  # let the source go
     CONFIRM = "confirm"  # ask the target's API server whether it has no delegate
     COLLECT = "collect"  # the same, and delete the one that it has
-    CONFIRM_END = "confirm-end"  # ask the target's API server whether, and how, its delegate has ended or ends
+    # ask the target's API server whether, and how, its delegate has ended or ends
+    CONFIRM_END = "confirm-end"
     CONFIRM_SOURCE = "confirm-source"  # ask the source's API server whether the source is gone
 
 
@@ -70,22 +78,23 @@ QUEUE = NextStep(Step.QUEUE)
 class ObservedState(msgspec.Struct, frozen=True, gc=False):
     """All that is seen of one source pod.
 
-    `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
-    API server is to be asked.
-    `reachable`: clusters whose agents answer now. `restored`: clusters that went back in time and are not reconciled.
-    `executor_only`: clusters whose executors take orders, but whose observers are away. `observer_only`: the reverse.
-    `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
-    is missing for so long that their API servers are to be asked.
-    `ended`: by cluster, how the delegate ends as its API server has said: its final phase, or DELETING.
+    `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing
+    for so long that its API server is to be asked. `reachable`: clusters whose agents answer now.
+    `restored`: clusters that went back in time and are not reconciled. `executor_only`: clusters
+    whose executors take orders, but whose observers are away. `observer_only`: the reverse.
+    `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters
+    in which the delegate is missing for so long that their API servers are to be asked. `ended`: by
+    cluster, how the delegate ends as its API server has said: its final phase, or DELETING.
     `doubted`: it was asked a moment ago, and has not confirmed the end that is shown.
-    `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
-    that a claim cannot be unseen any more.
-    `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
-    `disproved`: the API server of its target has no delegate, and will make none for this claim or an earlier one.
-    `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
-    `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not show it yet.
-    `paced`: several were a moment ago, so that another one that is no end waits.
-    `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
+    `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made
+    one, is as old, so that a claim cannot be unseen any more. `decided`: this dispatcher made the
+    claim. `untouched`: and nobody can have begun a delegate of it. `disproved`: the API server of
+    its target has no delegate, and will make none for this claim or an earlier one. `fenced`:
+    clusters of which an operator has said, in the home cluster, that nothing runs there any more.
+    `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not
+    show it yet. `paced`: several were a moment ago, so that another one that is no end waits.
+    `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands
+    behind it.
     """
 
     home: str
@@ -142,10 +151,12 @@ def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
 
 
 def target_of(home: str, source: Pod) -> str:
-    """The cluster the source's delegate belongs in, "" if it has none. Where it is bound, no annotation has a say.
+    """The cluster the source's delegate belongs in, "" if it has none. Where it is bound, no
+    annotation has a say.
 
-    A pod that bears our marks counts as elsewhere even where its node shows as one of the home cluster: a proxy node
-    that somebody has replaced, or stripped of its marks, is no reason to give up what runs there.
+    A pod that bears our marks counts as elsewhere even where its node shows as one of the home
+    cluster: a proxy node that somebody has replaced, or stripped of its marks, is no reason to give
+    up what runs there.
     """
     node = source.node
     if node:
@@ -162,7 +173,9 @@ def wants_place(source: Pod) -> bool:
 
 
 def _fenced_copies(seen: ObservedState, source: Pod, target: str) -> dict[str, Pod]:
-    """Delegates that show in fenced clusters, but for one that has ended where its ended source is bound."""
+    """Delegates that show in fenced clusters, but for one that has ended where its ended source is
+    bound.
+    """
     copies = {cluster: pod for cluster, pod in seen.delegates.items() if cluster in seen.fenced}
     if source.terminal and not source.terminating and target in copies and copies[target].terminal:
         del copies[target]
@@ -171,9 +184,14 @@ def _fenced_copies(seen: ObservedState, source: Pod, target: str) -> dict[str, P
 
 def _without_fenced(seen: ObservedState) -> ObservedState:
     """The same, with the operator's word for what is in fenced clusters: nothing."""
-    delegates = {cluster: pod for cluster, pod in seen.delegates.items() if cluster not in seen.fenced}
+    delegates = {
+        cluster: pod for cluster, pod in seen.delegates.items() if cluster not in seen.fenced
+    }
     return msgspec.structs.replace(
-        seen, delegates=delegates, absent=seen.absent | seen.fenced, restored=seen.restored - seen.fenced
+        seen,
+        delegates=delegates,
+        absent=seen.absent | seen.fenced,
+        restored=seen.restored - seen.fenced,
     )
 
 
@@ -182,7 +200,11 @@ def _without_source(seen: ObservedState) -> NextStep:
         return NOTHING
     if seen.source_gone:
         return _collect(seen, seen.delegates)
-    return NextStep(Step.CONFIRM_SOURCE) if seen.source_missing and seen.home in seen.reachable else NOTHING
+    return (
+        NextStep(Step.CONFIRM_SOURCE)
+        if seen.source_missing and seen.home in seen.reachable
+        else NOTHING
+    )
 
 
 def _local_source(seen: ObservedState, source: Pod) -> NextStep:
@@ -194,18 +216,31 @@ def _local_source(seen: ObservedState, source: Pod) -> NextStep:
 
 
 def _stray_delegates(seen: ObservedState, source: Pod, target: str) -> NextStep | None:
-    """What is due where delegates are in other clusters than the source's target; None: nothing for them."""
+    """What is due where delegates are in other clusters than the source's target; None: nothing for
+    them.
+    """
     strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
     if not strays:
         return None
     copy = seen.delegates.get(target)
     if not wants_place(source) or (copy is not None and copy.node):
-        due = _collect(seen, strays) if seen.home not in seen.restored or source.terminating else NOTHING
+        due = (
+            _collect(seen, strays)
+            if seen.home not in seen.restored or source.terminating
+            else NOTHING
+        )
         return due if due is not NOTHING else None
     alive = next((cluster for cluster in sorted(strays) if _goes_on(strays[cluster])), "")
     if alive:
         return _adopt(seen, target, alive)
-    dying = next((cluster for cluster in sorted(strays) if strays[cluster].node and not strays[cluster].terminal), "")
+    dying = next(
+        (
+            cluster
+            for cluster in sorted(strays)
+            if strays[cluster].node and not strays[cluster].terminal
+        ),
+        "",
+    )
     return NextStep(Step.HOLD, dying) if dying else None
 
 
@@ -220,7 +255,9 @@ def _adopt(seen: ObservedState, target: str, alive: str) -> NextStep:
         return NextStep(Step.RESTORE, alive)
     if target in seen.absent:
         return NextStep(Step.UNCLAIM)
-    return NextStep(Step.COLLECT, target) if target in seen.reachable else NextStep(Step.HOLD, alive)
+    return (
+        NextStep(Step.COLLECT, target) if target in seen.reachable else NextStep(Step.HOLD, alive)
+    )
 
 
 def _collect(seen: ObservedState, delegates: Mapping[str, Pod]) -> NextStep:
@@ -235,8 +272,8 @@ def _ended_source(seen: ObservedState, source: Pod, target: str, delegate: Pod |
     """What is due for a source that is being deleted, or has ended before its delegate."""
     if delegate is not None:
         return _collect(seen, {target: delegate})
-    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes. One that ends at once
-    # is held by others.
+    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
+    # One that ends at once is held by others.
     finished = source.terminal and (not source.terminating or source.ends_in_s == 0)
     if (finished and not source.has_finalizer) or target in seen.restored:
         return NOTHING
@@ -259,7 +296,9 @@ def _claimed_source(seen: ObservedState, target: str, delegate: Pod | None) -> N
 
 
 def _undecided_claim(seen: ObservedState, target: str) -> NextStep:
-    """A claim that this dispatcher has not made: taken off as soon as no delegate of it can be there or come."""
+    """A claim that this dispatcher has not made: taken off as soon as no delegate of it can be
+    there or come.
+    """
     if target in seen.restored:
         return NextStep(Step.WAIT, target)
     return NextStep(Step.UNCLAIM) if seen.disproved else NextStep(Step.CONFIRM, target)
@@ -270,7 +309,8 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
     if target in seen.fenced:
         return _without_delegate(seen, source, target)
     if target not in seen.reachable:
-        return NOTHING  # its executor marks the pod as not ready; what was last heard from there is no news
+        # its executor marks the pod as not ready; what was last heard from there is no news
+        return NOTHING
     marked = source.has_finalizer and source.claim is not None and source.claim.cluster == target
     if delegate is None:
         return _without_delegate(seen, source, target)
@@ -278,24 +318,30 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
         return NextStep(Step.RESTORE, target)
     if delegate.terminating and not (source.terminal or ends_shown(delegate)):
         return NextStep(Step.DELETE_SOURCE) if _confirmed(seen, target) else _ask_end(seen, target)
-    # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
-    # older order that arrives late shows what was before.
+    # A node controller that lost sight of the proxy node marks the source as not ready, behind our
+    # back; a copy of an older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
     differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
     if delegate.status and differs:
         return _show(seen, source, target, delegate)
-    return NextStep(Step.UPDATE, target) if files_differ(source, delegate) and not delegate.terminal else NOTHING
+    return (
+        NextStep(Step.UPDATE, target)
+        if files_differ(source, delegate) and not delegate.terminal
+        else NOTHING
+    )
 
 
 def files_differ(source: Pod, delegate: Pod) -> bool:
-    """Whether files of the delegate show the source's labels or annotations as they were; agents of an older version
-    tell of none.
+    """Whether files of the delegate show the source's labels or annotations as they were; agents of
+    an older version tell of none.
     """
     return source.files != delegate.files and bool(source.files and delegate.files)
 
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:
-    """Write the delegate's status. An end is final, and controllers act upon it: its API server says which it is."""
+    """Write the delegate's status. An end is final, and controllers act upon it: its API server
+    says which it is.
+    """
     ends = ends_shown(delegate)
     if seen.paced and not ends:
         return NOTHING
@@ -313,7 +359,9 @@ def _confirmed(seen: ObservedState, target: str) -> bool:
 
 
 def confirms(end: str, delegate: Pod) -> bool:
-    """Whether `end`, as its API server has it, is the one at which the delegate is shown; true of one that goes on."""
+    """Whether `end`, as its API server has it, is the one at which the delegate is shown; true of
+    one that goes on.
+    """
     shown = ends_shown(delegate) or ({DELETING} if delegate.terminating else set[str]())
     return shown <= {end}
 
@@ -326,7 +374,8 @@ _read_phase = msgspec.json.Decoder(_Phase).decode
 
 
 def ends_shown(delegate: Pod) -> set[str]:
-    """The final phases that its observer tells of it: of the pod, and in the status that is written at home.
+    """The final phases that its observer tells of it: of the pod, and in the status that is written
+    at home.
 
     Home's executor writes no status that cannot be read.
     """
@@ -338,16 +387,24 @@ def ends_shown(delegate: Pod) -> set[str]:
 
 
 def _without_observer(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    """Where the home's observer is away, the status alone is written, since the home's executor can check it."""
+    """Where the home's observer is away, the status alone is written, since the home's executor can
+    check it.
+    """
     delegate = seen.delegates.get(target) if source.node and source.claim is not None else None
-    if delegate is None or delegate.terminating or target not in seen.reachable or target in seen.fenced:
+    if (
+        delegate is None
+        or delegate.terminating
+        or target not in seen.reachable
+        or target in seen.fenced
+    ):
         return NOTHING
     news = bool(delegate.status) and delegate.status != seen.mirrored
     return _show(seen, source, target, delegate) if news and not source.terminal else NOTHING
 
 
 def _without_delegate(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    # Else somebody bound it to the proxy node by hand. What was mirrored outlives the marks that a user may take off.
+    # Else somebody bound it to the proxy node by hand. What was mirrored outlives the marks that a
+    # user may take off.
     ours = source.has_finalizer or source.claim is not None or bool(seen.mirrored)
     if not ours or target in seen.restored:
         return NOTHING

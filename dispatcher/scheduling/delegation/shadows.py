@@ -1,12 +1,15 @@
-"""Which budgets of other clusters each cluster shall keep for the delegates there, and how many of them at least.
+"""Which budgets of other clusters each cluster shall keep for the delegates there, and how many of
+them at least.
 
-A shadow budget keeps `healthy delegates under it - what may be disturbed now`, both as seen here. An eviction there
-lowers both by one, so that however late its own cluster hears of it, it cannot be spent twice there. A delegate has one
-shadow at most, since the Eviction API refuses pods with two budgets: pods that several budgets select have one that
-keeps what the strictest asks for, and those that a budget of the target's own selects have none.
+A shadow budget keeps `healthy delegates under it - what may be disturbed now`, both as seen here.
+An eviction there lowers both by one, so that however late its own cluster hears of it, it cannot be
+spent twice there. A delegate has one shadow at most, since the Eviction API refuses pods with two
+budgets: pods that several budgets select have one that keeps what the strictest asks for, and those
+that a budget of the target's own selects have none.
 
-A delegate comes under its shadow once its own cluster shows it Ready, too. Before, its budgets do not count on it; but
-the target would, as soon as it is Ready there, and would let another one go that its own cluster cannot spare yet.
+A delegate comes under its shadow once its own cluster shows it Ready, too. Before, its budgets do
+not count on it; but the target would, as soon as it is Ready there, and would let another one go
+that its own cluster cannot spare yet.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -29,23 +32,29 @@ from shared.model.pod import RUNNING, Pod
 
 MAX_COVERS = 512  # sent to one cluster at once
 MAX_UNCOUNTED = 128  # of whose owners are to be warned
-# Looked at, so that neither ever so many pods nor what users write for them cost more than a small part of the time.
+# Looked at, so that neither ever so many pods nor what users write for them cost more than a small
+# part of the time.
 _PODS_PER_S = 20_000
 _CLAUSES_PER_S = 1_000_000
-_MOST_CLAUSES = 256  # of selectors, that a pod is asked: what users may write without end must not cost so much
+# of selectors, that a pod is asked: what users may write without end must not cost so much
+_MOST_CLAUSES = 256
 _MOST_BUDGETS = 8  # of one pod that are counted; from two on the Eviction API evicts it nowhere
 _LABELS_CUT = (
-    "the labels of this pod are too large to be told, so which PodDisruptionBudgets select it is not known: none of "
+    "the labels of this pod are too large to be told, so which PodDisruptionBudgets select it is "
+    "not known: none of "
     "them is kept in the cluster where it runs; remove some of metadata.labels"
 )
 _DIGEST = 16  # hex characters
 _TOO_MANY_BUDGETS = (
-    f"more than {_MOST_BUDGETS} PodDisruptionBudgets select this pod: in the cluster where it runs no more than "
+    f"more than {_MOST_BUDGETS} PodDisruptionBudgets select this pod: in the cluster where it "
+    "runs no more than "
     f"{_MOST_BUDGETS} of them are kept"
 )
 _TOO_MANY_CLAUSES = (
-    f"the selectors of the PodDisruptionBudgets that may select this pod have more than {_MOST_CLAUSES} labels, "
-    "expressions and values: those with the largest selectors are not kept in the cluster where it runs"
+    "the selectors of the PodDisruptionBudgets that may select this pod have more than "
+    f"{_MOST_CLAUSES} labels, "
+    "expressions and values: those with the largest selectors are not kept in the cluster where "
+    "it runs"
 )
 
 T = TypeVar("T")
@@ -62,9 +71,13 @@ class _Account:
 
     @property
     def content(self) -> str:
-        """A digest of which pods it means: the same however often the budget is made anew, or renamed."""
+        """A digest of which pods it means: the same however often the budget is made anew, or
+        renamed.
+        """
         if not self._content:
-            self._content = sha256(msgspec.json.encode(self.budget.selector, order="deterministic")).hexdigest()
+            self._content = sha256(
+                msgspec.json.encode(self.budget.selector, order="deterministic")
+            ).hexdigest()
         return self._content
 
     @property
@@ -79,14 +92,18 @@ class _Account:
 
 
 class _Selection(NamedTuple):
-    """Budgets that select a pod, and why there may be more that are not counted; '' if there are none."""
+    """Budgets that select a pod, and why there may be more that are not counted; '' if there are
+    none.
+    """
 
     accounts: tuple[_Account, ...]
     beyond: str = ""
 
 
 class _Budgets:
-    """The budgets of a namespace, each found by one label that it asks for; those with few clauses are asked first."""
+    """The budgets of a namespace, each found by one label that it asks for; those with few clauses
+    are asked first.
+    """
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[_Account]] = {}
@@ -112,7 +129,10 @@ class _Budgets:
     def _selecting(self, labels: Mapping[str, str]) -> tuple[_Selection, int]:
         found = list[_Account]()
         left = _MOST_CLAUSES
-        for accounts in (self._others, *(self._by_label.get(label, ()) for label in labels.items())):
+        for accounts in (
+            self._others,
+            *(self._by_label.get(label, ()) for label in labels.items()),
+        ):
             for one in accounts:
                 selector = one.budget.selector
                 left -= _clauses(selector) if selector is not None else 0
@@ -128,12 +148,16 @@ class _Budgets:
 
 def _clauses(selector: LabelSelector) -> int:
     """What a selector costs: its labels, and the clauses and values of its expressions; at least 1."""
-    return 1 + len(selector.match_labels) + sum([1 + len(one.values) for one in selector.match_expressions])
+    return (
+        1
+        + len(selector.match_labels)
+        + sum([1 + len(one.values) for one in selector.match_expressions])
+    )
 
 
 class BudgetIndex:
-    """The budgets of a cluster but shadows, those of a namespace once they are asked for: as many pods as wanted may be
-    asked of it.
+    """The budgets of a cluster but shadows, those of a namespace once they are asked for: as many
+    pods as wanted may be asked of it.
     """
 
     def __init__(self, within: Callable[[str], Iterable[PodDisruptionBudget]]) -> None:
@@ -155,7 +179,11 @@ class BudgetIndex:
 
 def _indexed(budgets: Iterable[PodDisruptionBudget]) -> _Budgets:
     found = _Budgets()
-    counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
+    counted = [
+        (_clauses(one.selector), one)
+        for one in budgets
+        if not one.shadow_of and one.selector is not None
+    ]
     for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
         if budget.selector is not None:
             found.add(_Account(budget), budget.selector)
@@ -178,7 +206,9 @@ class _Key(NamedTuple):
 
 
 class ShadowBudgets:
-    """The budgets last sent to each cluster, computed anew every second (more seldom where there are very many)."""
+    """The budgets last sent to each cluster, computed anew every second (more seldom where there
+    are very many).
+    """
 
     def __init__(self) -> None:
         self._shadows: dict[str, Shadows] = {}
@@ -190,7 +220,11 @@ class ShadowBudgets:
         return self._shadows.get(cluster, NO_SHADOWS)
 
     def look(
-        self, clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets, now: float
+        self,
+        clusters: Mapping[str, ClusterView],
+        tracked: TrackedPods,
+        budgets: Budgets,
+        now: float,
     ) -> list[str]:
         """The clusters whose budgets have changed."""
         if now - self._at < max(1.0, len(tracked) / _PODS_PER_S, self._asked / _CLAUSES_PER_S):
@@ -200,12 +234,18 @@ class ShadowBudgets:
         self._shadows = _shadows(clusters, tracked, native)
         self._at = now
         self._asked = sum(one.asked for one in native.values())
-        return [name for name, now_kept in self._shadows.items() if now_kept != before.get(name, NO_SHADOWS)]
+        return [
+            name
+            for name, now_kept in self._shadows.items()
+            if now_kept != before.get(name, NO_SHADOWS)
+        ]
 
 
-def shadows(clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets) -> dict[str, Shadows]:
-    """By cluster, what it shall keep for others. Of clusters that are not ready, or were restored, nothing is said: all
-    stays as it is.
+def shadows(
+    clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets
+) -> dict[str, Shadows]:
+    """By cluster, what it shall keep for others. Of clusters that are not ready, or were restored,
+    nothing is said: all stays as it is.
     """
     return _shadows(clusters, tracked, _native(clusters, budgets))
 
@@ -224,17 +264,30 @@ def _shadows(
     uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}
     abroad = _namespaces_abroad(tracked)
     for home, view in ready.items():
-        for pod, (accounts, beyond), known in _selected(view, native[home], abroad.get(home, set()), tracked):
+        for pod, (accounts, beyond), known in _selected(
+            view, native[home], abroad.get(home, set()), tracked
+        ):
             if beyond and any(_delegates(known)):
-                uncounted[home].setdefault(pod.namespace, []).append(UncountedBudgets(_ref(pod), beyond))
+                uncounted[home].setdefault(pod.namespace, []).append(
+                    UncountedBudgets(_ref(pod), beyond)
+                )
             for target, delegate in _delegates(known) if accounts else ():
                 if target in ready and not (delegate.terminating or delegate.terminal):
                     counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, known)
                     if not counts:
                         continue
-                    wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
+                    wanted = _join(
+                        groups,
+                        _Key(target, home, pod.namespace, ""),
+                        view.uid,
+                        accounts,
+                        delegate,
+                        native,
+                    )
                     if delegate.labels.get(BUDGET, "") != wanted:
-                        covers[target].setdefault(delegate.namespace, []).append(Cover(_ref(delegate), wanted))
+                        covers[target].setdefault(delegate.namespace, []).append(
+                            Cover(_ref(delegate), wanted)
+                        )
     shadows: dict[str, list[Shadow]] = {name: [] for name in ready}
     names = tuple(sorted(ready))
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
@@ -251,18 +304,24 @@ def _shadows(
 
 
 def why_uncounted(pod: Pod, index: BudgetIndex) -> str:
-    """Why not all of its own cluster's budgets that may select a remote pod are kept where it runs; '' if all are."""
+    """Why not all of its own cluster's budgets that may select a remote pod are kept where it runs;
+    '' if all are.
+    """
     return index.of(pod.namespace).selecting(pod).beyond
 
 
 def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, ...]:
-    """As many as are sent at once, of each namespace in turn: where they cannot be written, others do not wait."""
+    """As many as are sent at once, of each namespace in turn: where they cannot be written, others
+    do not wait.
+    """
     turns = chain.from_iterable(zip_longest(*by_namespace.values()))
     return tuple(islice((one for one in turns if one is not None), limit))
 
 
 def _namespaces_abroad(tracked: TrackedPods) -> dict[str, set[str]]:
-    """By cluster of submission, the namespaces of pods that run elsewhere: budgets of others keep nothing there."""
+    """By cluster of submission, the namespaces of pods that run elsewhere: budgets of others keep
+    nothing there.
+    """
     found: dict[str, set[str]] = {}
     for one in tracked.active.values():
         if one.delegates and one.source is not None:
@@ -273,8 +332,8 @@ def _namespaces_abroad(tracked: TrackedPods) -> dict[str, set[str]]:
 def _selected(
     view: ClusterView, native: BudgetIndex, namespaces: Collection[str], tracked: TrackedPods
 ) -> Iterator[tuple[Pod, _Selection, Tracked | None]]:
-    """Pods of a cluster in these namespaces with the budgets that select them, and what is tracked of each; each is
-    counted there.
+    """Pods of a cluster in these namespaces with the budgets that select them, and what is tracked
+    of each; each is counted there.
     """
     with_budgets = {one for one in namespaces if native.of(one)}
     for pod in view.pods.values() if with_budgets else ():
@@ -301,7 +360,9 @@ def _healthy(pod: Pod, tracked: Tracked | None) -> bool:
         return pod.phase == RUNNING
     if tracked is None or not tracked.delegates:
         return pod.ready and (pod.at_home or not pod.node.startswith(PROXY_NODE_PREFIX))
-    return pod.ready and all(one.ready and not one.terminating for one in tracked.delegates.values())
+    return pod.ready and all(
+        one.ready and not one.terminating for one in tracked.delegates.values()
+    )
 
 
 def _join(
@@ -312,7 +373,9 @@ def _join(
     delegate: Pod,
     native: Mapping[str, BudgetIndex],
 ) -> str:
-    """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
+    """Put a delegate under its shadow; the name of that, '' where a budget of the target's own
+    selects it.
+    """
     if native[place.target].of(delegate.namespace).selecting(delegate).accounts:
         return ""
     contents = tuple(sorted([one.content for one in accounts]))
@@ -326,15 +389,17 @@ def _join(
 
 @lru_cache(maxsize=2**14)
 def shadow_name(home_uid: str, namespace: str, contents: tuple[str, ...]) -> str:
-    """The same for budgets of the same content in the same cluster, and no user's by chance: delegates are labelled
-    with it, so that a name which users change would have all of them written at their pace.
+    """The same for budgets of the same content in the same cluster, and no user's by chance:
+    delegates are labelled with it, so that a name which users change would have all of them written
+    at their pace.
     """
     identity = "/".join((home_uid, namespace, *contents))
     return BUDGET_PREFIX + sha256(identity.encode()).hexdigest()[:_DIGEST]
 
 
 def _shadow(key: _Key, group: _Group) -> Shadow:
-    # Also those that do not bear the label yet: until they do, one fewer may go; else, from then on, one too many.
+    # Also those that do not bear the label yet: until they do, one fewer may go; else, from then
+    # on, one too many.
     healthy = sum(one.ready for one in group.delegates)
     spare = min(account.spare for account in group.accounts)
     always = all(account.lets_unready_go for account in group.accounts)

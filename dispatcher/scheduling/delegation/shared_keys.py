@@ -1,4 +1,6 @@
-"""Clusters that report the same public key: each could sign for the other. They are reported, and keep working."""
+"""Clusters that report the same public key: each could sign for the other. They are reported, and
+keep working.
+"""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -18,8 +20,10 @@ class SharedKey(NamedTuple):
     def text(self) -> str:
         """What is the matter, and what to do."""
         return (
-            f'clusters "{self.first}" and "{self.second}" have the same key: each can sign for the other. Give one '
-            f"of them a key of its own (keySecret of its chart, or key_file), start its agent again, and make others "
+            f'clusters "{self.first}" and "{self.second}" have the same key: each can sign for '
+            "the other. Give one "
+            "of them a key of its own (keySecret of its chart, or key_file), start its agent "
+            "again, and make others "
             f"believe it: `global-dispatcher cluster forget-keys` of that cluster"
         )
 

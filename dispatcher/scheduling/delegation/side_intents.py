@@ -39,7 +39,9 @@ class _SideIntent(msgspec.Struct, eq=False):
 
 
 class SideIntents:
-    """What is sent and not answered yet, by its name: an intent's id is that and the number of the attempt."""
+    """What is sent and not answered yet, by its name: an intent's id is that and the number of the
+    attempt.
+    """
 
     def __init__(self, outbox: Outbox, backoff: Backoff) -> None:
         self._outbox = outbox
@@ -60,14 +62,17 @@ class SideIntents:
         retry_policy: RetryPolicy | None = None,
         wanted: Wanted | None = None,
     ) -> str:
-        """Send an intent, with an id and an epoch of its own; returns its name, by which `drop` knows it.
+        """Send an intent, with an id and an epoch of its own; returns its name, by which `drop`
+        knows it.
 
         It is sent again only while it is `wanted`.
         """
         epoch = self._outbox.next_epoch()
         name = f"{epoch}.{kind}"
         intent = msgspec.structs.replace(intent, id=f"{name}.1", epoch=epoch)
-        self._sent[name] = _SideIntent(cluster, intent, done, retry_policy or self._retry_policy, wanted)
+        self._sent[name] = _SideIntent(
+            cluster, intent, done, retry_policy or self._retry_policy, wanted
+        )
         self._outbox.post(cluster, intent)
         return name
 
@@ -78,7 +83,9 @@ class SideIntents:
             self._drop_again(name, side_intent)
 
     def answered(self, outcome: Outcome, now: float) -> bool:
-        """Whether an outcome belongs to a side intent; its sender is called back unless it is sent again."""
+        """Whether an outcome belongs to a side intent; its sender is called back unless it is sent
+        again.
+        """
         name, side_intent = self._find(outcome.id)
         if side_intent is None:
             return False
@@ -108,14 +115,19 @@ class SideIntents:
                     del self._sent[name]
                     continue
                 side_intent.attempts += 1
-                side_intent.intent = msgspec.structs.replace(side_intent.intent, id=f"{name}.{side_intent.attempts}")
+                side_intent.intent = msgspec.structs.replace(
+                    side_intent.intent, id=f"{name}.{side_intent.attempts}"
+                )
                 self._outbox.post(cluster, side_intent.intent)
 
     def _find(self, intent_id: str) -> tuple[str, _SideIntent | None]:
         """An answer to an earlier attempt is nobody's."""
         name = intent_id.rpartition(".")[0]
         side_intent = self._sent.get(name)
-        return name, side_intent if side_intent is not None and side_intent.intent.id == intent_id else None
+        return (
+            name,
+            side_intent if side_intent is not None and side_intent.intent.id == intent_id else None,
+        )
 
     def _fail(self, name: str, side_intent: _SideIntent, now: float) -> None:
         at = now + side_intent.retry_policy.backoff.after(side_intent.attempts)

@@ -1,12 +1,15 @@
-"""What `next_step` has answered, kept by all that it reads of a situation: nearly all pods are in one of a few.
+"""What `next_step` has answered, kept by all that it reads of a situation: nearly all pods are in
+one of a few.
 
-Nothing is decided here. A key holds what tells situations of its kind apart; pods of any other kind have none, and
-`next_step` is asked for them each time. Two kinds have one:
+Nothing is decided here. A key holds what tells situations of its kind apart; pods of any other kind
+have none, and `next_step` is asked for them each time. Two kinds have one:
 
 - a pod without delegates and marks that belongs in no other cluster than its own,
-- a pod on its proxy node, beside its one delegate, of which no API server has said how it ends or that it is gone.
+- a pod on its proxy node, beside its one delegate, of which no API server has said how it ends or
+  that it is gone.
 
-Worked example: to observe a pod and ask `next_step` takes 3 to 5 us, to make its key and find it 0.5 to 1.5.
+Worked example: to observe a pod and ask `next_step` takes 3 to 5 us, to make its key and find it
+0.5 to 1.5.
 """
 
 from collections.abc import Mapping
@@ -58,7 +61,9 @@ class StepCache:
             return None
         return standing, bool(source.node), source.phase, source.terminating
 
-    def _remote_key(self, tracked: Tracked, source: Pod, home_standing: Key, now: float) -> Key | None:
+    def _remote_key(
+        self, tracked: Tracked, source: Pod, home_standing: Key, now: float
+    ) -> Key | None:
         target = target_of(tracked.pod_id[0], source)
         delegate = tracked.delegates.get(target)
         if delegate is None or delegate.phase not in _PHASES or len(tracked.delegates) > 1:

@@ -1,4 +1,6 @@
-"""Which intent carries out each step of the delegate protocol: a table from `Step` to a function of `intents`."""
+"""Which intent carries out each step of the delegate protocol: a table from `Step` to a function of
+`intents`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,10 +14,12 @@ from shared.model.pod import Claim, Pod, SourceRef
 
 
 class Attempt(NamedTuple):
-    """What an intent is made of: the pod, the cluster that the step is about ("" home), and the attempt's number.
+    """What an intent is made of: the pod, the cluster that the step is about ("" home), and the
+    attempt's number.
 
-    `epoch` is an attempt of its own, also where an earlier claim goes on: agents may have heard a newer one than the
-    claim's since, of a view without the claim. `why` says in one line why the pod is where it is.
+    `epoch` is an attempt of its own, also where an earlier claim goes on: agents may have heard a
+    newer one than the claim's since, of a view without the claim. `why` says in one line why the
+    pod is where it is.
     """
 
     tracked: Tracked
@@ -52,7 +56,9 @@ class Attempt(NamedTuple):
             return delegate.source
         source = self.source
         uid = self.clusters[self.tracked.home].uid
-        return SourceRef(self.tracked.home, uid, source.namespace, source.name, source.uid, self.epoch)
+        return SourceRef(
+            self.tracked.home, uid, source.namespace, source.name, source.uid, self.epoch
+        )
 
 
 def intent_for(step: Step, at: Attempt) -> InFlightIntent:
@@ -74,14 +80,18 @@ def _unclaim(at: Attempt) -> InFlightIntent:
 
 def _bind_proxy(at: Attempt) -> InFlightIntent:
     ref = intents.ref(at.source)
-    return intents.bind_proxy(at.tracked.home, ref, (at.cluster, at.claim.node), at.epoch, at.why(at.tracked), at.now)
+    return intents.bind_proxy(
+        at.tracked.home, ref, (at.cluster, at.claim.node), at.epoch, at.why(at.tracked), at.now
+    )
 
 
 def _mirror(at: Attempt) -> InFlightIntent:
     home = at.tracked.home
     clusters = at.clusters
     routed = share_network(clusters[home], clusters[at.cluster])
-    return intents.mirror(home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now)
+    return intents.mirror(
+        home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now
+    )
 
 
 def _delete_delegate(at: Attempt) -> InFlightIntent:
@@ -97,21 +107,33 @@ def _delete_source(at: Attempt) -> InFlightIntent:
 
 def _finish(at: Attempt) -> InFlightIntent:
     target = at.clusters.get(target_of(at.tracked.home, at.source))
-    return intents.finish(at.tracked.home, at.source, target.uid if target is not None else "", at.epoch, at.now)
+    return intents.finish(
+        at.tracked.home, at.source, target.uid if target is not None else "", at.epoch, at.now
+    )
 
 
 _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
     Step.RESUME: _resume,
     Step.UNCLAIM: _unclaim,
-    Step.RESTORE: lambda at: intents.restore(at.tracked.home, at.source, at.cluster, at.delegate, at.epoch, at.now),
+    Step.RESTORE: lambda at: intents.restore(
+        at.tracked.home, at.source, at.cluster, at.delegate, at.epoch, at.now
+    ),
     Step.BIND_PROXY: _bind_proxy,
     Step.MIRROR: _mirror,
-    Step.UPDATE: lambda at: intents.sign(at.tracked.home, at.source, (at.cluster, at.claim.node), at.epoch, at.now),
+    Step.UPDATE: lambda at: intents.sign(
+        at.tracked.home, at.source, (at.cluster, at.claim.node), at.epoch, at.now
+    ),
     Step.DELETE_DELEGATE: _delete_delegate,
     Step.DELETE_SOURCE: _delete_source,
     Step.FINISH: _finish,
-    Step.CONFIRM: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=False),
-    Step.COLLECT: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=True),
+    Step.CONFIRM: lambda at: intents.confirm(
+        at.identity, at.cluster, at.epoch, at.now, collect=False
+    ),
+    Step.COLLECT: lambda at: intents.confirm(
+        at.identity, at.cluster, at.epoch, at.now, collect=True
+    ),
     Step.CONFIRM_END: lambda at: intents.confirm_end(at.identity, at.cluster, at.epoch, at.now),
-    Step.CONFIRM_SOURCE: lambda at: intents.confirm_source(at.tracked.home, at.identity, at.epoch, at.now),
+    Step.CONFIRM_SOURCE: lambda at: intents.confirm_source(
+        at.tracked.home, at.identity, at.epoch, at.now
+    ),
 }

@@ -1,4 +1,6 @@
-"""All pods of ours by id. Nearly all are bound in their own cluster and run: of these the source alone is kept."""
+"""All pods of ours by id. Nearly all are bound in their own cluster and run: of these the source
+alone is kept.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,19 +12,22 @@ from shared.model.pod import Pod, PodId
 
 _NONE: Mapping[str, Pod] = {}
 _AT_ONCE = 5_000  # in some milliseconds
-# All that may be known of a pod beside its source. What was reported of it while it waited is void once it is bound.
+# All that may be known of a pod beside its source. What was reported of it while it waited is void
+# once it is bound.
 _OVER = ("reported_at", "report", "nominated_node")
-_more_of = attrgetter(*(name for name in Tracked.__struct_fields__ if name not in ("pod_id", "source", *_OVER)))
+_more_of = attrgetter(
+    *(name for name in Tracked.__struct_fields__ if name not in ("pod_id", "source", *_OVER))
+)
 _NO_MORE = _more_of(Tracked(("", "")))
 
 
 class TrackedPods:
     """What is tracked of each pod of ours.
 
-    Of a settled pod nothing is known but its source, which the view of its cluster holds, too. Who gets
-    what is tracked of it (`get`, `[]`) may change that, and it is kept whole until the pod is settled again; who only
-    reads takes a `peek`.
-    `active`: all others, among them those that have to do with another cluster than their own, or are in flight.
+    Of a settled pod nothing is known but its source, which the view of its cluster holds, too. Who
+    gets what is tracked of it (`get`, `[]`) may change that, and it is kept whole until the pod is
+    settled again; who only reads takes a `peek`. `active`: all others, among them those that have
+    to do with another cluster than their own, or are in flight.
     """
 
     def __init__(self) -> None:
@@ -36,7 +41,9 @@ class TrackedPods:
         return pod_id in self.active or pod_id[1] in self._settled.get(pod_id[0], _NONE)
 
     def __iter__(self) -> Iterator[PodId]:
-        """The ids of the pods as they are now, whatever becomes of them while the ids are asked for."""
+        """The ids of the pods as they are now, whatever becomes of them while the ids are asked
+        for.
+        """
         settled = [(home, list(pods)) for home, pods in self._settled.items()]
         return chain(list(self.active), ((home, uid) for home, uids in settled for uid in uids))
 
@@ -85,22 +92,35 @@ class TrackedPods:
     def source_of(self, pod_id: PodId) -> Pod | None:
         """None: the pod is not ours, or its source is gone."""
         known = self.active.get(pod_id)
-        return known.source if known is not None else self._settled.get(pod_id[0], _NONE).get(pod_id[1])
+        return (
+            known.source
+            if known is not None
+            else self._settled.get(pod_id[0], _NONE).get(pod_id[1])
+        )
 
     def named(self, namespace: str, name: str) -> list[PodId]:
-        """The pods whose source is called so: one of each cluster, and more where one is not seen to be gone yet.
+        """The pods whose source is called so: one of each cluster, and more where one is not seen
+        to be gone yet.
 
         All are looked at: an index would cost memory all the time, and this is asked by people.
         """
-        found = [pod_id for pod_id, one in self.active.items() if _is_called(one.source, namespace, name)]
+        found = [
+            pod_id for pod_id, one in self.active.items() if _is_called(one.source, namespace, name)
+        ]
         for home, pods in self._settled.items():
-            found += [(home, uid) for uid, one in pods.items() if one.name == name and one.namespace == namespace]
+            found += [
+                (home, uid)
+                for uid, one in pods.items()
+                if one.name == name and one.namespace == namespace
+            ]
         return found
 
     def submitted(self) -> Counter[str]:
         """How many pods there are by the cluster where they were submitted."""
         found = Counter({home: len(pods) for home, pods in self._settled.items()})
-        found.update(pod_id[0] for pod_id, tracked in self.active.items() if tracked.source is not None)
+        found.update(
+            pod_id[0] for pod_id, tracked in self.active.items() if tracked.source is not None
+        )
         return found
 
     def sources(self) -> Iterator[tuple[PodId, Pod]]:
@@ -121,7 +141,9 @@ class TrackedPods:
         self._settled.get(pod_id[0], {}).pop(pod_id[1], None)
 
     def compact_all(self) -> None:
-        """`compact` those that are settled, though nothing was reported of them since they were bound."""
+        """`compact` those that are settled, though nothing was reported of them since they were
+        bound.
+        """
         most = len(self.active) - _AT_ONCE
         for tracked in list(self.active.values()):
             self.compact(tracked)
@@ -129,7 +151,9 @@ class TrackedPods:
                 break  # the others in a minute
 
     def compact(self, tracked: Tracked) -> None:
-        """A pod was looked at, and nobody holds what is tracked of it: keep its source alone if it is settled."""
+        """A pod was looked at, and nobody holds what is tracked of it: keep its source alone if it
+        is settled.
+        """
         (home, uid), source = tracked.pod_id, tracked.source
         if (
             source is not None

@@ -18,7 +18,9 @@ from shared.security.signatures import read_claim
 
 T = TypeVar("T")
 
-_NONE: Mapping[str, Any] = MappingProxyType({})  # nearly always empty: one for all; who adds to one makes a new dict
+_NONE: Mapping[str, Any] = MappingProxyType(
+    {}
+)  # nearly always empty: one for all; who adds to one makes a new dict
 
 
 class ConfirmedEnd(NamedTuple):
@@ -31,21 +33,22 @@ class ConfirmedEnd(NamedTuple):
 class Tracked(msgspec.Struct, gc=False):
     """A source pod (None: not seen or gone) and its delegates by cluster.
 
-    `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
-    `said_gone`: clusters whose observer has said so; their API servers, by way of executors, are still to be asked.
-    `ended`: by cluster, the end of a delegate there that its API server has confirmed.
-    `doubts`: how often in a row it has confirmed another end than the one that is shown, or none; it is not asked again
-    before `ask_end_at`, however often its observer tells something else meanwhile.
-    `missing_since`: when a pod that ought to be there was first looked for in vain.
-    `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
-    `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
-    `decided`: the attempt of the last claim that this dispatcher made; 0 none.
-    `untouched`: the same, while no delegate can have been begun for it; 0 none.
-    `disproved`: by cluster, the attempt up to which its API server has no delegate and its executor will make none.
-    `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept one.
-    `orphaned_at`: when the API server of the source first said that the source is gone.
-    `vanished`: the source as last seen, where a full report lacks it, nobody saw it deleted (its cluster was restored
-    from a backup) and its delegate was not seen bound: that may run, so its room and its charge are kept for a while.
+    `gone`: clusters whose API server has said that the pod is gone: the source (home), or its
+    delegate (all others). `said_gone`: clusters whose observer has said so; their API servers, by
+    way of executors, are still to be asked. `ended`: by cluster, the end of a delegate there that
+    its API server has confirmed. `doubts`: how often in a row it has confirmed another end than the
+    one that is shown, or none; it is not asked again before `ask_end_at`, however often its
+    observer tells something else meanwhile. `missing_since`: when a pod that ought to be there was
+    first looked for in vain. `mirrored_until`: so long the watch may not show yet what `mirrored`
+    has written. `claimed_at`: when we heard that our claim holds; the watch may show it as late as
+    any change. `decided`: the attempt of the last claim that this dispatcher made; 0 none.
+    `untouched`: the same, while no delegate can have been begun for it; 0 none. `disproved`: by
+    cluster, the attempt up to which its API server has no delegate and its executor will make none.
+    `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept
+    one. `orphaned_at`: when the API server of the source first said that the source is gone.
+    `vanished`: the source as last seen, where a full report lacks it, nobody saw it deleted (its
+    cluster was restored from a backup) and its delegate was not seen bound: that may run, so its
+    room and its charge are kept for a while.
     """
 
     pod_id: PodId
@@ -75,9 +78,12 @@ class Tracked(msgspec.Struct, gc=False):
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
     hold_until: float = float("-inf")  # not to be looked at before
-    alarm_at: float = float("-inf")  # when it is looked at whatever comes: the last that was asked for
+    alarm_at: float = float(
+        "-inf"
+    )  # when it is looked at whatever comes: the last that was asked for
     refusals: int = 0  # of the last steps, one after the other
-    nominated_node: str | None = None  # status.nominatedNodeName as last written or seen; None: never
+    # status.nominatedNodeName as last written or seen; None: never
+    nominated_node: str | None = None
 
     @property
     def home(self) -> str:
@@ -87,14 +93,20 @@ class Tracked(msgspec.Struct, gc=False):
     @property
     def forgotten(self) -> bool:
         """Whether nothing is left to track."""
-        return self.source is None and not self.delegates and self.in_flight is None and self.vanished is None
+        return (
+            self.source is None
+            and not self.delegates
+            and self.in_flight is None
+            and self.vanished is None
+        )
 
     @property
     def in_flight_is_pointless(self) -> bool:
         """Whether nobody wants any more what is asked of the home cluster.
 
-        Without its source a pod needs no place. An order to another cluster must still be seen through, and so must
-        the question whether the source is gone, while there is a delegate for whose sake it is asked.
+        Without its source a pod needs no place. An order to another cluster must still be seen
+        through, and so must the question whether the source is gone, while there is a delegate for
+        whose sake it is asked.
         """
         if self.in_flight is None or self.in_flight.via != self.home:
             return False
@@ -104,7 +116,9 @@ class Tracked(msgspec.Struct, gc=False):
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether time alone may make a step due: something is missing, or marks are there that nothing explains."""
+        """Whether time alone may make a step due: something is missing, or marks are there that
+        nothing explains.
+        """
         source = self.source
         unexplained = source is not None and source.has_finalizer and source.claim is None
         return bool(self.missing_since) or unexplained or self.vanished is not None
@@ -119,26 +133,37 @@ class Tracked(msgspec.Struct, gc=False):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it stands on a node of its own cluster, and nothing is asked for it, missing, or marked as ours: a
-        look would find nothing to do, whether its cluster is Ready or not.
+        """Whether it stands on a node of its own cluster, and nothing is asked for it, missing, or
+        marked as ours: a look would find nothing to do, whether its cluster is Ready or not.
         """
         source = self.source
         if source is None or not source.node or source.claim is not None or source.has_finalizer:
             return False
-        if self.in_flight is not None or self.queued or self.item is not None or self.vanished is not None:
+        if (
+            self.in_flight is not None
+            or self.queued
+            or self.item is not None
+            or self.vanished is not None
+        ):
             return False
         return not self.abroad
 
     @property
     def ends(self) -> Mapping[str, str]:
-        """By cluster, the confirmed end of the delegate that shows there; of another one it says nothing."""
+        """By cluster, the confirmed end of the delegate that shows there; of another one it says
+        nothing.
+        """
         if not self.ended:
             return _NONE
         shown = {cluster: pod.uid for cluster, pod in self.delegates.items()}
-        return {cluster: one.end for cluster, one in self.ended.items() if shown.get(cluster) == one.uid}
+        return {
+            cluster: one.end for cluster, one in self.ended.items() if shown.get(cluster) == one.uid
+        }
 
     def confirm_end(self, cluster: str, end: ConfirmedEnd | None) -> bool:
-        """Its API server has answered how the delegate ends (None: not that we know). Whether that is what shows."""
+        """Its API server has answered how the delegate ends (None: not that we know). Whether that
+        is what shows.
+        """
         self.ended = _without(self.ended, cluster) if end is None else {**self.ended, cluster: end}
         delegate = self.delegates.get(cluster)
         shows = delegate is None or confirms(self.ends.get(cluster, ""), delegate)
@@ -152,19 +177,29 @@ class Tracked(msgspec.Struct, gc=False):
         return self.source is not None and target_of(self.pod_id[0], self.source) == cluster
 
     def see_source(self, pod: Pod | None, *, seen_deleted: bool = True) -> None:
-        """The home cluster reported the source pod. None: it went; `seen_deleted` if its observer saw it deleted."""
+        """The home cluster reported the source pod. None: it went; `seen_deleted` if its observer
+        saw it deleted.
+        """
         self.vanished = None if seen_deleted or pod is not None else self._unseen_abroad()
         self.source = pod
         self._seen(self.pod_id[0], pod, seen_deleted=seen_deleted)
 
     def _unseen_abroad(self) -> Pod | None:
-        """The source, if its delegate may run in a cluster that has not shown where, nor said that it is gone."""
+        """The source, if its delegate may run in a cluster that has not shown where, nor said that
+        it is gone.
+        """
         target = target_of(self.home, self.source) if self.source is not None else ""
         shown = any(pod.node or pod.terminal for pod in self.delegates.values())
-        return self.source if target and not shown and target not in self.gone | self.said_gone else None
+        return (
+            self.source
+            if target and not shown and target not in self.gone | self.said_gone
+            else None
+        )
 
     def see_delegate(self, cluster: str, pod: Pod | None, *, seen_deleted: bool = True) -> None:
-        """`cluster` reported a delegate. None: it went; `seen_deleted` if its observer saw it deleted."""
+        """`cluster` reported a delegate. None: it went; `seen_deleted` if its observer saw it
+        deleted.
+        """
         if pod is None:
             self.delegates = _without(self.delegates, cluster)
             self.ended = _without(self.ended, cluster)
@@ -175,7 +210,9 @@ class Tracked(msgspec.Struct, gc=False):
         self._seen(cluster, pod, seen_deleted=seen_deleted)
 
     def reset_missing(self, cluster: str) -> None:
-        """Forget since when the delegate is missing there; the next look that does not find it counts anew."""
+        """Forget since when the delegate is missing there; the next look that does not find it
+        counts anew.
+        """
         self.missing_since = _without(self.missing_since, cluster)
 
     def _seen(self, cluster: str, pod: Pod | None, *, seen_deleted: bool) -> None:
@@ -202,19 +239,27 @@ class Tracked(msgspec.Struct, gc=False):
         self.said_gone -= {cluster}
 
     def confirm_there(self, cluster: str) -> None:
-        """The API server has answered that the pod is there, seen or not: it is asked again after a while."""
+        """The API server has answered that the pod is there, seen or not: it is asked again after a
+        while.
+        """
         self.reset_missing(cluster)
         self.said_gone -= {cluster}
 
 
 def _without(known: Mapping[str, T], cluster: str) -> Mapping[str, T]:
-    return {one: value for one, value in known.items() if one != cluster} if cluster in known else known
+    return (
+        {one: value for one, value in known.items() if one != cluster}
+        if cluster in known
+        else known
+    )
 
 
 class ClusterReachability(NamedTuple):
-    """Which clusters answer now, and which went back in time: the same for every pod, found out once for many.
+    """Which clusters answer now, and which went back in time: the same for every pod, found out
+    once for many.
 
-    `executor_only`: clusters whose executors take orders, but whose observers are away; `observer_only`: the reverse.
+    `executor_only`: clusters whose executors take orders, but whose observers are away;
+    `observer_only`: the reverse.
     """
 
     ready: frozenset[str]
@@ -229,8 +274,13 @@ class ClusterReachability(NamedTuple):
         restored = list[str]()
         executor_only = list[str]()
         observer_only = list[str]()
-        for name, view in clusters.items():  # for each event: `ready` and `takes_orders` of ClusterView, inlined
-            orders = (not view.silent if view.executor is None else view.executor) and not view.refuses
+        for (
+            name,
+            view,
+        ) in clusters.items():  # for each event: `ready` and `takes_orders` of ClusterView, inlined
+            orders = (
+                not view.silent if view.executor is None else view.executor
+            ) and not view.refuses
             if view.synced and view.api_ok and not view.silent:
                 ready.append(name)
                 if not orders:
@@ -252,14 +302,20 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     orphans_may_go: bool,
     fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:
-    """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked for."""
+    """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked
+    for.
+    """
     reachable, restored, executor_only, observer_only = reach
     source = tracked.source
     target = target_of(tracked.home, source) if source is not None else ""
     if another_than_claimed(source, clusters.get(target)):
         reachable -= {target}  # whoever answers under its name has no say in what runs there
-    sought = target if target and target not in tracked.delegates and target not in tracked.gone else ""
-    missing = frozenset((sought,) if sought and _to_ask(tracked, sought, clusters, now, timing.confirm_s) else ())
+    sought = (
+        target if target and target not in tracked.delegates and target not in tracked.gone else ""
+    )
+    missing = frozenset(
+        (sought,) if sought and _to_ask(tracked, sought, clusters, now, timing.confirm_s) else ()
+    )
     home = clusters.get(tracked.home)
     settled_at = max(home.ready_since, tracked.claimed_at) if home is not None else float("inf")
     claim = source.claim if source is not None else None
@@ -300,16 +356,22 @@ def forget_vanished(
     timing: CoreTiming,
     fenced: frozenset[str] = frozenset(),
 ) -> None:
-    """Give up a source that vanished once its target has had the time to notice a silent watch, and shows nothing.
+    """Give up a source that vanished once its target has had the time to notice a silent watch, and
+    shows nothing.
 
-    A target that was restored, that is another cluster than was claimed, or that is not configured proves nothing.
+    A target that was restored, that is another cluster than was claimed, or that is not configured
+    proves nothing.
     """
     if tracked.vanished is None:
         return
     target = target_of(tracked.home, tracked.vanished)
     view = clusters.get(target)
-    proves = view is not None and not view.restored and not another_than_claimed(tracked.vanished, view)
-    over = target in fenced or (proves and _overdue(tracked, target, clusters, now, timing.absence_grace_s))
+    proves = (
+        view is not None and not view.restored and not another_than_claimed(tracked.vanished, view)
+    )
+    over = target in fenced or (
+        proves and _overdue(tracked, target, clusters, now, timing.absence_grace_s)
+    )
     if over:
         tracked.vanished = None
     if over or not proves:
@@ -317,19 +379,31 @@ def forget_vanished(
 
 
 def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
-    """Whether the cluster under this name is another one than the source's own cluster has signed the pod over to."""
+    """Whether the cluster under this name is another one than the source's own cluster has signed
+    the pod over to.
+    """
     if source is None or source.claim is None or view is None or source.claim.cluster != view.name:
         return False
     signed = read_claim(source.annotations.get(CLAIM, ""))
-    return signed is not None and bool(signed.target_uid and view.uid) and signed.target_uid != view.uid
+    return (
+        signed is not None
+        and bool(signed.target_uid and view.uid)
+        and signed.target_uid != view.uid
+    )
 
 
-def _to_ask(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
-    """Whether the API server is to be asked for a pod: said to be deleted, at once; else once it is missing so long."""
+def _to_ask(
+    tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float
+) -> bool:
+    """Whether the API server is to be asked for a pod: said to be deleted, at once; else once it is
+    missing so long.
+    """
     return cluster in tracked.said_gone or _overdue(tracked, cluster, clusters, now, after_s)
 
 
-def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
+def _overdue(
+    tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float
+) -> bool:
     view = clusters.get(cluster)
     if view is None or not view.ready:
         tracked.reset_missing(cluster)
@@ -340,28 +414,46 @@ def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], n
 
 
 def _source_gone(
-    tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming, *, orphans_may_go: bool
+    tracked: Tracked,
+    clusters: dict[str, ClusterView],
+    now: float,
+    timing: CoreTiming,
+    *,
+    orphans_may_go: bool,
 ) -> bool:
-    """Its API server has confirmed that it was deleted; or has said twice and some time apart that it has none, and not
-    of many others at once.
+    """Its API server has confirmed that it was deleted; or has said twice and some time apart that
+    it has none, and not of many others at once.
     """
     if not _same_source_cluster(tracked, clusters):
         return False
     if tracked.home in tracked.gone and tracked.orphaned_at is None:
         return True
     at = tracked.orphaned_at
-    return at is not None and tracked.home in tracked.gone and now - at >= timing.orphan_s and orphans_may_go
+    return (
+        at is not None
+        and tracked.home in tracked.gone
+        and now - at >= timing.orphan_s
+        and orphans_may_go
+    )
 
 
-def _gone_from_fenced(tracked: Tracked, clusters: dict[str, ClusterView], fenced: frozenset[str]) -> bool:
-    """Where nothing is to run by an operator's word, one answer of the source's API server is enough."""
+def _gone_from_fenced(
+    tracked: Tracked, clusters: dict[str, ClusterView], fenced: frozenset[str]
+) -> bool:
+    """Where nothing is to run by an operator's word, one answer of the source's API server is
+    enough.
+    """
     asked = tracked.orphaned_at is not None or tracked.home in tracked.gone
-    return asked and fenced.issuperset(tracked.delegates) and _same_source_cluster(tracked, clusters)
+    return (
+        asked and fenced.issuperset(tracked.delegates) and _same_source_cluster(tracked, clusters)
+    )
 
 
-def _source_missing(tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming) -> bool:
-    """Whether the source's API server is to be asked: at once where it was said to be deleted; else once it is missing
-    for the grace time, and once more later.
+def _source_missing(
+    tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming
+) -> bool:
+    """Whether the source's API server is to be asked: at once where it was said to be deleted; else
+    once it is missing for the grace time, and once more later.
     """
     if not _same_source_cluster(tracked, clusters) or tracked.home in tracked.gone:
         return False
@@ -372,16 +464,18 @@ def _source_missing(tracked: Tracked, clusters: dict[str, ClusterView], now: flo
 
 
 def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> bool:
-    # A cluster restored, wiped or swapped under the same name must never make us collect its delegates.
+    # A cluster restored, wiped or swapped under the same name must never make us collect its
+    # delegates.
     view = clusters.get(tracked.home)
     return view is not None and all(
-        pod.source is not None and pod.source.cluster_uid == view.uid for pod in tracked.delegates.values()
+        pod.source is not None and pod.source.cluster_uid == view.uid
+        for pod in tracked.delegates.values()
     )
 
 
 def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
-    # Selectors mean the pod as it was submitted; labels that controllers read and pod affinity do not travel with it.
-    # Its priority is that of the cluster where it runs, as for everybody there.
+    # Selectors mean the pod as it was submitted; labels that controllers read and pod affinity do
+    # not travel with it. Its priority is that of the cluster where it runs, as for everybody there.
     if source is None:  # nobody knows how important it is: it gives way to no pod
         return msgspec.structs.replace(delegate, priority=HIGHEST_PRIORITY)
     return msgspec.structs.replace(
@@ -394,10 +488,12 @@ def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
 
 
 def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Pod, str, str] | None:
-    """(pod, cluster, node) where it holds room: its delegate's place, its own, or the place it is claimed for.
+    """(pod, cluster, node) where it holds room: its delegate's place, its own, or the place it is
+    claimed for.
 
-    A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its charge, unless its
-    cluster's observer has said that it went: executors look at the room themselves. In a `fenced` cluster nothing runs.
+    A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its
+    charge, unless its cluster's observer has said that it went: executors look at the room
+    themselves. In a `fenced` cluster nothing runs.
     """
     for cluster in sorted(tracked.delegates.keys() - fenced) if tracked.delegates else ():
         pod = tracked.delegates[cluster]

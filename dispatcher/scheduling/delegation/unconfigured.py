@@ -1,4 +1,5 @@
-"""Pods of clusters that are not configured: a cluster was renamed, or removed from the configuration too early.
+"""Pods of clusters that are not configured: a cluster was renamed, or removed from the
+configuration too early.
 
 They are reported and never touched: the cluster may be put back, and only an operator can know.
 """
@@ -22,8 +23,10 @@ class UnconfiguredCluster(NamedTuple):
     def text(self) -> str:
         """What is the matter, and what to do."""
         return (
-            f'cluster "{self.cluster}" is not one of this dispatcher\'s, but {self.went} pods went there and '
-            f"{self.came} of its pods run here: nothing is done about them. Put it back into the configuration, or "
+            f'cluster "{self.cluster}" is not one of this dispatcher\'s, but {self.went} pods '
+            "went there and "
+            f"{self.came} of its pods run here: nothing is done about them. Put it back into the "
+            "configuration, or "
             f"`global-dispatcher cluster leave {self.cluster} --lost` if it never comes back"
         )
 
@@ -39,4 +42,7 @@ def of(tracked: Iterable[Tracked], clusters: Collection[str]) -> list[Unconfigur
             went[target] += 1
         if one.delegates and one.home not in clusters:
             came[one.home] += len(one.delegates)
-    return [UnconfiguredCluster(name, went[name], came[name]) for name in sorted(went.keys() | came.keys())]
+    return [
+        UnconfiguredCluster(name, went[name], came[name])
+        for name in sorted(went.keys() | came.keys())
+    ]

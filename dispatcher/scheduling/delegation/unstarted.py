@@ -8,7 +8,9 @@ _AT_ONCE = 100  # statuses that are read in one Tick
 
 
 class UnstartedPods:
-    """By source pod. `told`: where those are that have waited for `start_s` (0: none is looked at), and for what."""
+    """By source pod. `told`: where those are that have waited for `start_s` (0: none is looked at),
+    and for what.
+    """
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
@@ -19,7 +21,12 @@ class UnstartedPods:
 
     def see(self, pod_id: PodId, delegate: Pod | None, now: float) -> None:
         """A delegate was reported; None: it is gone."""
-        waits = delegate is not None and delegate.phase == PENDING and delegate.node and not delegate.terminating
+        waits = (
+            delegate is not None
+            and delegate.phase == PENDING
+            and delegate.node
+            and not delegate.terminating
+        )
         if not waits:
             self.started(pod_id)
         elif pod_id not in self._since and self.start_s:
@@ -38,8 +45,8 @@ class UnstartedPods:
         self._asked[pod_id] = self._asked.get(pod_id, 0) + 1
 
     def due(self, now: float) -> list[PodId]:
-        """Those to look at now, first those told to go least often, so that ones that cannot go keep none back; each is
-        due again later.
+        """Those to look at now, first those told to go least often, so that ones that cannot go
+        keep none back; each is due again later.
         """
         found = self._due.take(now, _AT_ONCE)
         for pod_id in found:

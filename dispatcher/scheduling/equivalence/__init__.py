@@ -1,1 +1,3 @@
-"""Equivalence classes of pods: what every plugin answers for every row, cached; refreshed where something changed."""
+"""Equivalence classes of pods: what every plugin answers for every row, cached; refreshed where
+something changed.
+"""

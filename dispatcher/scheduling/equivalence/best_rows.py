@@ -1,7 +1,8 @@
-"""Which rows are best: by total score, then by lowest `fleet.rank` (a stable hash of cluster and node), then by row.
+"""Which rows are best: by total score, then by lowest `fleet.rank` (a stable hash of cluster and
+node), then by row.
 
-One rule for every place finder. `BlockMaxima` finds the best of many rows again after a few changed, without looking at
-all the others.
+One rule for every place finder. `BlockMaxima` finds the best of many rows again after a few
+changed, without looking at all the others.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,9 @@ class RowScore(NamedTuple):
 
 
 def best_of(rows: RowList | None, totals: Floats, ranks: Ints) -> RowScore | None:
-    """The best of `rows` (None: of all): the highest total, among equals the lowest rank, then the lowest row."""
+    """The best of `rows` (None: of all): the highest total, among equals the lowest rank, then the
+    lowest row.
+    """
     part = totals if rows is None else totals[rows]
     if not len(part):
         return None
@@ -41,7 +44,9 @@ def best_of(rows: RowList | None, totals: Floats, ranks: Ints) -> RowScore | Non
 
 
 class BlockMaxima:
-    """The highest total, by blocks of 1024 rows; among equals the row of the lowest rank, then the lowest row."""
+    """The highest total, by blocks of 1024 rows; among equals the row of the lowest rank, then the
+    lowest row.
+    """
 
     def __init__(self) -> None:
         self._best: Floats = np.zeros(0)
@@ -72,7 +77,9 @@ class BlockMaxima:
             rows = np.flatnonzero(totals[start : start + _BLOCK] == highest) + start
         else:
             rows = np.flatnonzero(totals == highest)
-        return RowScore(int(rows[ranks[rows].argmin()] if len(rows) > 1 else rows[0]), float(highest))
+        return RowScore(
+            int(rows[ranks[rows].argmin()] if len(rows) > 1 else rows[0]), float(highest)
+        )
 
     def second(self, first: int, totals: Floats, ranks: Ints) -> RowScore | None:
         """The best row but `first`; `totals` is restored before this returns."""
@@ -93,9 +100,15 @@ def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
         total = totals[row]
         if total == -np.inf:
             continue
-        if second >= 0 and (total < totals[second] or (total == totals[second] and ranks[row] >= ranks[second])):
+        if second >= 0 and (
+            total < totals[second] or (total == totals[second] and ranks[row] >= ranks[second])
+        ):
             continue
-        if first < 0 or total > totals[first] or (total == totals[first] and ranks[row] < ranks[first]):
+        if (
+            first < 0
+            or total > totals[first]
+            or (total == totals[first] and ranks[row] < ranks[first])
+        ):
             first, second = row, first
         else:
             second = row
@@ -106,8 +119,8 @@ def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
 def add_terms(first, before, raw, weight, unit, group, points, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """Write `totals` [n] in one pass; 1 if one of them is no finite number, else 0.
 
-    A total is `before` and the weighted `raw` score, rounded to whole `unit`s of points, and the points of the row's
-    group; -inf for rows that `first` refuses.
+    A total is `before` and the weighted `raw` score, rounded to whole `unit`s of points, and the
+    points of the row's group; -inf for rows that `first` refuses.
     """
     nonsense = 0
     for row in range(len(totals)):
@@ -152,7 +165,9 @@ def best_rows(rows: RowList | None, scores: Floats, ranks: Ints, count: int) -> 
 
 @kernel("ints ints floats ints ints out_ints out_ints")
 def fill_best_kernel(rows, bucket_of, totals, ranks, starts, found, held):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """The best rows of each bucket in order, as many as there is room for from `starts` on; `held`: how many."""
+    """The best rows of each bucket in order, as many as there is room for from `starts` on; `held`:
+    how many.
+    """
     for at in range(len(rows)):
         row = rows[at]
         bucket = bucket_of[at]
@@ -164,12 +179,16 @@ def fill_best_kernel(rows, bucket_of, totals, ranks, starts, found, held):  # ty
                 continue
             size -= 1
             last = found[start + size]
-            if totals[row] < totals[last] or (totals[row] == totals[last] and ranks[row] >= ranks[last]):
+            if totals[row] < totals[last] or (
+                totals[row] == totals[last] and ranks[row] >= ranks[last]
+            ):
                 continue
         place = start + size
         while place > start:
             other = found[place - 1]
-            if totals[row] < totals[other] or (totals[row] == totals[other] and ranks[row] >= ranks[other]):
+            if totals[row] < totals[other] or (
+                totals[row] == totals[other] and ranks[row] >= ranks[other]
+            ):
                 break
             found[place] = other
             place -= 1

@@ -13,13 +13,14 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 
 _MOST_CLASSES = 512
-_BYTES_PER_ROW = 18  # of a class: codes and totals, if it shares them with no other; totals with what clusters add
+# of a class: codes and totals, if it shares them with no other; totals with what clusters add
+_BYTES_PER_ROW = 18
 
 
 @dataclass(slots=True)
 class ClassCounts:
-    """Classes that are `kept`, how many were `dropped` to make room for others, and `searches` for pods of classes that
-    are not kept.
+    """Classes that are `kept`, how many were `dropped` to make room for others, and `searches` for
+    pods of classes that are not kept.
     """
 
     kept: int = 0
@@ -30,8 +31,8 @@ class ClassCounts:
 class EquivalenceCache:
     """Classes by key; the least recently used one makes room for the next.
 
-    `limit`: bytes for the rows of all classes. The columns and the parts that classes share (`static_answers`) may each
-    use a further quarter of it.
+    `limit`: bytes for the rows of all classes. The columns and the parts that classes share
+    (`static_answers`) may each use a further quarter of it.
     """
 
     def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:

@@ -1,9 +1,10 @@
 """The rows as an equivalence class sees them, and which classes have them in common.
 
-What plugins that look at single rows make of them is kept once for all classes whose pods look alike to these plugins
-(`RowTables`): of pods that differ in labels, namespace or home alone, the class of the first asks about all rows, and
-the others about those that changed since anybody asked. What clusters add, for the pod's home say, is added where it is
-needed: 100 homes with one template are one table and 100 lists of 100 numbers.
+What plugins that look at single rows make of them is kept once for all classes whose pods look
+alike to these plugins (`RowTables`): of pods that differ in labels, namespace or home alone, the
+class of the first asks about all rows, and the others about those that changed since anybody asked.
+What clusters add, for the pod's home say, is added where it is needed: 100 homes with one template
+are one table and 100 lists of 100 numbers.
 """
 
 from collections import Counter
@@ -52,7 +53,9 @@ class RowTables:
         self._tables: dict[RowTableName, RowTable] = {}
         self._users: Counter[RowTable] = Counter()
         self._spare: RowTable | None = None
-        self.blank = RowTable(fleet, RowPlugins(()), (StaticFilters(()), (), (), ()))  # of classes not asked about rows
+        self.blank = RowTable(
+            fleet, RowPlugins(()), (StaticFilters(()), (), (), ())
+        )  # of classes not asked about rows
         self.leaders = Leaders(fleet)
 
     def plugins(self, key: ClassKey) -> RowPlugins:
@@ -117,7 +120,9 @@ class ClassRows:
         points: Sequence[StaticColumn],
         evaluators: Sequence[PluginEvaluator],
     ) -> None:
-        """The active ones: `static_filters`, then `filters` in profile order; and who scores without normalising."""
+        """The active ones: `static_filters`, then `filters` in profile order; and who scores
+        without normalising.
+        """
         by_cluster = [one for one in points if isinstance(one, ClusterColumn)]
         others = tuple([one for one in points if not isinstance(one, ClusterColumn)])
         name = static_filters, tuple(filters), others, tuple(evaluators)
@@ -130,22 +135,28 @@ class ClassRows:
                 self.table = self._tables.take(self.plugins, name)
                 if before is not None:
                     self._tables.give_back(before)
-        self.by_cluster = sum([one.points for one in by_cluster], np.zeros(1)) / GRID if by_cluster else None
+        self.by_cluster = (
+            sum([one.points for one in by_cluster], np.zeros(1)) / GRID if by_cluster else None
+        )
         self._total_of = _NEVER, 0
 
     def leave(self, *, reuse: bool) -> None:
-        """The class is for no more pods. `reuse`: nobody looks at it; else a batch may still be decided by it."""
+        """The class is for no more pods. `reuse`: nobody looks at it; else a batch may still be
+        decided by it.
+        """
         if self.table is not None and not self._left:
             self._tables.give_back(self.table, reuse=reuse)
         self._left = True
 
     def refresh(self) -> tuple[RowList | None, bool]:
-        """Bring the table up to date. Rows that may say otherwise than at the last refresh, None: any may; and whether
-        any became feasible or is no longer.
+        """Bring the table up to date. Rows that may say otherwise than at the last refresh, None:
+        any may; and whether any became feasible or is no longer.
         """
         table = self._known
         table.refresh()
-        rows = table.reevaluated_rows.since(self._asked_at) if table.version == self._version else None
+        rows = (
+            table.reevaluated_rows.since(self._asked_at) if table.version == self._version else None
+        )
         flipped = table.feasibility_version != self._flips
         self._version = table.version
         self._flips = table.feasibility_version
@@ -153,7 +164,8 @@ class ClassRows:
         self._plugins_at = self.plugins.version
         return rows, flipped
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def _known(self) -> RowTable:
@@ -187,7 +199,9 @@ class ClassRows:
     def totals_of(self, rows: RowList) -> Floats:
         """[rows] the same of some rows."""
         found = self._known.totals_of(rows)
-        return found if self.by_cluster is None else found + self.by_cluster[self._fleet.cluster[rows]]
+        return (
+            found if self.by_cluster is None else found + self.by_cluster[self._fleet.cluster[rows]]
+        )
 
     @property
     def rejected(self) -> Counter[tuple[int, int]]:
@@ -209,8 +223,8 @@ class ClassRows:
         return self._known.feasible_rows()
 
     def leaders(self, partition: Partition) -> GroupLeaders | None:
-        """The best rows of groups each of which is in one cluster, so that what clusters add changes no order; None for
-        other groups.
+        """The best rows of groups each of which is in one cluster, so that what clusters add
+        changes no order; None for other groups.
         """
         if not partition.is_within(self._fleet.cluster, self._fleet.live):
             return None

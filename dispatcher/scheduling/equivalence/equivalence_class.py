@@ -1,14 +1,15 @@
 """An equivalence class: what every plugin answers for every row, refreshed where something changed.
 
-All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by `Plan.fleet_key`
-(what placed pods and objects add right now), share one class. Without it each pod would cost one call of every plugin
-for all rows. Its answers come in layers, so that one placement touches one row and a few domains: columns shared with
-other classes (`static_answers`), the score of each row (`rows`), and what domains add to it (`groups`) or the whole
-fleet does (`fleet_scoped`).
+All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by
+`Plan.fleet_key` (what placed pods and objects add right now), share one class. Without it each pod
+would cost one call of every plugin for all rows. Its answers come in layers, so that one placement
+touches one row and a few domains: columns shared with other classes (`static_answers`), the score
+of each row (`rows`), and what domains add to it (`groups`) or the whole fleet does
+(`fleet_scoped`).
 
-Whatever changes in the fleet is written in two logs of rows: `fleet.changes`, of rows whose node changed, and
-`fleet.loads`, of rows whose pods or readings changed. A class that is used again re-evaluates the rows in them, and
-those plugins whose `depends` says that more is stale:
+Whatever changes in the fleet is written in two logs of rows: `fleet.changes`, of rows whose node
+changed, and `fleet.loads`, of rows whose pods or readings changed. A class that is used again
+re-evaluates the rows in them, and those plugins whose `depends` says that more is stale:
 
     STATIC  rows whose node changed
     NODE    and rows whose pods or readings changed
@@ -16,8 +17,9 @@ those plugins whose `depends` says that more is stale:
     FLEET   everything, when any row was touched
     a plugin that read the clock: everything, when the clock has moved
 
-PreFilter is asked again whenever a node changed or the plugin is stale. Refusals of plugins that look further than one
-row are reported after those of all others. Batches (`batch`) and classes not worth caching (`pruning`) are not here.
+PreFilter is asked again whenever a node changed or the plugin is stale. Refusals of plugins that
+look further than one row are reported after those of all others. Batches (`batch`) and classes not
+worth caching (`pruning`) are not here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +45,12 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    Explainers,
+    Scores,
+    merged,
+)
 from shared.model.pod import Needs, PodId
 from shared.model.reasons import Why
 
@@ -53,7 +60,9 @@ _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
 class EquivalenceClass(PlaceFinder):
-    """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
+    """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a
+    plugin fails.
+    """
 
     def __init__(
         self,
@@ -73,22 +82,29 @@ class EquivalenceClass(PlaceFinder):
         by_row = {one.role: one for one in rows.plugins.evaluators}
         mine = [role for role in roles if role.scope is not AnswerScope.NODE_OBJECT]
         self.evaluators = [by_row.get(role) or PluginEvaluator(role, fleet) for role in mine]
-        self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
+        # plugins that can explain a decision later, from the row as it was
+        self.row_explainers: Explainers = ()
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
-        self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
+        self.scored: list[
+            StaticColumn | PluginEvaluator
+        ] = []  # that score this class, in profile order
         self._names: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
         self._beyond_row: list[PluginEvaluator] = []
         self.group_scores: GroupScores | None = None
         self.groups: GroupTable | None = None
         self._fleet_scoped: FleetScopedTable | None = None
         self.last_asked = LastAsked()  # of all classes of a cache
-        self._ungrouped_at = -1  # up to which change of nodes there were too many groups; -1: there are groups
+        self._ungrouped_at = (
+            -1
+        )  # up to which change of nodes there were too many groups; -1: there are groups
         self._context: DecisionContext | None = None
-        self._needs: Needs | None = None  # part of the key of NamespaceOpen, so all pods of the class have the same
+        # part of the key of NamespaceOpen, so all pods of the class have the same
+        self._needs: Needs | None = None
         self._loads_at = self._changes_at = _NEVER
         self._active: tuple[object, ...] = ()
 
-    # --- catching up -------------------------------------------------------------------------------------------------
+    # --- catching up
+    # ----------------------------------------------------------------------------------------------
 
     def refresh(self, placed: PodInfo) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
@@ -98,7 +114,11 @@ class EquivalenceClass(PlaceFinder):
         changed, touched = self._since()
         nodes_changed = changed is None or len(changed) > 0
         rows_touched = touched is None or len(touched) > 0
-        stale = [one for one in self.evaluators if one.is_stale(changed=nodes_changed, touched=rows_touched)]
+        stale = [
+            one
+            for one in self.evaluators
+            if one.is_stale(changed=nodes_changed, touched=rows_touched)
+        ]
         current = part.current and self.rows.current and not stale
         if current and not nodes_changed and not rows_touched and self._active[0] == part.version:
             return
@@ -135,10 +155,11 @@ class EquivalenceClass(PlaceFinder):
         return refused
 
     def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: PodInfo) -> bool:
-        """Activate plugins that skip the class until one of its pods is placed, with the state that they will have
-        then; False if one of them cannot tell it.
+        """Activate plugins that skip the class until one of its pods is placed, with the state that
+        they will have then; False if one of them cannot tell it.
 
-        For the merge of a batch alone: unless it books its pods, `discard_assumed` has to follow, also after False.
+        For the merge of a batch alone: unless it books its pods, `discard_assumed` has to follow,
+        also after False.
         """
         if not all(one.assume_first_placed(placed) for one in skipped):
             return False
@@ -153,7 +174,9 @@ class EquivalenceClass(PlaceFinder):
             one.known = False
 
     def _select_active(self) -> bool:
-        """Sort the plugins that are not skipped; True if all rows are due for it: others evaluate rows now."""
+        """Sort the plugins that are not skipped; True if all rows are due for it: others evaluate
+        rows now.
+        """
         part = self._static
         evaluators = [one for one in self.evaluators if not one.skipped]
         row_scoped = [one for one in evaluators if one.role.scope is AnswerScope.ROW]
@@ -168,26 +191,40 @@ class EquivalenceClass(PlaceFinder):
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
         scored = [one for one in everybody if one.role.score_at is not None]
         self.scored = sorted(scored, key=_score_at)
-        self._names = tuple([one.role.name for one in self.scored]), tuple([one.role.weight for one in self.scored])
+        self._names = (
+            tuple([one.role.name for one in self.scored]),
+            tuple([one.role.weight for one in self.scored]),
+        )
         if others:
             self._use_rows(everybody, row_scoped)
         self.groups = self._fleet_scoped = self.group_scores = None
         return others
 
     def _use_rows(
-        self, everybody: Sequence[StaticColumn | PluginEvaluator], row_scoped: Sequence[PluginEvaluator]
+        self,
+        everybody: Sequence[StaticColumn | PluginEvaluator],
+        row_scoped: Sequence[PluginEvaluator],
     ) -> None:
         part = self._static
         filters = [
-            one for one in everybody if one.role.filter_at is not None and one not in part.static_filters.columns
+            one
+            for one in everybody
+            if one.role.filter_at is not None and one not in part.static_filters.columns
         ]
         filters = sorted([one for one in filters if one not in self._beyond_row], key=_filter_at)
-        points = [one for one in part.active if one.role.score_at is not None and not one.role.normalizes]
+        points = [
+            one for one in part.active if one.role.score_at is not None and not one.role.normalizes
+        ]
         self.rows.use(
-            part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
+            part.static_filters,
+            filters,
+            points,
+            [one for one in row_scoped if one.role.score_at is not None],
         )
 
-    def _answer(self, placed: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool) -> None:
+    def _answer(
+        self, placed: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool
+    ) -> None:
         if beyond_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
@@ -207,14 +244,17 @@ class EquivalenceClass(PlaceFinder):
             if self._fleet_scoped is not None:
                 self._fleet_scoped.due(placed)
                 if any(one.role.scope is not AnswerScope.DOMAIN for one in self._beyond_row):
-                    self._fleet_scoped.ask()  # now: what PreScore answers is asked for beside the scores (`answer_of`)
+                    # now: what PreScore answers is asked for beside the scores (`answer_of`)
+                    self._fleet_scoped.ask()
         elif rows is None:
             self.groups.rebuild()
         else:
             self.groups.update(rows, flipped=flipped)
 
     def _group_scores(self) -> GroupScores | None:
-        """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
+        """What domains say; None if not all of that is by domain, or if there is nearly a domain a
+        row.
+        """
         if not self._beyond_row:
             return self._static.group_scores
         if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._beyond_row):
@@ -233,19 +273,35 @@ class EquivalenceClass(PlaceFinder):
             *(column.evaluator for column in self._static.active),
             *(one for one in self.evaluators if not one.skipped),
         )
-        extras = [(one.role.explainer, one.role.plugin.depends, one.state) for one in active if one.role.explainer]
+        extras = [
+            (one.role.explainer, one.role.plugin.depends, one.state)
+            for one in active
+            if one.role.explainer
+        ]
         self.row_explainers = tuple(
-            [(plugin, state) for plugin, depends, state in extras if plugin and depends in _ROW_ALONE]
+            [
+                (plugin, state)
+                for plugin, depends, state in extras
+                if plugin and depends in _ROW_ALONE
+            ]
         )
         self.collect_beyond_row_explainers()
 
     def collect_beyond_row_explainers(self) -> None:
-        """Plugins whose answers rest on more than a row and that can explain a decision, with their present state."""
+        """Plugins whose answers rest on more than a row and that can explain a decision, with their
+        present state.
+        """
         explainers = [
-            (one.role.explainer, one.state, one.role.plugin.depends) for one in self._beyond_row if one.role.explainer
+            (one.role.explainer, one.state, one.role.plugin.depends)
+            for one in self._beyond_row
+            if one.role.explainer
         ]
         self.fleet_explainers = tuple(
-            [(plugin, state) for plugin, state, depends in explainers if plugin and depends not in _ROW_ALONE]
+            [
+                (plugin, state)
+                for plugin, state, depends in explainers
+                if plugin and depends not in _ROW_ALONE
+            ]
         )
 
     @property
@@ -268,7 +324,8 @@ class EquivalenceClass(PlaceFinder):
         """Rows by fault domains, kept for all classes."""
         return self._shared.partitions
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def _table(self) -> GroupTable | FleetScopedTable | None:
@@ -276,7 +333,9 @@ class EquivalenceClass(PlaceFinder):
         return self.groups or self._fleet_scoped
 
     def prepare(self, placed: PodInfo) -> Why | None:
-        """Bring every answer up to date; the reason if a plugin refuses the pods of the class as a whole."""
+        """Bring every answer up to date; the reason if a plugin refuses the pods of the class as a
+        whole.
+        """
         self.refresh(placed)
         return self.refusal
 
@@ -289,7 +348,9 @@ class EquivalenceClass(PlaceFinder):
         return self._decision(pod_id, placed, *found)
 
     def select_on(self, row: int, pod_id: PodId, placed: PodInfo) -> Decision | None:
-        """Decide for `row`, with scores normalised over all feasible rows; None if `row` is not feasible."""
+        """Decide for `row`, with scores normalised over all feasible rows; None if `row` is not
+        feasible.
+        """
         table = self._table
         row_score = table.at(row) if table else None
         return None if row_score is None else self._decision(pod_id, placed, row_score, None)
@@ -301,7 +362,9 @@ class EquivalenceClass(PlaceFinder):
                 return evaluator.prepared if evaluator.role.pre_scores else evaluator.state
         return SKIP
 
-    def _decision(self, pod_id: PodId, placed: PodInfo, first: RowScore, second: RowScore | None) -> Decision:
+    def _decision(
+        self, pod_id: PodId, placed: PodInfo, first: RowScore, second: RowScore | None
+    ) -> Decision:
         table = self._table
         if table is None:
             raise LookupError("the class has not been refreshed")
@@ -319,7 +382,9 @@ class EquivalenceClass(PlaceFinder):
         return Decision(pod_id, placed, *fleet.name_of(first.row), first.row, first.score, why)
 
     def _scores(self, rows: Sequence[int], raw: ScoresByPlace, normal: ScoresByPlace) -> Scores:
-        """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""
+        """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the
+        rest asked for.
+        """
         values = []
         normals = []
         for one in self.scored:
@@ -328,7 +393,9 @@ class EquivalenceClass(PlaceFinder):
             values.append(found)
             normals.append(normal.get(at, found))
         rival = [found[1] for found in normals] if len(rows) > 1 else None
-        return Scores(*self._names, [found[0] for found in values], [found[0] for found in normals], rival)
+        return Scores(
+            *self._names, [found[0] for found in values], [found[0] for found in normals], rival
+        )
 
     def _raw_at(self, one: StaticColumn | PluginEvaluator, rows: Sequence[int]) -> list[float]:
         if isinstance(one, StaticColumn):
@@ -344,9 +411,11 @@ class EquivalenceClass(PlaceFinder):
         return one.raw_of(rows) if isinstance(one, StaticColumn) else one.scores(rows)
 
     def raw_of(self, rows: RowList, *, refreshed: bool = False) -> Floats:
-        """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0.
+        """[scores, rows] what the plugins that look at one row each say of feasible rows,
+        ascending; else 0.
 
-        `refreshed`: the fleet is as at the last refresh, so that what was asked there need not be asked again.
+        `refreshed`: the fleet is as at the last refresh, so that what was asked there need not be
+        asked again.
         """
         raw = np.zeros((len(self.scored), len(rows)))
         known = self.rows.last_scores if refreshed else {}
@@ -366,7 +435,9 @@ class EquivalenceClass(PlaceFinder):
             table = self._table
             rows = self.rows
             refused = table.refused() if table else {}
-            self._context = self.context_of(merged(rows.rejected, refused), rows.feasible - sum(refused.values()))
+            self._context = self.context_of(
+                merged(rows.rejected, refused), rows.feasible - sum(refused.values())
+            )
         return self._context
 
     def context_of(self, rejected: Mapping[tuple[int, int], int], feasible: int) -> DecisionContext:
@@ -374,7 +445,9 @@ class EquivalenceClass(PlaceFinder):
         names = tuple(info.name for info in self.fleet.clusters)
         profile = self.plan.profile
         reasons = self.fleet.reasons
-        return DecisionContext(profile, reasons, names, rejected, feasible, self.rows.evaluated, self._needs)
+        return DecisionContext(
+            profile, reasons, names, rejected, feasible, self.rows.evaluated, self._needs
+        )
 
     def explainers(self) -> Explainers:
         """See `PlaceFinder`."""

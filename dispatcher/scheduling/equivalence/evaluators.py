@@ -1,4 +1,6 @@
-"""One plugin, evaluated for one class: its PreFilter answer, what that answer depends on, and calls of the plugin."""
+"""One plugin, evaluated for one class: its PreFilter answer, what that answer depends on, and calls
+of the plugin.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,31 +27,41 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.domain_counts import CountRules
-from dispatcher.scheduling.framework.domains import pre_scores_groups, tells_after_first, tells_rules
+from dispatcher.scheduling.framework.domains import (
+    pre_scores_groups,
+    tells_after_first,
+    tells_rules,
+)
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.reasons import Why
 
-GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
+GRID = (
+    2.0**20
+)  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
 
 
 @dataclass(eq=False, slots=True)
 class PluginEvaluator:
-    """A Filter or Score plugin asked for one kind of pod, with a view of its own: `observed` is what it read there."""
+    """A Filter or Score plugin asked for one kind of pod, with a view of its own: `observed` is
+    what it read there.
+    """
 
     role: PluginRole
     fleet: FleetState
     observed: Observed = field(default_factory=Observed)
     view: ObservedView = field(init=False)
     state: object = None
-    score_state: object = None  # passed to `score`/`score_parts`: `state`, unless `pre_score_domains` replaced it
+    # passed to `score`/`score_parts`: `state`, unless `pre_score_domains` replaced it
+    score_state: object = None
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
     object_versions: dict[str, int] = field(default_factory=dict)  # object kind -> version seen
     asked_at: float = float("nan")
     nodes_at: int = -1  # position of the log of nodes when PreFilter answered
     prepared: object = None  # what PreScore answered
-    known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
+    # its answers were taken and hold, as far as `is_stale` does not say otherwise
+    known: bool = False
 
     def __post_init__(self) -> None:
         self.view = ObservedView(self.fleet, self.observed)
@@ -76,7 +88,9 @@ class PluginEvaluator:
         depends = self.role.plugin.depends
         if depends is Depends.FLEET:
             return changed or touched
-        return depends is Depends.DOMAIN and (changed or (touched and not self.versions and not self.skipped))
+        return depends is Depends.DOMAIN and (
+            changed or (touched and not self.versions and not self.skipped)
+        )
 
     def record_dependencies(self) -> None:
         """All asked: record what the answers rest on."""
@@ -89,17 +103,19 @@ class PluginEvaluator:
             self.object_versions = {kind: fleet.kept.versions[kind] for kind in seen.kinds}
         self.known = True
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- asking
+    # ----------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: PodInfo) -> Why | None:
-        """Run PreFilter if a node, or an object or the clock that it looked at, changed; else only `refresh` of what
-        pods change. The reason if it refuses.
+        """Run PreFilter if a node, or an object or the clock that it looked at, changed; else only
+        `refresh` of what pods change. The reason if it refuses.
         """
         plugin = self.role.plugin
         fleet = self.fleet
         fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside()
-        # Counts are those that it looks at now; but rows that are not asked again rest on the clock and the kinds of
-        # objects that were looked at for them; on counts, too, where several classes share what one of them asked.
+        # Counts are those that it looks at now; but rows that are not asked again rest on the clock
+        # and the kinds of objects that were looked at for them; on counts, too, where several
+        # classes share what one of them asked.
         if self.role.scope is not AnswerScope.ROW:
             self.observed.counts.clear()
         if fresh:
@@ -111,8 +127,8 @@ class PluginEvaluator:
         return self.state.why if isinstance(self.state, Refuse) else None
 
     def assume_first_placed(self, placed: PodInfo) -> bool:
-        """Take the state that PreFilter, which skips the class now, will answer once one of its pods is placed
-        (`state_after_first`); False if the plugin cannot tell it.
+        """Take the state that PreFilter, which skips the class now, will answer once one of its
+        pods is placed (`state_after_first`); False if the plugin cannot tell it.
         """
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_after_first(type(plugin))):
@@ -142,7 +158,9 @@ class PluginEvaluator:
         return _as_long(plugin, guarded(plugin, plugin.filter, self.state, self.view, rows), rows)
 
     def open_rows(self) -> tuple[RowList, int] | None:
-        """The rows that its filter lets pass and the code of all others, if it knows them (see `Filter.open_rows`)."""
+        """The rows that its filter lets pass and the code of all others, if it knows them (see
+        `Filter.open_rows`).
+        """
         plugin = self.role.plugin
         n = self.fleet.n
         if not in_step(plugin.__class__, "open_rows", "filter"):
@@ -150,13 +168,17 @@ class PluginEvaluator:
         answer = guarded(plugin, plugin.open_rows, self.state, self.view)
         if answer is None:
             return None
-        rows, code = guarded(plugin, lambda: (np.asarray(answer[0], dtype=np.intp), int(np.uint16(answer[1]))))
+        rows, code = guarded(
+            plugin, lambda: (np.asarray(answer[0], dtype=np.intp), int(np.uint16(answer[1])))
+        )
         if (
             not code
             or rows.ndim != 1
             or (len(rows) and not (rows[0] >= 0 and rows[-1] < n and (rows[1:] > rows[:-1]).all()))
         ):
-            raise PluginError(plugin.name, f"open_rows are no ascending rows of {n} with a code for all others")
+            raise PluginError(
+                plugin.name, f"open_rows are no ascending rows of {n} with a code for all others"
+            )
         return rows, code
 
     def pre_score_domains(self, rows: Rows) -> None:
@@ -167,12 +189,18 @@ class PluginEvaluator:
     def scores(self, rows: Rows) -> Floats:
         """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
         plugin = self.role.plugin
-        return _as_long(plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows)
+        return _as_long(
+            plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows
+        )
 
     def prepared_scores(self, placed: PodInfo, feasible: RowList, rows: Rows) -> Floats:
-        """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros for SKIP."""
+        """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros
+        for SKIP.
+        """
         plugin = self.role.plugin
-        self.prepared = state = guarded(plugin, plugin.pre_score, self.state, placed, self.view, feasible)
+        self.prepared = state = guarded(
+            plugin, plugin.pre_score, self.state, placed, self.view, feasible
+        )
         if isinstance(state, Skip):
             return np.zeros(len(feasible))
         scores: Floats = guarded(plugin, plugin.score, state, self.view, rows)
@@ -196,7 +224,9 @@ class PluginEvaluator:
         return guarded(plugin, plugin.count_rules, self.state, placed, self.view)
 
     def pre_score_groups(self, rows: Rows, alike: Ints) -> object | None:
-        """The state for scores where hosts are not told one by one (see `DomainPlugin`); None if it has to know all."""
+        """The state for scores where hosts are not told one by one (see `DomainPlugin`); None if it
+        has to know all.
+        """
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and pre_scores_groups(type(plugin))):
             return None
@@ -208,7 +238,9 @@ class PluginEvaluator:
 
     def score_parts(self) -> Sequence[Part]:
         """Its raw scores by fault domain."""
-        return self._parts("score_parts", self.score_state) if self.role.score_at is not None else ()
+        return (
+            self._parts("score_parts", self.score_state) if self.role.score_at is not None else ()
+        )
 
     def _parts(self, which: str, state: object) -> Sequence[Part]:
         plugin = self.role.plugin
@@ -216,7 +248,9 @@ class PluginEvaluator:
         parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, self.view)
         for part in parts:
             if np.shape(part.domain) != (n,):
-                raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}")
+                raise PluginError(
+                    plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}"
+                )
             if np.asarray(part.domain).dtype.kind not in "iu":
                 raise PluginError(plugin.name, "the domain of a part is no column of whole numbers")
         return parts
@@ -244,7 +278,9 @@ def finite(plugin: Plugin, scores: Floats) -> Floats:
 def _as_long(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> NDArray[Any]:
     length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
     if not isinstance(answer, np.ndarray):  # a list times a weight would be a longer list
-        raise PluginError(plugin.name, f"answered a {type(answer).__name__}, not a NumPy array of {length} rows")
+        raise PluginError(
+            plugin.name, f"answered a {type(answer).__name__}, not a NumPy array of {length} rows"
+        )
     if answer.shape != (length,):
         raise PluginError(plugin.name, f"answered {answer.shape} for {length} rows")
     return answer

@@ -1,6 +1,8 @@
-"""The answers of a class where they may rest on anything: all rows are evaluated anew whenever something moved.
+"""The answers of a class where they may rest on anything: all rows are evaluated anew whenever
+something moved.
 
-For plugins that say so (`depends` FLEET, or DOMAIN without parts), and for domains as small as a host.
+For plugins that say so (`depends` FLEET, or DOMAIN without parts), and for domains as small as a
+host.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +20,9 @@ from dispatcher.scheduling.framework import Codes, Floats, PodInfo, Rows, Skip
 
 
 class LastAsked:
-    """The table of all classes that keeps its answers, some 60 bytes a row: nearly all others' are stale anyway."""
+    """The table of all classes that keeps its answers, some 60 bytes a row: nearly all others' are
+    stale anyway.
+    """
 
     def __init__(self) -> None:
         self.table: FleetScopedTable | None = None
@@ -65,7 +69,9 @@ class FleetScopedTable:
         self._due = placed
 
     def ask(self) -> None:
-        """Ask everybody about every row that is left, if that is due, and note what the answers rest on."""
+        """Ask everybody about every row that is left, if that is due, and note what the answers
+        rest on.
+        """
         placed = self._due
         if placed is None:
             return
@@ -89,7 +95,9 @@ class FleetScopedTable:
         self._due = None  # not before: who fails is asked again
 
     def _where(self, rows: RowList) -> Rows:
-        return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy
+        return (
+            slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows
+        )  # a window is cheaper than a copy
 
     def _score(self, placed: PodInfo, rows: Rows) -> None:
         for column in self._columns:
@@ -115,10 +123,14 @@ class FleetScopedTable:
     def _keep(self, evaluator: PluginEvaluator, raw: Floats, normal: Floats) -> None:
         role = evaluator.role
         if role.score_at is not None:
-            self._raw[role.score_at], self._normal[role.score_at] = raw + 0.0, normal  # never -0.0, as by groups
+            self._raw[role.score_at], self._normal[role.score_at] = (
+                raw + 0.0,
+                normal,
+            )  # never -0.0, as by groups
             self._totals += weighted(normal, role.weight)
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     def best(self) -> tuple[RowScore, RowScore | None] | None:
         """The best row and the runner-up; None if nothing is feasible."""
@@ -149,7 +161,9 @@ class FleetScopedTable:
         self.ask()
         return count_codes(self._first, self._fleet, self._candidates)
 
-    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+    def scores_at(
+        self, rows: Iterable[int]
+    ) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
         """(raw, normalised) score_at -> per row, of feasible rows."""
         self.ask()
         at = np.searchsorted(self._rows, np.fromiter(rows, dtype=np.intp))

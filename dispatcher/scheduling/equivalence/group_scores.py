@@ -1,6 +1,8 @@
-"""What fault domains, and the normalising scores that rest on nodes alone, add to the score of each group of rows.
+"""What fault domains, and the normalising scores that rest on nodes alone, add to the score of each
+group of rows.
 
-Normalising needs the set of raw scores of the feasible rows: the groups that hold a feasible row have them all.
+Normalising needs the set of raw scores of the feasible rows: the groups that hold a feasible row
+have them all.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,12 +34,16 @@ class NormalizedColumn(Protocol):
 class GroupScores:
     """What each group adds to the points of its rows, or why it refuses them.
 
-    `codes` [groups]: the first domain filter that refuses the group, else 0. `points` [groups]: the weighted scores.
-    `raw`, `normal`: score_at -> [groups]. Points and normal scores hold for the groups that `finalise` was told of.
+    `codes` [groups]: the first domain filter that refuses the group, else 0. `points` [groups]: the
+    weighted scores. `raw`, `normal`: score_at -> [groups]. Points and normal scores hold for the
+    groups that `finalise` was told of.
     """
 
     def __init__(
-        self, columns: Sequence[NormalizedColumn], evaluators: Sequence[PluginEvaluator], partitions: Partitions
+        self,
+        columns: Sequence[NormalizedColumn],
+        evaluators: Sequence[PluginEvaluator],
+        partitions: Partitions,
     ) -> None:
         self.columns = tuple(columns)
         self.evaluators = tuple(evaluators)
@@ -68,11 +74,16 @@ class GroupScores:
         self._finalised = b""
         for at, evaluator in enumerate(self.evaluators):
             if evaluators is None or evaluator in evaluators:
-                self._filters[at], self._scores[at] = evaluator.filter_parts(), evaluator.score_parts()
+                self._filters[at], self._scores[at] = (
+                    evaluator.filter_parts(),
+                    evaluator.score_parts(),
+                )
         every = [part for own in (*self._filters, *self._scores) for part in own]
         varied = [column.value for column in self.columns if len(column.values) > 1]
         axes = _distinct(varied, [part.domain for part in every])
-        same = self._at == fleet.changes.position and list(map(id, axes)) == list(map(id, self._axes))
+        same = self._at == fleet.changes.position and list(map(id, axes)) == list(
+            map(id, self._axes)
+        )
         if not same or evaluators is None:
             self.partition = self._partitions.of(axes) if axes else None
             if axes and self.partition is None:
@@ -109,12 +120,16 @@ class GroupScores:
         for part in parts:
             codes = self._codes.get(id(part.domain))
             if codes is None:
-                raise PluginError(plugin.name, "pre_score_domains changed the domains that its parts are about")
+                raise PluginError(
+                    plugin.name, "pre_score_domains changed the domains that its parts are about"
+                )
             total = total + finite(plugin, evaluator.answers(part, codes))
         self.raw = {**self.raw, at: total}  # others may still read the old scores
 
     def _pre_score_domains(self, open_: Bools) -> None:
-        """Run PreScore by domains, with one feasible row of each open group; it stands for all of the group."""
+        """Run PreScore by domains, with one feasible row of each open group; it stands for all of
+        the group.
+        """
         partition = self.partition
         pre_scoring = [
             evaluator
@@ -129,8 +144,8 @@ class GroupScores:
             self._sum_up(evaluator, evaluator.score_parts())
 
     def finalise(self, with_rows: Bools) -> Bools:
-        """[groups] which take pods; normalise over them. `with_rows`: groups that hold a row which row-scoped filters
-        accept.
+        """[groups] which take pods; normalise over them. `with_rows`: groups that hold a row which
+        row-scoped filters accept.
         """
         open_: Bools = with_rows & (self.codes == 0)
         if self._finalised == (now := open_.tobytes()):

@@ -1,15 +1,22 @@
-"""The best row of each group of rows, and the best of all: the answers of a class that rest on fault domains.
+"""The best row of each group of rows, and the best of all: the answers of a class that rest on
+fault domains.
 
-All rows of a group are in the same domains and have the same values of the normalising scores that rest on nodes alone.
-So the total of a row is its own score (`rows`) plus what its group adds (`group_scores`). One placement moves one row
-and what some groups add; no other row is looked at.
+All rows of a group are in the same domains and have the same values of the normalising scores that
+rest on nodes alone. So the total of a row is its own score (`rows`) plus what its group adds
+(`group_scores`). One placement moves one row and what some groups add; no other row is looked at.
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, BlockMaxima, RowScore, best_of, two_best_kernel
+from dispatcher.scheduling.equivalence.best_rows import (
+    INFEASIBLE,
+    BlockMaxima,
+    RowScore,
+    best_of,
+    two_best_kernel,
+)
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.fleet.columns import RowList
@@ -30,10 +37,13 @@ class GroupTable:
         self._totals: Floats = np.zeros(0)  # [groups] of the best rows, -inf without
         self._due: set[int] = set()
         self._top: tuple[int, int] | None = None  # of small fleets: the two best rows, -1 without
-        self._all_rows_maxima = BlockMaxima()  # of all rows, used while there is one group and the fleet is not small
+        self._all_rows_maxima = (
+            BlockMaxima()
+        )  # of all rows, used while there is one group and the fleet is not small
         self._refused: list[dict[int, int]] | None = None
 
-    # --- catching up -------------------------------------------------------------------------------------------------
+    # --- catching up
+    # ----------------------------------------------------------------------------------------------
 
     def rebuild(self) -> None:
         """Look at all rows."""
@@ -46,7 +56,9 @@ class GroupTable:
         self._due = set(range(self.group_scores.size))
 
     def update(self, rows: RowList, *, flipped: bool) -> None:
-        """Look at `rows`, whose totals may have changed; `flipped`: some became feasible, or are no longer."""
+        """Look at `rows`, whose totals may have changed; `flipped`: some became feasible, or are no
+        longer.
+        """
         if flipped:
             self._refused = None
         partition = self.group_scores.partition
@@ -59,7 +71,9 @@ class GroupTable:
         for row, group in zip(rows.tolist(), partition.group[rows].tolist(), strict=True):
             row_score = self._best_of_group[group]
             total = self._rows.total.item(row)
-            if group not in self._due and (row_score is None or row == row_score.row or total >= row_score.score):
+            if group not in self._due and (
+                row_score is None or row == row_score.row or total >= row_score.score
+            ):
                 self._due.add(group)
 
     def _look(self) -> None:
@@ -68,7 +82,11 @@ class GroupTable:
         partition = self.group_scores.partition
         for group in self._due:
             if partition is None:
-                row_score = self._best_of_small(0) if self._is_small() else self._all_rows_maxima.best(totals, ranks)
+                row_score = (
+                    self._best_of_small(0)
+                    if self._is_small()
+                    else self._all_rows_maxima.best(totals, ranks)
+                )
             else:
                 row_score = best_of(partition.rows(group), totals, ranks)
             self._best_of_group[group] = row_score
@@ -87,7 +105,8 @@ class GroupTable:
         row: int = self._top[place]
         return None if row < 0 else RowScore(row, totals.item(row))
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- answers
+    # ----------------------------------------------------------------------------------------------
 
     def best(self) -> tuple[RowScore, RowScore | None] | None:
         """The best row and the runner-up, with their group score; None if nothing is feasible."""
@@ -112,13 +131,19 @@ class GroupTable:
         first = self._best_of_group[0]
         if not self.group_scores.finalise(self._totals > INFEASIBLE).item(0) or first is None:
             return None
-        return RowScore(first.row, first.score + self.group_scores.points.item(0)), self._second(0, first.row)
+        return RowScore(first.row, first.score + self.group_scores.points.item(0)), self._second(
+            0, first.row
+        )
 
     def at(self, row: int) -> RowScore | None:
         """A row with its score, None if it is not feasible."""
         group = self.group(row)
         # best() also brings the points of the groups up to date.
-        if self._rows.refusal_codes[row] != 0 or self.group_scores.codes[group] or self.best() is None:
+        if (
+            self._rows.refusal_codes[row] != 0
+            or self.group_scores.codes[group]
+            or self.best() is None
+        ):
             return None
         return RowScore(row, float(self._rows.total[row] + self.group_scores.points[group]))
 
@@ -142,26 +167,46 @@ class GroupTable:
         ranks = self._fleet.rank
         partition = self.group_scores.partition
         if partition is None:
-            found = self._best_of_small(1) if self._is_small() else self._all_rows_maxima.second(row, totals, ranks)
+            found = (
+                self._best_of_small(1)
+                if self._is_small()
+                else self._all_rows_maxima.second(row, totals, ranks)
+            )
         else:
             rows = partition.rows(group)
             found = best_of(rows[rows != row], totals, ranks)
-        return None if found is None else RowScore(found.row, found.score + float(self.group_scores.points[group]))
+        return (
+            None
+            if found is None
+            else RowScore(found.row, found.score + float(self.group_scores.points[group]))
+        )
 
     def group(self, row: int) -> int:
         """The group of a row."""
-        return 0 if self.group_scores.partition is None else int(self.group_scores.partition.group[row])
+        return (
+            0
+            if self.group_scores.partition is None
+            else int(self.group_scores.partition.group[row])
+        )
 
     def refused(self) -> dict[tuple[int, int], int]:
         """(reason code, cluster index) -> rows that only their domains refuse."""
-        return refused_by(self.group_scores.codes, self.by_cluster()) if self.group_scores.codes.any() else {}
+        return (
+            refused_by(self.group_scores.codes, self.by_cluster())
+            if self.group_scores.codes.any()
+            else {}
+        )
 
     def by_cluster(self) -> list[dict[int, int]]:
         """[groups] cluster index -> rows that no other filter refuses; a copy."""
         if self._refused is None:
             rows = self._rows.feasible_rows()
             clusters = max(len(self._fleet.clusters), 1)
-            groups = self.group_scores.partition.group[rows].astype(np.int64) if self.group_scores.partition else 0
+            groups = (
+                self.group_scores.partition.group[rows].astype(np.int64)
+                if self.group_scores.partition
+                else 0
+            )
             counts = np.bincount(groups * clusters + self._fleet.cluster[rows])
             self._refused = [{} for _ in range(self.group_scores.size)]
             for key in np.flatnonzero(counts).tolist():
@@ -169,11 +214,19 @@ class GroupTable:
                 self._refused[group][cluster] = int(counts[key])
         return [dict(one) for one in self._refused]
 
-    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+    def scores_at(
+        self, rows: Iterable[int]
+    ) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
         """(raw, normalised) score_at -> per row, of the scores that groups have in common."""
         groups = [self.group(row) for row in rows]
-        raw = {at: [values.item(group) for group in groups] for at, values in self.group_scores.raw.items()}
-        return raw, {at: [values.item(group) for group in groups] for at, values in self.group_scores.normal.items()}
+        raw = {
+            at: [values.item(group) for group in groups]
+            for at, values in self.group_scores.raw.items()
+        }
+        return raw, {
+            at: [values.item(group) for group in groups]
+            for at, values in self.group_scores.normal.items()
+        }
 
 
 def refused_by(codes: Codes, by_cluster: Sequence[dict[int, int]]) -> dict[tuple[int, int], int]:

@@ -1,7 +1,9 @@
-"""The best rows of each group of a partition, kept from batch to batch for all classes that share a row table.
+"""The best rows of each group of a partition, kept from batch to batch for all classes that share a
+row table.
 
-A placement makes the best rows of its group alone due: of 500,000 nodes in 300 groups, a batch of 50 pods puts 50 rows
-where they belong now, and looks at all rows of those groups alone of which too few best ones are known.
+A placement makes the best rows of its group alone due: of 500,000 nodes in 300 groups, a batch of
+50 pods puts 50 rows where they belong now, and looks at all rows of those groups alone of which too
+few best ones are known.
 """
 
 from collections import OrderedDict
@@ -24,7 +26,14 @@ _SHORT = -2
 
 
 def _take_out(  # noqa: PLR0913 - columns
-    touched: Any, group_of: Any, first: Any, fits: Any, best: Any, members: Any, held: Any, whole: Any
+    touched: Any,
+    group_of: Any,
+    first: Any,
+    fits: Any,
+    best: Any,
+    members: Any,
+    held: Any,
+    whole: Any,
 ) -> None:
     """Take touched rows out of the best of their groups, and count the feasible ones anew."""
     width = len(best) // len(members)
@@ -61,12 +70,16 @@ def _place_of(row: int, best: Any, start: int, size: int, total: Any, ranks: Any
     return place
 
 
-@kernel("ints wholes floats ints marks out_bools out_ints out_ints out_ints out_bools", formulas=(_take_out, _place_of))
+@kernel(
+    "ints wholes floats ints marks out_bools out_ints out_ints out_ints out_bools",
+    formulas=(_take_out, _place_of),
+)
 def _follow_all(touched, group_of, total, ranks, first, fits, best, members, held, whole):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """`GroupLeaders._follow` of all groups with touched rows.
 
-    `fits` [n]: which rows were feasible. `held` [groups], -1 before: how many best rows are known now, _SHORT of groups
-    that have to be looked at. `whole` [groups], scratch: whether these were all feasible ones.
+    `fits` [n]: which rows were feasible. `held` [groups], -1 before: how many best rows are known
+    now, _SHORT of groups that have to be looked at. `whole` [groups], scratch: whether these were
+    all feasible ones.
     """
     width = len(best) // len(members)
     _take_out(touched, group_of, first, fits, best, members, held, whole)
@@ -90,8 +103,8 @@ def _follow_all(touched, group_of, total, ranks, first, fits, best, members, hel
 
 
 class GroupLeaders:
-    """`members` [groups]: feasible rows. `best` [groups, WIDTH]: the best of them by the table's totals, in order; -1
-    where there are no more.
+    """`members` [groups]: feasible rows. `best` [groups, WIDTH]: the best of them by the table's
+    totals, in order; -1 where there are no more.
     """
 
     def __init__(self, fleet: FleetState, table: RowTable, partition: Partition) -> None:
@@ -107,7 +120,9 @@ class GroupLeaders:
     def refresh(self) -> None:
         """Follow the table, which is up to date."""
         table = self.table
-        rows = table.reevaluated_rows.since(self._asked_at) if self._version == table.version else None
+        rows = (
+            table.reevaluated_rows.since(self._asked_at) if self._version == table.version else None
+        )
         self._version = -1  # if somebody fails, all is due
         if rows is None:
             self._look_at_all()
@@ -123,7 +138,14 @@ class GroupLeaders:
         if _follow_all.fast is not None:
             held = np.full(size, -1, dtype=np.int64)
             whole = np.zeros(size, dtype=np.bool_)
-            known = table.total, self._fleet.rank, table.refusal_codes, self._fits, self.best.reshape(-1), self.members
+            known = (
+                table.total,
+                self._fleet.rank,
+                table.refusal_codes,
+                self._fits,
+                self.best.reshape(-1),
+                self.members,
+            )
             _follow_all.fast(touched, groups, *known, held, whole)
             short = np.flatnonzero(held == _SHORT).tolist()
             if _ANEW * len(short) >= size:
@@ -142,8 +164,9 @@ class GroupLeaders:
     def _follow(self, group: int, touched: RowList) -> None:
         """Put the touched rows of a group where they belong among its best.
 
-        Of the others, those in the list are its best still, and what ranks before the last of them is known: 64 best
-        rows of which the 3rd and the 64th took a pod are 62 and these two, unless they rank below all 62.
+        Of the others, those in the list are its best still, and what ranks before the last of them
+        is known: 64 best rows of which the 3rd and the 64th took a pod are 62 and these two, unless
+        they rank below all 62.
         """
         before = self.best[group]
         total = self.table.total
@@ -159,7 +182,9 @@ class GroupLeaders:
         rows = rows[np.lexsort((rows, ranks[rows], -total[rows]))][:WIDTH]
         if not complete:
             rows = rows[: int(np.flatnonzero(np.isin(rows, kept))[-1]) + 1]
-        self.members[group] = np.count_nonzero(self.table.refusal_codes[self.partition.rows(group)] == 0)
+        self.members[group] = np.count_nonzero(
+            self.table.refusal_codes[self.partition.rows(group)] == 0
+        )
         self.best[group, : len(rows)], self.best[group, len(rows) :] = rows, -1
 
     def _look_at(self, group: int) -> None:
@@ -185,7 +210,9 @@ class GroupLeaders:
         held = np.zeros(size, dtype=np.int64)
         fill(rows, groups, self.table.total, self._fleet.rank, starts, self.best.reshape(-1), held)
 
-    def rows(self, group: int, count: int, without: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> RowList:
+    def rows(
+        self, group: int, count: int, without: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+    ) -> RowList:
         """The best rows of a group, as many as asked for, but those that `without` [n] names."""
         rows = self.partition.rows(group)
         return best_rows(rows[~without[rows]], self.table.total, self._fleet.rank, count)
@@ -204,7 +231,9 @@ class Leaders:
         if self._at != self._fleet.changes.position:
             self._kept.clear()
             self._at = self._fleet.changes.position
-        found = self._kept.pop((table, partition), None) or GroupLeaders(self._fleet, table, partition)
+        found = self._kept.pop((table, partition), None) or GroupLeaders(
+            self._fleet, table, partition
+        )
         found.refresh()
         self._kept[table, partition] = found
         if len(self._kept) > _MOST_KEPT:

@@ -1,4 +1,6 @@
-"""Rows sorted into groups whose nodes are alike in every fault domain that matters to an equivalence class."""
+"""Rows sorted into groups whose nodes are alike in every fault domain that matters to an
+equivalence class.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -28,14 +30,16 @@ _BYTES_PER_ROW = 16
 
 @dataclass(eq=False)
 class Partition:
-    """`size` groups. `group` [n]; `axis_codes`: per axis, [size] the domain code or value index that the group's rows
-    share; rows of a group are adjacent in `order`, from `starts[group]` to `starts[group + 1]`, ascending.
+    """`size` groups. `group` [n]; `axis_codes`: per axis, [size] the domain code or value index
+    that the group's rows share; rows of a group are adjacent in `order`, from `starts[group]` to
+    `starts[group + 1]`, ascending.
     """
 
     size: int
     group: SmallInts
     axis_codes: tuple[NDArray[np.int64], ...]
-    whole: bool = True  # whether it is of all rows; else only `size`, `axis_codes` and `group` of its rows hold
+    # whether it is of all rows; else only `size`, `axis_codes` and `group` of its rows hold
+    whole: bool = True
     _within: bool | None = None
 
     def is_within(self, areas: SmallInts, live: Bools) -> bool:
@@ -48,7 +52,9 @@ class Partition:
             among = live[self.order]
             first = self.starts[:-1]
             least = np.minimum.reduceat(np.where(among, codes, np.iinfo(np.int32).max), first)
-            self._within = bool((np.maximum.reduceat(np.where(among, codes, -1), first) <= least).all())
+            self._within = bool(
+                (np.maximum.reduceat(np.where(among, codes, -1), first) <= least).all()
+            )
         return self._within
 
     @cached_property
@@ -88,7 +94,9 @@ def _combine(combined, axis, width):  # type: ignore[no-untyped-def]
 
 @kernel("wholes out_wholes out_wholes")
 def _number(combined, ids, group):  # type: ignore[no-untyped-def]
-    """Number the distinct ones in ascending order: `ids` [numbers] 1 + which it is, 0 for none (before: 0)."""
+    """Number the distinct ones in ascending order: `ids` [numbers] 1 + which it is, 0 for none
+    (before: 0).
+    """
     for row in range(len(combined)):
         ids[combined[row]] = 1
     size = 0
@@ -102,7 +110,9 @@ def _number(combined, ids, group):  # type: ignore[no-untyped-def]
 
 
 def partition_of_some(axes: Sequence[SmallInts], rows: RowList) -> Partition | None:
-    """`partition_of` some rows alone, faster where they are few; `group` of all others is 0 and means nothing."""
+    """`partition_of` some rows alone, faster where they are few; `group` of all others is 0 and
+    means nothing.
+    """
     where = window_of(rows)
     found = partition_of([axis[where] for axis in axes])
     if found is None:
@@ -113,8 +123,8 @@ def partition_of_some(axes: Sequence[SmallInts], rows: RowList) -> Partition | N
 
 
 def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
-    """Rows grouped by the tuple of their codes (from -1 up) on all axes; None if that is nearly a group a row, or if a
-    policy has codes of its own that are below: those are asked for row by row.
+    """Rows grouped by the tuple of their codes (from -1 up) on all axes; None if that is nearly a
+    group a row, or if a policy has codes of its own that are below: those are asked for row by row.
     """
     n = len(axes[0])
     most = max(_FEW_GROUPS, min(n // _ROWS_A_GROUP, MOST_GROUPS))
@@ -159,7 +169,8 @@ class Partitions:
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
         self._at = -1
-        # The arrays are kept with what was made of them, so that no other array can come to have the same id.
+        # The arrays are kept with what was made of them, so that no other array can come to have
+        # the same id.
         self._kept: OrderedDict[tuple[int, ...], tuple[Any, Partition | None]] = OrderedDict()
         self._memo: dict[Hashable, Any] = {}
 
@@ -169,14 +180,18 @@ class Partitions:
         key = tuple(map(id, axes))
         found = self._kept.get(key)
         if found is None:
-            most = max(_LEAST_KEPT, min(_KEPT, _KEPT_BYTES // (_BYTES_PER_ROW * max(1, self._fleet.n))))
+            most = max(
+                _LEAST_KEPT, min(_KEPT, _KEPT_BYTES // (_BYTES_PER_ROW * max(1, self._fleet.n)))
+            )
             while len(self._kept) >= most:
                 self._kept.popitem(last=False)
             found = self._kept[key] = (tuple(axes), partition_of(axes))
         return found[1]
 
     def memo(self) -> dict[Hashable, Any]:
-        """A cache for what others compute from partitions, by keys of their own: emptied when a node changes."""
+        """A cache for what others compute from partitions, by keys of their own: emptied when a
+        node changes.
+        """
         self._forget_old()
         return self._memo
 

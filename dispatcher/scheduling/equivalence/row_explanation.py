@@ -1,4 +1,6 @@
-"""The record of a single decision out of an equivalence class or a pruned search: all numbers at hand."""
+"""The record of a single decision out of an equivalence class or a pruned search: all numbers at
+hand.
+"""
 
 from collections.abc import Sequence
 
@@ -7,14 +9,21 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, ScoreColumns, Scores
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    Explainers,
+    RecordParts,
+    ScoreColumns,
+    Scores,
+)
 
 
 class RowExplanation(msgspec.Struct, gc=False, eq=False, frozen=True):
-    """Why a single decision was taken: the scores, the row as it was, (cluster, node, score) of the runner-up.
+    """Why a single decision was taken: the scores, the row as it was, (cluster, node, score) of the
+    runner-up.
 
-    `row_explainers`: plugins that can explain it at any time, since they look at the chosen row alone, and their
-    PreFilter answers.
+    `row_explainers`: plugins that can explain it at any time, since they look at the chosen row
+    alone, and their PreFilter answers.
     """
 
     context: DecisionContext

@@ -1,7 +1,7 @@
 """What the row-scoped plugins make of every row: refused and why, or its score so far.
 
-Two columns are cached, not one a plugin: what a single plugin answered is asked again when a record needs it. Classes
-whose pods look alike to all of these plugins share a table (`class_rows`).
+Two columns are cached, not one a plugin: what a single plugin answered is asked again when a record
+needs it. Classes whose pods look alike to all of these plugins share a table (`class_rows`).
 """
 
 from collections import Counter
@@ -11,7 +11,12 @@ import numpy as np
 
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
-from dispatcher.scheduling.equivalence.static_answers import FEW_OPEN, NO_NODE, StaticFilters, count_codes
+from dispatcher.scheduling.equivalence.static_answers import (
+    FEW_OPEN,
+    NO_NODE,
+    StaticFilters,
+    count_codes,
+)
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
@@ -24,8 +29,11 @@ _FEW = 32
 _NEVER = -1
 _MOST_ASKED = 4096  # rows that are remembered as asked again; who fell behind looks at all
 Answers = StaticColumn | PluginEvaluator
-# The shared filters that come first, the other filters in profile order, shared scores, and plugins that score.
-RowTableName = tuple[StaticFilters, tuple[Answers, ...], tuple[StaticColumn, ...], tuple[PluginEvaluator, ...]]
+# The shared filters that come first, the other filters in profile order, shared scores, and plugins
+# that score.
+RowTableName = tuple[
+    StaticFilters, tuple[Answers, ...], tuple[StaticColumn, ...], tuple[PluginEvaluator, ...]
+]
 
 
 @kernel("floats float out")
@@ -37,7 +45,9 @@ def _add(raw, scale, total):  # type: ignore[no-untyped-def]
 
 @kernel("marks float out")
 def _close(first, grid, total):  # type: ignore[no-untyped-def]
-    """Convert totals from units of 1 / grid to points; -inf for refused rows; 1 if a total is not finite, else 0."""
+    """Convert totals from units of 1 / grid to points; -inf for refused rows; 1 if a total is not
+    finite, else 0.
+    """
     nonsense = 0
     for row in range(len(total)):
         if first[row] == 0:
@@ -63,7 +73,9 @@ def is_plain(raw: Floats) -> bool:
 
 
 def close_totals(first: Codes, total: Floats) -> bool:
-    """Totals as points, -inf where `refusal_codes` refuses; False if one of the others is no finite number."""
+    """Totals as points, -inf where `refusal_codes` refuses; False if one of the others is no finite
+    number.
+    """
     if _close.fast is not None:
         return not _close.fast(first, GRID, total)
     total /= GRID
@@ -86,14 +98,19 @@ class RowPlugins:
 class RowTable:
     """What the plugins say of each row, and what it comes to.
 
-    `refusal_codes` [n]: of the first filter that refuses the row, 0 if none does, NO_NODE without a node. `total` [n]:
-    the sum of the weighted scores, -inf where refused. `rejected`: (reason code, cluster index) -> rows; `feasible` +
-    rejected rows = `evaluated`, all live rows. `version` moves when all rows were asked; rows that were asked since
-    stand in `reevaluated_rows`. `feasibility_version` moves when rows became feasible, or are no longer.
+    `refusal_codes` [n]: of the first filter that refuses the row, 0 if none does, NO_NODE without a
+    node. `total` [n]: the sum of the weighted scores, -inf where refused. `rejected`: (reason code,
+    cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows. `version` moves
+    when all rows were asked; rows that were asked since stand in `reevaluated_rows`.
+    `feasibility_version` moves when rows became feasible, or are no longer.
     """
 
     def __init__(
-        self, fleet: FleetState, plugins: RowPlugins, name: RowTableName, old: "RowTable | None" = None
+        self,
+        fleet: FleetState,
+        plugins: RowPlugins,
+        name: RowTableName,
+        old: "RowTable | None" = None,
     ) -> None:
         """`old`: a table that nobody needs any more; its memory is used again."""
         self._fleet = fleet
@@ -104,12 +121,14 @@ class RowTable:
         self._seen: tuple[int, ...] = ()
         self.version = self.feasibility_version = 0
         self.reevaluated_rows = ChangedRows(_MOST_ASKED)
-        # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
-        # fits in one BLOCK (else scores of a full scan come in pieces and are not kept), and until a pod is booked
+        # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only
+        # where the whole fleet fits in one BLOCK (else scores of a full scan come in pieces and are
+        # not kept), and until a pod is booked
         self.last_scores: dict[int | None, Floats] = {}
         self._first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old._first
         self._total: Floats = np.zeros(0) if old is None else old._total
-        # Where few rows are open: their part of `refusal_codes` and of `total`, each until somebody asks for all.
+        # Where few rows are open: their part of `refusal_codes` and of `total`, each until somebody
+        # asks for all.
         self._open_codes: tuple[RowList, Codes] | None = None
         self._open_totals: tuple[Rows, Floats] | None = None
         self.rejected: Counter[tuple[int, int]] = Counter()
@@ -117,7 +136,9 @@ class RowTable:
 
     @property
     def refusal_codes(self) -> Codes:
-        """By row (see above). Of few open rows made when somebody asks: fresh memory costs more than their answers."""
+        """By row (see above). Of few open rows made when somebody asks: fresh memory costs more
+        than their answers.
+        """
         if self._open_codes is not None:
             (few, codes), self._open_codes = self._open_codes, None
             closed = self._static_filters.refusal_codes[: self._fleet.n]
@@ -139,15 +160,20 @@ class RowTable:
     def totals_of(self, rows: RowList) -> Floats:
         """[rows] the same of some rows."""
         where, part = self._open_totals or (rows, self._total)
-        if isinstance(where, slice) and len(rows) and where.start <= rows.min() and rows.max() < where.stop:
+        if (
+            isinstance(where, slice)
+            and len(rows)
+            and where.start <= rows.min()
+            and rows.max() < where.stop
+        ):
             found: Floats = part[rows - where.start]
         else:
             found = self.total[rows]
         return found
 
     def refresh(self) -> None:
-        """Ask again about the rows that changed, or about all. The shared columns are up to date, and PreFilter of the
-        plugins has answered.
+        """Ask again about the rows that changed, or about all. The shared columns are up to date,
+        and PreFilter of the plugins has answered.
         """
         fleet = self._fleet
         seen = self._versions()
@@ -165,7 +191,9 @@ class RowTable:
         self._loads_at = fleet.loads.position
 
     def _versions(self) -> tuple[int, ...]:
-        columns = [one.version for one in (*self._filters, *self._points) if isinstance(one, StaticColumn)]
+        columns = [
+            one.version for one in (*self._filters, *self._points) if isinstance(one, StaticColumn)
+        ]
         return self._plugins.version, self._static_filters.version, *columns
 
     def _ask_all(self) -> None:
@@ -181,12 +209,16 @@ class RowTable:
             self._ask_all()
             return
         self.last_scores = {}
-        self._first, self._total = grown(self.refusal_codes, n, NO_NODE), grown(self.total, n, INFEASIBLE)
+        self._first, self._total = (
+            grown(self.refusal_codes, n, NO_NODE),
+            grown(self.total, n, INFEASIBLE),
+        )
         before = self._first[rows]
         self._total[rows] = self._fill(rows)
         self.reevaluated_rows.extend(rows)
         after = self._first[rows]
-        # A row that got another node may be of another cluster now: then counts cannot be kept by difference.
+        # A row that got another node may be of another cluster now: then counts cannot be kept by
+        # difference.
         if nodes_changed or len(rows) > _FEW:
             self._count_all()
         elif (before != after).any():
@@ -214,7 +246,10 @@ class RowTable:
                 self._total[block] = self._fill(block)
                 continue
             open_ = np.flatnonzero(is_open)
-            self._first[block], self._total[block] = self._static_filters.refusal_codes[block], INFEASIBLE
+            self._first[block], self._total[block] = (
+                self._static_filters.refusal_codes[block],
+                INFEASIBLE,
+            )
             if len(open_):
                 rows = open_ + block.start
                 self._total[rows] = self._fill(rows)
@@ -236,7 +271,9 @@ class RowTable:
         return self._add_up(where, first)
 
     def _apply_filters(self, where: Rows, first: Codes) -> None:
-        """Write into `refusal_codes` [rows] the codes of the filters that come after the static ones."""
+        """Write into `refusal_codes` [rows] the codes of the filters that come after the static
+        ones.
+        """
         for one in self._filters:
             codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(where)
             if np.count_nonzero(codes):
@@ -251,7 +288,9 @@ class RowTable:
                 self._find_nonsense(where, fits)
             return total
         total = np.full(len(fits), INFEASIBLE)
-        if 2 * count > len(fits):  # a window is cheaper than a copy, even if some rows are asked in vain
+        if 2 * count > len(
+            fits
+        ):  # a window is cheaper than a copy, even if some rows are asked in vain
             points = self._sum(where) / GRID
             np.copyto(total, points, where=fits)
         elif count:
@@ -277,7 +316,8 @@ class RowTable:
         for evaluator in self._evaluators:
             finite(evaluator.role.plugin, evaluator.scores(where)[fits])
 
-    # --- counts ------------------------------------------------------------------------------------------------------
+    # --- counts
+    # ----------------------------------------------------------------------------------------------
 
     def _shift(self, code: int, cluster: int, by: int) -> None:
         if code == 0:
@@ -312,6 +352,8 @@ class RowTable:
         return rows[codes == 0] if np.count_nonzero(codes) else rows
 
     def _codes_of_few(self) -> tuple[RowList, Codes] | None:
-        """The few rows that the static filters let pass, and `refusal_codes` there; None if these are not few."""
+        """The few rows that the static filters let pass, and `refusal_codes` there; None if these
+        are not few.
+        """
         few = self._static_filters.few_open
         return None if few is None else self._open_codes or (few, self._first[few])

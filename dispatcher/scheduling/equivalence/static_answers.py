@@ -1,8 +1,10 @@
-"""Answers that rest on nodes alone, computed once for all classes whose pods look alike to the plugin.
+"""Answers that rest on nodes alone, computed once for all classes whose pods look alike to the
+plugin.
 
-Classes that differ in what they request share what their selectors, tolerations and allowed clusters make of each node.
-Two steps of sharing: a column a plugin and key (`StaticColumn`), and all columns of classes that are alike to every
-such plugin (`StaticAnswers`). Refreshed when a class that uses them is: the rows whose node changed, or all.
+Classes that differ in what they request share what their selectors, tolerations and allowed
+clusters make of each node. Two steps of sharing: a column a plugin and key (`StaticColumn`), and
+all columns of classes that are alike to every such plugin (`StaticAnswers`). Refreshed when a class
+that uses them is: the rows whose node changed, or all.
 """
 
 from collections import OrderedDict, defaultdict
@@ -29,7 +31,8 @@ NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1
 _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
 _USUAL_CODES = 64  # of reasons; there may be more
-FEW_OPEN = 8  # if less than one row in so many is let pass, to gather those costs less than to go through all
+# if less than one row in so many is let pass, to gather those costs less than to go through all
+FEW_OPEN = 8
 _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
 _MOST_KEPT = 4096  # where they take hardly any memory
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
@@ -38,25 +41,32 @@ _CODES_BYTES_PER_ROW = 2
 
 @kernel("marks out_marks")
 def _refuse(codes, first):  # type: ignore[no-untyped-def]
-    """Write the `codes` of a filter into `refusal_codes` at the rows that no filter before it refuses."""
+    """Write the `codes` of a filter into `refusal_codes` at the rows that no filter before it
+    refuses.
+    """
     for row in range(len(first)):
         if first[row] == 0:
             first[row] = codes[row]
 
 
 class StaticFilters:
-    """The first of several shared filters that refuses each row: `refusal_codes` [n], NO_NODE where there is no node.
+    """The first of several shared filters that refuses each row: `refusal_codes` [n], NO_NODE where
+    there is no node.
 
-    `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones; `evaluated`: live rows.
+    `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones;
+    `evaluated`: live rows.
     """
 
-    def __init__(self, columns: Sequence[StaticColumn], shared: "StaticAnswersCache | None" = None) -> None:
+    def __init__(
+        self, columns: Sequence[StaticColumn], shared: "StaticAnswersCache | None" = None
+    ) -> None:
         """`shared`: keeps those of the first columns alone."""
         self.columns = tuple(columns)
         self._shared = shared
         self.version = 0
         self._first: Codes = np.zeros(0, dtype=np.uint16)
-        self._few: tuple[Codes, RowList, Codes] | None = None  # what `_first` is to be: all rows, but these
+        # what `_first` is to be: all rows, but these
+        self._few: tuple[Codes, RowList, Codes] | None = None
         self.rejected: dict[tuple[int, int], int] = {}
         self.refused = self.evaluated = 0
         self._at = _NEVER
@@ -67,7 +77,9 @@ class StaticFilters:
 
     @property
     def refusal_codes(self) -> Codes:
-        """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
+        """See above. Of few open rows it is made when somebody asks: fresh memory costs more than
+        their answers.
+        """
         if self._few is not None:
             (closed, rows, first), self._few = self._few, None
             self._first = closed.copy()
@@ -76,7 +88,9 @@ class StaticFilters:
 
     @property
     def few_open(self) -> RowList | None:
-        """The rows that all of them let pass, ascending, if these are few: as for pods that select a region."""
+        """The rows that all of them let pass, ascending, if these are few: as for pods that select
+        a region.
+        """
         if self._open is None and FEW_OPEN * (self._n - self.refused) < self._n:
             self._open = np.flatnonzero(self.refusal_codes[: self._n] == 0)
         return self._open
@@ -84,14 +98,20 @@ class StaticFilters:
     def refresh(self, fleet: FleetState) -> None:
         """Follow the columns, which are up to date."""
         versions = tuple(column.version for column in self.columns)
-        changed = fleet.changes.since(self._at) if self._at != _NEVER and versions == self._versions else None
+        changed = (
+            fleet.changes.since(self._at)
+            if self._at != _NEVER and versions == self._versions
+            else None
+        )
         if changed is not None and not len(changed):
             return
         self.version += changed is None
         self._n = fleet.n
         self._open = None
         self._closed = None
-        known = [(at, *one.open_rows) for at, one in enumerate(self.columns) if one.open_rows is not None]
+        known = [
+            (at, *one.open_rows) for at, one in enumerate(self.columns) if one.open_rows is not None
+        ]
         few = next((one for one in known if FEW_OPEN * len(one[1]) < fleet.n), None)
         if few is None or self._shared is None:
             self._ask(fleet, slice(0, fleet.n) if changed is None else changed)
@@ -113,12 +133,15 @@ class StaticFilters:
         self.rejected = count_codes(whole[: fleet.n], fleet)
         self.refused = int(np.count_nonzero(whole[: fleet.n]))
 
-    def _open_few(self, fleet: FleetState, before: "StaticFilters", at: int, rows: RowList, code: int) -> None:
-        """Ask about the few rows that the column of number `at` lets pass, after the filters `before` it. All others
-        are as for anybody whom it refuses there with `code`.
+    def _open_few(
+        self, fleet: FleetState, before: "StaticFilters", at: int, rows: RowList, code: int
+    ) -> None:
+        """Ask about the few rows that the column of number `at` lets pass, after the filters
+        `before` it. All others are as for anybody whom it refuses there with `code`.
 
-        Example: `before` refuses row 7 of ten with 3, the column lets 6 to 8 pass, and has 5 for all others, the next
-        one refuses 8 with 4. For all who have such a column, rows are 5 5 5 5 5 5 5 3 5 5; here 6 to 8 are 0 3 4.
+        Example: `before` refuses row 7 of ten with 3, the column lets 6 to 8 pass, and has 5 for
+        all others, the next one refuses 8 with 4. For all who have such a column, rows are 5 5 5 5
+        5 5 5 3 5 5; here 6 to 8 are 0 3 4.
         """
         before.refresh(fleet)
         (closed, rejected), where = before.closed(code, fleet), window_of(rows)
@@ -135,7 +158,9 @@ class StaticFilters:
         self.refused = fleet.n - len(self._open)
 
     def closed(self, code: int, fleet: FleetState) -> tuple[Codes, dict[tuple[int, int], int]]:
-        """`refusal_codes` and `rejected` as they would be if a further filter refused all other rows with `code`."""
+        """`refusal_codes` and `rejected` as they would be if a further filter refused all other
+        rows with `code`.
+        """
         known = self._closed
         if known is None or known[0] != code:
             first = self.refusal_codes[: fleet.n].copy()
@@ -146,7 +171,9 @@ class StaticFilters:
 
 @kernel("marks wholes int out_ints")
 def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-def]
-    """Count rows by code and cluster, as far as `counts` [codes x clusters] goes; the highest code but NO_NODE."""
+    """Count rows by code and cluster, as far as `counts` [codes x clusters] goes; the highest code
+    but NO_NODE.
+    """
     highest = 0
     codes = len(counts) // clusters
     for row in range(len(first)):
@@ -159,7 +186,9 @@ def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-d
 
 
 def _numbered(first: Codes) -> tuple[Ints, Codes]:
-    """The codes in `first`, 0 and up; and by code, its place among them. There may be 60,000, and few of them here."""
+    """The codes in `first`, 0 and up; and by code, its place among them. There may be 60,000, and
+    few of them here.
+    """
     found = np.flatnonzero(np.bincount(first, minlength=NO_NODE + 1)[1:NO_NODE]) + 1
     distinct = np.append(0, found)
     places = np.zeros(NO_NODE + 1, dtype=np.uint16)
@@ -167,8 +196,12 @@ def _numbered(first: Codes) -> tuple[Ints, Codes]:
     return distinct, places
 
 
-def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> dict[tuple[int, int], int]:
-    """(reason code, cluster index) -> rows refused for it; `refusal_codes` is about `rows`, None: all."""
+def count_codes(
+    first: Codes, fleet: FleetState, rows: Rows | None = None
+) -> dict[tuple[int, int], int]:
+    """(reason code, cluster index) -> rows refused for it; `refusal_codes` is about `rows`, None:
+    all.
+    """
     clusters = max(len(fleet.clusters), 1)
     distinct = np.arange(_USUAL_CODES)
     cluster = fleet.cluster if rows is None else fleet.cluster[rows]
@@ -193,15 +226,20 @@ def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> di
 
 
 class StaticAnswers:
-    """All that classes have in common whose pods look alike to every plugin that rests on nodes alone.
+    """All that classes have in common whose pods look alike to every plugin that rests on nodes
+    alone.
 
-    `active`: the columns that are not skipped, in profile order; `static_filters`: the filters among them that stand
-    before any other filter. `version` increases when answers may have changed on rows that are not in the log of
-    nodes.
+    `active`: the columns that are not skipped, in profile order; `static_filters`: the filters
+    among them that stand before any other filter. `version` increases when answers may have changed
+    on rows that are not in the log of nodes.
     """
 
     def __init__(
-        self, columns: Sequence[StaticColumn], leading: int, fleet: FleetState, shared: "StaticAnswersCache"
+        self,
+        columns: Sequence[StaticColumn],
+        leading: int,
+        fleet: FleetState,
+        shared: "StaticAnswersCache",
     ) -> None:
         self._columns = tuple(columns)
         self._leading = leading
@@ -217,7 +255,9 @@ class StaticAnswers:
         self._volatile: list[tuple[StaticColumn, int]] = []
         self._seen: tuple[object, ...] = ()
         self._at = _NEVER
-        self.search_setups: dict[Hashable, object] = {}  # what pruned searches for such pods have in common
+        self.search_setups: dict[
+            Hashable, object
+        ] = {}  # what pruned searches for such pods have in common
         self._upper_bounds: Readings = np.zeros(0, dtype=np.float32)
         self._upper_bounds_at = _NEVER, _NEVER  # version, position
 
@@ -240,7 +280,9 @@ class StaticAnswers:
                 return refused
         self.active = tuple(column for column in self._columns if not column.skipped)
         leading = tuple(
-            one for one in self.active if one.role.filter_at is not None and one.role.key_at < self._leading
+            one
+            for one in self.active
+            if one.role.filter_at is not None and one.role.key_at < self._leading
         )
         if self.static_filters.columns != leading:
             self.static_filters = self._shared.filters(leading)
@@ -248,20 +290,28 @@ class StaticAnswers:
         volatile = [one for one in self._columns if one.evaluator.rests_on_more]
         self._volatile = [(one, one.version) for one in volatile]
         self._group_scores = self._uniform = None
-        seen = (self.static_filters, self.static_filters.version, *((one, one.version) for one in self.active))
+        seen = (
+            self.static_filters,
+            self.static_filters.version,
+            *((one, one.version) for one in self.active),
+        )
         self.version += seen != self._seen
         self._seen = seen
         self._at = self._fleet.changes.position
         return None
 
     def upper_bounds(self) -> Readings:
-        """[n] what `active` columns without normalising add to a row's score, rounded up; -inf where `static_filters`
-        refuses. In single precision: a bound, not a score.
+        """[n] what `active` columns without normalising add to a row's score, rounded up; -inf
+        where `static_filters` refuses. In single precision: a bound, not a score.
         """
         fleet, (version, position) = self._fleet, self._upper_bounds_at
         changed = fleet.changes.since(position) if version == self.version else None
         if changed is None or len(changed):
-            scoring = [one for one in self.active if one.role.score_at is not None and not one.role.normalizes]
+            scoring = [
+                one
+                for one in self.active
+                if one.role.score_at is not None and not one.role.normalizes
+            ]
             self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
             for rows in blocks(slice(0, fleet.n)) if changed is None else (changed,):
                 closed = self.static_filters.refusal_codes[rows] != 0
@@ -274,13 +324,21 @@ class StaticAnswers:
 
     @property
     def uniform(self) -> bool:
-        """Whether all active filters stand in `static_filters`, and all rows get the same normalised scores."""
+        """Whether all active filters stand in `static_filters`, and all rows get the same
+        normalised scores.
+        """
         if self._uniform is None:
             filters = [column for column in self.active if column.role.filter_at is not None]
             group_scores = (
-                self.group_scores if all(column in self.static_filters.columns for column in filters) else None
+                self.group_scores
+                if all(column in self.static_filters.columns for column in filters)
+                else None
             )
-            self._uniform = group_scores is not None and group_scores.partition is None and group_scores.size == 1
+            self._uniform = (
+                group_scores is not None
+                and group_scores.partition is None
+                and group_scores.size == 1
+            )
         return self._uniform
 
     @property
@@ -290,7 +348,9 @@ class StaticAnswers:
 
     @property
     def group_scores(self) -> GroupScores | None:
-        """What groups of rows add where nothing rests on domains; None if there would be nearly a group a row."""
+        """What groups of rows add where nothing rests on domains; None if there would be nearly a
+        group a row.
+        """
         if self._group_scores is None:
             self._group_scores = GroupScores(self.normalizing, (), self._partitions)
             self._grouped = self._group_scores.ask(self._fleet)
@@ -298,9 +358,9 @@ class StaticAnswers:
 
 
 class StaticAnswersCache:
-    """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes
-    of columns, and as many of parts; 16 of each are always kept. Columns that go by cluster are counted apart: they
-    take little, and each of many homes has its own.
+    """What classes of a plan share, by key; what was unused for longest is dropped beyond about
+    `limit` bytes of columns, and as many of parts; 16 of each are always kept. Columns that go by
+    cluster are counted apart: they take little, and each of many homes has its own.
     """
 
     def __init__(self, roles: Sequence[PluginRole], fleet: FleetState, limit: int) -> None:
@@ -310,12 +370,16 @@ class StaticAnswersCache:
         self._roles = [role for role in roles if role.scope is AnswerScope.NODE_OBJECT]
         self._by_node = [role for role in self._roles if not role.by_cluster]
         others = [
-            role.key_at for role in roles if role.scope is not AnswerScope.NODE_OBJECT and role.filter_at is not None
+            role.key_at
+            for role in roles
+            if role.scope is not AnswerScope.NODE_OBJECT and role.filter_at is not None
         ]
-        self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
+        self._leading = min(
+            others, default=len(roles) + max((role.key_at for role in roles), default=0)
+        )
         # Bytes a row -> role and key -> column.
-        self._columns: defaultdict[int, OrderedDict[tuple[PluginRole, Hashable], StaticColumn]] = defaultdict(
-            OrderedDict
+        self._columns: defaultdict[int, OrderedDict[tuple[PluginRole, Hashable], StaticColumn]] = (
+            defaultdict(OrderedDict)
         )
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
         self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
@@ -326,7 +390,9 @@ class StaticAnswersCache:
         keys = (by_node, *[key[role.key_at] for role in roles])
         found = self._parts.get(keys)
         if found is None:
-            self._make_room(self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW)  # it holds its columns
+            self._make_room(
+                self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW
+            )  # it holds its columns
             columns = [self._column(role, one) for role, one in zip(roles, keys[1:], strict=True)]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self)
         else:
@@ -345,7 +411,12 @@ class StaticAnswersCache:
         return found
 
     def _column(self, role: PluginRole, key: Hashable) -> StaticColumn:
-        alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
+        alike = (
+            role.by_cluster
+            and role.filter_at is None
+            and role.score_at is not None
+            and not role.normalizes
+        )
         bytes_per_row = _COLUMN_BYTES_PER_ROW
         if role.by_cluster and (alike or role.score_at is None):
             bytes_per_row = 0 if alike else _CODES_BYTES_PER_ROW
@@ -359,6 +430,8 @@ class StaticAnswersCache:
         return found
 
     def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
-        most = max(_LEAST_KEPT, min(_MOST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n)))
+        most = max(
+            _LEAST_KEPT, min(_MOST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n))
+        )
         while len(kept) >= most:
             kept.popitem(last=False)

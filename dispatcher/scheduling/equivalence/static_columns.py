@@ -1,4 +1,6 @@
-"""One plugin's answers that rest on nodes alone, a column a plugin and key; and a shorter one for scores by cluster."""
+"""One plugin's answers that rest on nodes alone, a column a plugin and key; and a shorter one for
+scores by cluster.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +13,17 @@ from dispatcher.scheduling.framework.roles import PluginRole
 from shared.model.reasons import Why
 
 _NEVER = -1
-_MOST_VALUES = 256  # or twice as many as there were when it was looked last; then those that no row has are forgotten
+# or twice as many as there were when it was looked last; then those that no row has are forgotten
+_MOST_VALUES = 256
 
 
 class StaticColumn:
-    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else
-    `grid_points` [n], the weighted score in units of 1 / GRID.
+    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises,
+    else `grid_points` [n], the weighted score in units of 1 / GRID.
 
     `open_rows`: where the filter tells them, the rows that it lets pass and the code of all others.
-    `version` increases when answers may have changed on rows that are not in the log of nodes (`fleet.changes`).
-    Values of a row without a node mean nothing.
+    `version` increases when answers may have changed on rows that are not in the log of nodes
+    (`fleet.changes`). Values of a row without a node mean nothing.
     """
 
     def __init__(self, role: PluginRole, fleet: FleetState) -> None:
@@ -99,12 +102,17 @@ class StaticColumn:
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
         raw = self.evaluator.scores(rows)
-        distinct = raw[:1] if raw.strides == (0,) else raw  # of np.broadcast_to: the first stands for all
+        distinct = (
+            raw[:1] if raw.strides == (0,) else raw
+        )  # of np.broadcast_to: the first stands for all
         finite(self.role.plugin, distinct)
         others = raw if everything else self.raw
-        is_one = self.role.normalizes and len(others) > 0 and (everything or not others.flags.writeable)
+        is_one = (
+            self.role.normalizes and len(others) > 0 and (everything or not others.flags.writeable)
+        )
         if is_one and (distinct == others[0]).all():
-            # Most pods prefer no node by labels or taints: one number stands for the whole column, read-only.
+            # Most pods prefer no node by labels or taints: one number stands for the whole column,
+            # read-only.
             only = float(others[0])  # also of whole numbers: other rows may get fractions later
             if everything or len(others) != fleet.n:
                 self.raw = np.broadcast_to(np.float64(only), fleet.n)
@@ -118,9 +126,13 @@ class StaticColumn:
             return
         if everything or len(self.value) != fleet.n or not self.value.flags.writeable:
             # Another array, of n entries exactly: what was made of the old one is void.
-            self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
+            self.value = np.append(
+                self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32)
+            )
         found, where = distinct_values(raw)
-        self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[where]
+        self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[
+            where
+        ]
 
     def _forget_values(self, n: int) -> None:
         found, where = distinct_values(self.raw[:n])
@@ -150,10 +162,11 @@ class StaticColumn:
 
 
 class ClusterColumn(StaticColumn):
-    """The scores of a plugin that only scores, without normalising, and gives all nodes of a cluster the same.
+    """The scores of a plugin that only scores, without normalising, and gives all nodes of a
+    cluster the same.
 
-    `points` [clusters]: the weighted score in units of 1 / GRID; `by_cluster` [clusters] the raw one. By row they are
-    made for those who ask.
+    `points` [clusters]: the weighted score in units of 1 / GRID; `by_cluster` [clusters] the raw
+    one. By row they are made for those who ask.
     """
 
     def __init__(self, role: PluginRole, fleet: FleetState) -> None:
@@ -189,9 +202,11 @@ class ClusterColumn(StaticColumn):
 
 
 def distinct_values(raw: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The finite values, ascending, and which of them each entry is; fast where alike ones are neighbours, as the nodes
-    of a cluster are.
+    """The finite values, ascending, and which of them each entry is; fast where alike ones are
+    neighbours, as the nodes of a cluster are.
     """
-    first = np.append(np.zeros(min(len(raw), 1), dtype=np.intp), np.flatnonzero(raw[1:] != raw[:-1]) + 1)
+    first = np.append(
+        np.zeros(min(len(raw), 1), dtype=np.intp), np.flatnonzero(raw[1:] != raw[:-1]) + 1
+    )
     found, where = np.unique(raw[first], return_inverse=True)
     return found, np.repeat(where, np.diff(first, append=len(raw)))

@@ -1,7 +1,8 @@
-"""Pods whose load the readings of their node do not hold yet: what `recent` and `settling` of the columns count.
+"""Pods whose load the readings of their node do not hold yet: what `recent` and `settling` of the
+columns count.
 
-`recent` counts a pod until a reading that was sampled after it was placed; `settling` counts what the mean of the
-readings does not hold (`readings.left_to_settle`).
+`recent` counts a pod until a reading that was sampled after it was placed; `settling` counts what
+the mean of the readings does not hold (`readings.left_to_settle`).
 """
 
 from collections import defaultdict
@@ -50,7 +51,9 @@ class AwaitedPods:
         cpu_at = self._store.used_at[_CPU, row]
         memory_at = self._store.used_at[_MEMORY, row]
         for occupant in awaited:
-            self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
+            self._mark_seen(
+                occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at
+            )
             self._settle(occupant, row)
         left = [one for one in awaited if one.is_awaited]
         if left:
@@ -66,7 +69,10 @@ class AwaitedPods:
         if occupant.settles:
             since = occupant.placed_at
             times = store.used_at
-            left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
+            left = (
+                left_to_settle(since, times.item(_CPU, row)),
+                left_to_settle(since, times.item(_MEMORY, row)),
+            )
         cpu, memory = occupant.amounts
         now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))
         occupant.settling, occupant.settles = now if any(now) else _SETTLED, any(left)
@@ -75,8 +81,8 @@ class AwaitedPods:
                 store.add("settling", store.settling, column, row, now[column] - before[column])
 
     def requests(self) -> tuple[RowList, Ints]:
-        """(rows, ascending; [2, rows]) how much more `settling` would be there if every pod counted by its request; for
-        `usual`.
+        """(rows, ascending; [2, rows]) how much more `settling` would be there if every pod counted
+        by its request; for `usual`.
         """
         found = defaultdict[int, list[int]](lambda: [0, 0])
         for row, pods in self.by_row.items():
@@ -84,7 +90,9 @@ class AwaitedPods:
                 if one.counts_as is not None:
                     for column, asked in enumerate(nonzero_request(one.placed.pod)):
                         counted = one.settling[column]
-                        found[row][column] += round(asked * counted / one.counts_as[column]) - counted
+                        found[row][column] += (
+                            round(asked * counted / one.counts_as[column]) - counted
+                        )
         rows = sorted(found)
         more = np.asarray([found[row] for row in rows], dtype=np.int64).reshape(-1, 2).T
         return np.asarray(rows, dtype=np.intp), more

@@ -10,9 +10,11 @@ _NONE: RowList = np.zeros(0, dtype=np.intp)
 
 
 class ChangedRows:
-    """Rows in the order in which they were touched. A reader keeps a position and catches up when it likes.
+    """Rows in the order in which they were touched. A reader keeps a position and catches up when
+    it likes.
 
-    The oldest half is dropped when it grows beyond `limit`; a reader that fell behind learns that all rows are due.
+    The oldest half is dropped when it grows beyond `limit`; a reader that fell behind learns that
+    all rows are due.
     """
 
     def __init__(self, limit: int = 1 << 16) -> None:
@@ -50,7 +52,9 @@ class ChangedRows:
             self._dropped += drop
 
     def since(self, position: int) -> RowList | None:
-        """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""
+        """The rows touched from `position` on, each once, ascending; None: fell behind, look at all
+        of them.
+        """
         if position < self._dropped:
             return None
         count = self._dropped + len(self._rows) - position

@@ -1,6 +1,8 @@
-"""The fleet's columns: one array per property, one row per node, grown by doubling; and the exact sums in them.
+"""The fleet's columns: one array per property, one row per node, grown by doubling; and the exact
+sums in them.
 
-Plugins see read-only windows of the first n rows; only the fleet writes, through the store behind them.
+Plugins see read-only windows of the first n rows; only the fleet writes, through the store behind
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,11 +42,13 @@ class NodeColumns:
     used_variance: Readings  # [signals, n] see `deviations.py`; [0, n] while no profile asks for it
     hot_since: Floats  # [rules, n] see `hot.py`
     hot: SmallInts  # [n] by which rules a node is hot, a bit each
-    source_set: SmallInts  # [n] from where each signal was read: code of a set of sources (`readings.SourceSets`)
+    # [n] from where each signal was read: code of a set of sources (`readings.SourceSets`)
+    source_set: SmallInts
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
 
-# Leading axes of columns with one number a resource, a signal, a signal whose deviation is kept, a rule of hot nodes.
+# Leading axes of columns with one number a resource, a signal, a signal whose deviation is kept, a
+# rule of hot nodes.
 RESOURCES = -1
 SIGNALS = -2
 DEVIATIONS = -3
@@ -87,8 +91,8 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def grown(array: NDArray[Any], length: int, fill: object) -> NDArray[Any]:
-    """`array` with at least `length` entries on its last axis: itself, or a copy of twice the size. The first one has
-    some to spare if it is large: to copy it for a few nodes more would take long.
+    """`array` with at least `length` entries on its last axis: itself, or a copy of twice the size.
+    The first one has some to spare if it is large: to copy it for a few nodes more would take long.
     """
     have = array.shape[-1]
     if length <= have:
@@ -129,7 +133,10 @@ class RowStore(NodeColumns):
         """Make room for that many rows, resources and signals; what is there stays where it is."""
         if rows <= self.live.shape[0] and resources <= self.resources and signals <= self.signals:
             return
-        self._leads[RESOURCES], self._leads[SIGNALS] = max(resources, self.resources), max(signals, self.signals)
+        self._leads[RESOURCES], self._leads[SIGNALS] = (
+            max(resources, self.resources),
+            max(signals, self.signals),
+        )
         self._leads[DEVIATIONS] = self.signals if self._deviates else 0
         for name, (_, fill, lead) in _TABLE.items():
             array = grown(getattr(self, name), rows, fill)
@@ -141,14 +148,20 @@ class RowStore(NodeColumns):
         self._rewindow()
 
     def derive(self, *, deviations: bool, rules: Sequence[int | None]) -> None:
-        """Keep deviations, or none; and as many rules: each with what the rule of that number had so far, or blank."""
+        """Keep deviations, or none; and as many rules: each with what the rule of that number had
+        so far, or blank.
+        """
         before = self.hot_since
         rows = self.live.shape[0]
         blank = np.full(rows, np.nan)
-        self.hot_since = np.stack([blank, *(blank if at is None else before[at] for at in rules)])[1:]
+        self.hot_since = np.stack([blank, *(blank if at is None else before[at] for at in rules)])[
+            1:
+        ]
         if deviations != self._deviates:
             self._deviates = deviations
-            self.used_variance = np.full((self.signals if deviations else 0, rows), np.nan, dtype=np.float32)
+            self.used_variance = np.full(
+                (self.signals if deviations else 0, rows), np.nan, dtype=np.float32
+            )
         self._leads[DEVIATIONS], self._leads[RULES] = len(self.used_variance), len(rules)
         self._rewindow()
 
@@ -168,7 +181,9 @@ class RowStore(NodeColumns):
             del self._excess[key]
 
     def add(self, name: str, array: Ints, column: int, row: int, amount: int) -> None:
-        """Add `amount` (negative: take away) to one cell of column `name`; the cell shows at most MAX_QUANTITY."""
+        """Add `amount` (negative: take away) to one cell of column `name`; the cell shows at most
+        MAX_QUANTITY.
+        """
         total: int = array.item(column, row) + amount
         if self._excess or total > MAX_QUANTITY:
             total += self._excess.pop((name, column, row), 0)
@@ -179,9 +194,9 @@ class RowStore(NodeColumns):
 
 
 def cells_at(cells: NDArray[Any], rows: slice | Sequence[int] | RowList) -> NDArray[Any]:
-    """[columns, rows] of `cells` [columns, n], which are an array or a window on its first rows; a copy unless `rows`
-    is a slice. `take` is five times as fast as an index; but of a window (see `RowStore.windows`) it would copy all
-    rows first, so it is asked of the array behind it.
+    """[columns, rows] of `cells` [columns, n], which are an array or a window on its first rows; a
+    copy unless `rows` is a slice. `take` is five times as fast as an index; but of a window (see
+    `RowStore.windows`) it would copy all rows first, so it is asked of the array behind it.
     """
     if isinstance(rows, slice):
         return cells[:, rows]
@@ -196,7 +211,9 @@ def cells_at(cells: NDArray[Any], rows: slice | Sequence[int] | RowList) -> NDAr
 
 
 def as_slice(rows: RowList) -> RowList | slice:
-    """The same rows as a slice if each is the one after that before it: reading and writing there copies less."""
+    """The same rows as a slice if each is the one after that before it: reading and writing there
+    copies less.
+    """
     first = int(rows[0])
     last = int(rows[-1])
     follow = last - first + 1 == len(rows) and bool((rows[1:] == rows[:-1] + 1).all())
@@ -217,14 +234,25 @@ def _add_pods(rows, times, columns, amounts, cpu_memory, requested, nonzero, rec
             settling[one, row] += more * cpu_memory[4 + one]
 
 
-def add_pods(store: NodeColumns, rows: Rows, times: "int | Ints", wanted: Amounts, cpu_memory: Sequence[int]) -> None:
-    """Add pods on each of `rows`, which are distinct, so many `times` there: `wanted` (column, amount) to what is
-    requested; `cpu_memory` (milli-CPU, bytes; three times) to what is nonzero, recent and settling.
+def add_pods(
+    store: NodeColumns, rows: Rows, times: "int | Ints", wanted: Amounts, cpu_memory: Sequence[int]
+) -> None:
+    """Add pods on each of `rows`, which are distinct, so many `times` there: `wanted` (column,
+    amount) to what is requested; `cpu_memory` (milli-CPU, bytes; three times) to what is nonzero,
+    recent and settling.
     """
     if _add_pods.fast is not None and not isinstance(rows, slice) and isinstance(times, np.ndarray):
         by_column = np.asarray([*zip(*wanted, strict=True)])
         others = store.nonzero, store.recent, store.settling
-        _add_pods.fast(rows, times, by_column[0], by_column[1], np.asarray(cpu_memory), store.requested, *others)
+        _add_pods.fast(
+            rows,
+            times,
+            by_column[0],
+            by_column[1],
+            np.asarray(cpu_memory),
+            store.requested,
+            *others,
+        )
         return
     for column, amount in wanted:
         store.requested[column, rows] += times * amount
@@ -264,7 +292,9 @@ def distinct(*lists: RowList) -> RowList:
 
 
 def exact_sums(values: Ints) -> list[int]:
-    """Sum of each resource over the rows of [resources, rows], capped at MAX_QUANTITY and never wrapped."""
+    """Sum of each resource over the rows of [resources, rows], capped at MAX_QUANTITY and never
+    wrapped.
+    """
     high = values >> 32
     low = values & 0xFFFFFFFF
     pairs = zip(high.sum(axis=1).tolist(), low.sum(axis=1).tolist(), strict=True)

@@ -11,7 +11,9 @@ from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetInd
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
-Build = Callable[[PodSet, str], Iterable[tuple[PodInfo, int]]]  # (set, level) -> placed that may be in it, domain
+Build = Callable[
+    [PodSet, str], Iterable[tuple[PodInfo, int]]
+]  # (set, level) -> placed that may be in it, domain
 # To list a pod while counting afresh costs a 32nd of looking at a pod that comes or goes.
 _LEAST_WORTH = 16
 _LISTED_PER_LOOK = 32
@@ -39,7 +41,9 @@ class DomainCount:
         known = domains[domains >= 0]
         if len(known):
             self.counts = grown(self.counts, int(np.maximum.reduce(known)) + 1, 0)
-            np.add.at(self.counts, known, amount)  # not by a count of each domain: there may be many more hosts
+            np.add.at(
+                self.counts, known, amount
+            )  # not by a count of each domain: there may be many more hosts
             self.version += 1
 
     def has(self, placed: PodInfo, labels_of: LabelsOf) -> bool:
@@ -47,7 +51,9 @@ class DomainCount:
         return False
 
     def window(self, domains: int) -> Ints:
-        """The counts of the first `domains` domains, read-only: the very same array as long as it shows them."""
+        """The counts of the first `domains` domains, read-only: the very same array as long as it
+        shows them.
+        """
         if len(self._window) != domains or self._window.base is not self.counts:
             self.counts = grown(self.counts, domains, 0)
             self._window = read_only(self.counts[:domains])
@@ -56,10 +62,11 @@ class DomainCount:
 
 @dataclass(eq=False)
 class MatchCount(DomainCount):
-    """Members of `pods` in each domain. `namespaces_at`: the version of the namespaces' labels it was counted with.
+    """Members of `pods` in each domain. `namespaces_at`: the version of the namespaces' labels it
+    was counted with.
 
-    `unasked`: how many pods have been looked at for it since it was last asked for; `worth`: for how many that is
-    worth it, None where only pods with a label of the set are looked at.
+    `unasked`: how many pods have been looked at for it since it was last asked for; `worth`: for
+    how many that is worth it, None where only pods with a label of the set are looked at.
     """
 
     pods: PodSet = field(kw_only=True)
@@ -70,18 +77,22 @@ class MatchCount(DomainCount):
     def has(self, placed: PodInfo, labels_of: LabelsOf) -> bool:
         """Whether a placed pod counts."""
         pod = placed.pod
-        return (self.pods.terminating or not pod.terminating) and self.pods.matches(pod, placed.home, labels_of)
+        return (self.pods.terminating or not pod.terminating) and self.pods.matches(
+            pod, placed.home, labels_of
+        )
 
 
 class MatchCounts:
     """Every count somebody asked for, by (set of pods, topology key).
 
-    At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if asked for again. So is
-    a count for which labels of namespaces have a say, once any of these has changed; and one for which every pod has
-    to be looked at, once that has cost more than to count afresh.
+    At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if
+    asked for again. So is a count for which labels of namespaces have a say, once any of these has
+    changed; and one for which every pod has to be looked at, once that has cost more than to count
+    afresh.
 
-    Example: a pod prefers to be near pods that NotIn means, by 4,000 terms. Its counts would be looked at with every
-    pod of anybody that comes or goes, 12 ms each time. In a fleet of 3,200 pods they are dropped after 116 of these.
+    Example: a pod prefers to be near pods that NotIn means, by 4,000 terms. Its counts would be
+    looked at with every pod of anybody that comes or goes, 12 ms each time. In a fleet of 3,200
+    pods they are dropped after 116 of these.
     """
 
     def __init__(self, labels_of: LabelsOf, limit: int = 4096) -> None:
@@ -94,10 +105,16 @@ class MatchCounts:
         return len(self._counts)
 
     def find(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
-        """The count of a set; `build` lists what is placed, `namespaces_at` is the version of namespaces' labels."""
+        """The count of a set; `build` lists what is placed, `namespaces_at` is the version of
+        namespaces' labels.
+        """
         name = (pods.name, key)
         count = self._counts.pop(name, None)
-        if count is not None and count.pods.asks_namespaces and count.namespaces_at != namespaces_at:
+        if (
+            count is not None
+            and count.pods.asks_namespaces
+            and count.namespaces_at != namespaces_at
+        ):
             self._drop(count)
             count = None
         if count is None:
@@ -111,7 +128,8 @@ class MatchCounts:
             self._drop(self._counts.pop(next(iter(self._counts))))
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
-        # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one is a member.
+        # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one
+        # is a member.
         known = dict[tuple[str, str, int, bool, bool], bool]()
         members = list[int]()
         listed = 0
@@ -134,7 +152,9 @@ class MatchCounts:
 
     def shift(self, placed: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
-        known = dict[Hashable, bool]()  # by set of pods: each is asked once, however many keys it is counted by
+        known = dict[
+            Hashable, bool
+        ]()  # by set of pods: each is asked once, however many keys it is counted by
         for count in self._worth_it(placed):
             name = count.pods.name
             if (has := known.get(name)) is None:
@@ -143,7 +163,9 @@ class MatchCounts:
                 count.add(domain_of(count.key, row), amount)
 
     def shift_all(self, like: PodInfo, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
-        """The same of many pods that are `like` this one to every set of pods, one on each of `rows`."""
+        """The same of many pods that are `like` this one to every set of pods, one on each of
+        `rows`.
+        """
         for count in self._worth_it(like):
             if count.has(like, self._labels_of):
                 count.add_all(domains_of(count.key, rows), amount)
@@ -164,4 +186,6 @@ class MatchCounts:
 
     def dump(self) -> Mapping[Hashable, Sequence[int]]:
         """Every count as plain numbers, zeros at the end left out."""
-        return {name: np.trim_zeros(count.counts, "b").tolist() for name, count in self._counts.items()}
+        return {
+            name: np.trim_zeros(count.counts, "b").tolist() for name, count in self._counts.items()
+        }

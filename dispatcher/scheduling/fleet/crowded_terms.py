@@ -1,8 +1,9 @@
-"""Many affinity terms of placed pods that have to be tried for the same pods: what they come to is remembered.
+"""Many affinity terms of placed pods that have to be tried for the same pods: what they come to is
+remembered.
 
-Any tenant can write terms that mean nearly everybody. For pods that are the same in all that these terms look at, they
-are tried once, and from then on only those that come; and where many of one kind and topology key mean a pod, they are
-counted as one: whoever reads them adds them up anyway.
+Any tenant can write terms that mean nearly everybody. For pods that are the same in all that these
+terms look at, they are tried once, and from then on only those that come; and where many of one
+kind and topology key mean a pod, they are counted as one: whoever reads them adds them up anyway.
 """
 
 from collections import Counter
@@ -47,7 +48,9 @@ class TermSum(DomainCount):
 
 @dataclass(frozen=True, slots=True)
 class SummedTerm(StandingTerm):
-    """Many terms that mean a pod, counted as one. The number is another one as soon as one of them is."""
+    """Many terms that mean a pod, counted as one. The number is another one as soon as one of them
+    is.
+    """
 
     total: TermSum = field(compare=False, repr=False)
 
@@ -57,7 +60,9 @@ class SummedTerm(StandingTerm):
 
 
 class LiveSums:
-    """The sums that were used last, kept up to date; who looked at another one knows that it is stale."""
+    """The sums that were used last, kept up to date; who looked at another one knows that it is
+    stale.
+    """
 
     def __init__(self, limit: int = _MOST_SUMS) -> None:
         self._limit = limit
@@ -98,7 +103,8 @@ class LiveSums:
 
 @dataclass(eq=False)
 class _Verdict:
-    """The terms that mean one kind of pods, by kind and topology key; `answer` as long as none comes or goes.
+    """The terms that mean one kind of pods, by kind and topology key; `answer` as long as none
+    comes or goes.
 
     `tried`: how many terms had come when it was last asked for.
     """
@@ -115,20 +121,28 @@ class _Verdict:
 
 
 class TermCrowd:
-    """The `terms` at one place of an index: for one kind of pods, more than `many` of a kind and key become one.
+    """The `terms` at one place of an index: for one kind of pods, more than `many` of a kind and
+    key become one.
 
-    A kind of pods is what the terms look at: labels under keys that they mention, likewise those of the namespace, and
-    the namespace and the cluster of submission if they are named. Of labels whose value no term names it is only that
-    there is one. A term that comes is tried, once the kind is asked for again, for a pod that has this and nothing
-    else: pods that have more of what it looks at are of another kind from then on.
+    A kind of pods is what the terms look at: labels under keys that they mention, likewise those of
+    the namespace, and the namespace and the cluster of submission if they are named. Of labels
+    whose value no term names it is only that there is one. A term that comes is tried, once the
+    kind is asked for again, for a pod that has this and nothing else: pods that have more of what
+    it looks at are of another kind from then on.
 
-    Example: 300 terms "not on a host with pods that have no label `tier`", none of which looks at anything else. Pods
-    labelled app=a and app=b are of one kind: the 300 are tried for the first alone, and for both one sum counts them
-    all. Pods with tier=db are of another. Comes a term on app=a, then app=a and app=b are two kinds from there on.
+    Example: 300 terms "not on a host with pods that have no label `tier`", none of which looks at
+    anything else. Pods labelled app=a and app=b are of one kind: the 300 are tried for the first
+    alone, and for both one sum counts them all. Pods with tier=db are of another. Comes a term on
+    app=a, then app=a and app=b are two kinds from there on.
     """
 
     def __init__(
-        self, terms: Iterable[HeldTerm], many: int, labels_of: LabelsOf, numbers: Iterator[int], sums: LiveSums
+        self,
+        terms: Iterable[HeldTerm],
+        many: int,
+        labels_of: LabelsOf,
+        numbers: Iterator[int],
+        sums: LiveSums,
     ) -> None:
         self._many = many
         self._labels_of = labels_of
@@ -195,7 +209,9 @@ class TermCrowd:
         name = frozenset(labels.items()), namespace, home, frozenset(about.items())
         verdict = self._verdicts.pop(name, None)
         if verdict is None:
-            verdict = _Verdict(msgspec.structs.replace(pod, labels=labels, namespace=namespace), home, about)
+            verdict = _Verdict(
+                msgspec.structs.replace(pod, labels=labels, namespace=namespace), home, about
+            )
             if len(self._verdicts) >= max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms)):
                 del self._verdicts[next(iter(self._verdicts))]
         self._verdicts[name] = verdict
@@ -221,7 +237,11 @@ class TermCrowd:
 
 
 def _looked_at(labels: Mapping[str, str], looks: Counter[str | Label]) -> dict[str, str]:
-    return {key: value if (key, value) in looks else _NOT_NAMED for key, value in labels.items() if key in looks}
+    return {
+        key: value if (key, value) in looks else _NOT_NAMED
+        for key, value in labels.items()
+        if key in looks
+    }
 
 
 def _uncount(counted: Counter[T], gone: Iterable[T]) -> None:

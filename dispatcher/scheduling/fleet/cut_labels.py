@@ -1,4 +1,6 @@
-"""Pods that are somewhere and whose labels are not told: whether a selector means one of them, nobody knows."""
+"""Pods that are somewhere and whose labels are not told: whether a selector means one of them,
+nobody knows.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -32,8 +34,8 @@ class CutLabels:
             del self._pods[namespace]
 
     def spread_by(self, placed: PodInfo, *, default: bool = False) -> str:
-        """Which of them the hard constraints of a pod may count, in words; '' if none. `default`: its profile has hard
-        constraints for pods without any.
+        """Which of them the hard constraints of a pod may count, in words; '' if none. `default`:
+        its profile has hard constraints for pods without any.
         """
         spread = placed.pod.spread
         if self._pods and (any(rule.hard for rule in spread) or (default and not spread)):

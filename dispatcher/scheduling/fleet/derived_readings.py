@@ -1,4 +1,6 @@
-"""What plugins have the fleet keep of readings beside shares and means: deviations, hot nodes and forecasts."""
+"""What plugins have the fleet keep of readings beside shares and means: deviations, hot nodes and
+forecasts.
+"""
 
 import math
 from collections.abc import Sequence
@@ -24,14 +26,14 @@ class DerivedReadings(NodeTable):
 
     @property
     def clock(self) -> float:
-        """The time that plugins see: the next full second, so that what rests on it is not asked anew for each
-        pod. No sample is younger.
+        """The time that plugins see: the next full second, so that what rests on it is not asked
+        anew for each pod. No sample is younger.
         """
         return float(math.ceil(self.now))
 
     def derive(self, wanted: Derived, *, only: bool = False) -> None:
-        """From now on keep this, too (`only`: and nothing else); rules that were kept go on. Rules past the 31st are
-        not kept.
+        """From now on keep this, too (`only`: and nothing else); rules that were kept go on. Rules
+        past the 31st are not kept.
         """
         before = self.signals.derived
         now = wanted if only else joined((before, wanted))
@@ -45,8 +47,8 @@ class DerivedReadings(NodeTable):
             self.update_hot()
 
     def update_hot(self) -> bool:
-        """Bring up to date which nodes are hot (`hot.py`): when readings came, and as they grow old. Whether one is so
-        no more.
+        """Bring up to date which nodes are hot (`hot.py`): when readings came, and as they grow
+        old. Whether one is so no more.
         """
         if not self.signals.derived.hot:
             return False
@@ -59,16 +61,24 @@ class DerivedReadings(NodeTable):
         return cooled
 
     def heat_of(self, row: int) -> Sequence[tuple[HotRule, float]]:
-        """The rules by which a node is hot, and since when; also where so many are that it is not shown as such."""
+        """The rules by which a node is hot, and since when; also where so many are that it is not
+        shown as such.
+        """
         found = zip(self.signals.derived.hot, self.hot_since[:, row].tolist(), strict=True)
         return [(rule, since) for rule, since in found if not math.isnan(since)]
 
     def learn_forecast(self, *, wanted: bool) -> None:
-        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not `wanted`: forget them."""
+        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not
+        `wanted`: forget them.
+        """
         if not wanted and self._forecasts is None:
             return
         self._forecasts = (self._forecasts or Forecasts()) if wanted else None
-        found = self._forecasts.step(self, self.now) if self._forecasts else Outlook.blank(self.used.shape)
+        found = (
+            self._forecasts.step(self, self.now)
+            if self._forecasts
+            else Outlook.blank(self.used.shape)
+        )
         if found is not None:
             store = self._store
             n = self.n

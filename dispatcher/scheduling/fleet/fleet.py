@@ -1,7 +1,8 @@
 """The fleet: every node of every cluster as one row of columns, and every pod that sits on one.
 
-The single writer is the core. Each change touches the rows it is about and says so in a log, so that pod classes
-catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
+The single writer is the core. Each change touches the rows it is about and says so in a log, so
+that pod classes catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is
+entered where its delegate runs.
 """
 
 from collections import Counter
@@ -51,14 +52,20 @@ _MEMORY = 1
 
 
 class FleetState(ReadingTable):
-    """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader while it writes."""
+    """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader
+    while it writes.
+    """
 
     def __init__(self, *, now: float = 0.0) -> None:
         super().__init__(now)
         self.reasons = ReasonTable()
-        self.starts = ChangedRows()  # rows with a pod of which only the time of its start, or its priority, changed
+        self.starts = (
+            ChangedRows()
+        )  # rows with a pod of which only the time of its start, or its priority, changed
         self._counts = MatchCounts(self._namespace_labels)
-        self.terms = TermCounts(self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0)
+        self.terms = TermCounts(
+            self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0
+        )
         self.cut_labels = CutLabels(self._namespace_labels)
         self._ports = Ports()
         self._dicts = SharedDicts()
@@ -67,15 +74,20 @@ class FleetState(ReadingTable):
         self._occupants: dict[PodId, Occupant] = {}
         self._apps = Apps()
         self._on_nodes = PodsByNode()
-        self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
+        self._usual: Readings = np.zeros(
+            0, dtype=np.float32
+        )  # [signals] as `learn_usual` found it last
         self._usual_shares: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
         self.uses = OwnerUses()
 
-    # --- clusters and nodes ------------------------------------------------------------------------------------------
+    # --- clusters and nodes
+    # ------------------------------------------------------------------------------------------
 
     def put_node(self, cluster: str, node: Node) -> int:
-        """Insert or update a node; pods that were placed on it by name before it was known attach now. Its row."""
+        """Insert or update a node; pods that were placed on it by name before it was known attach
+        now. Its row.
+        """
         home = self._cluster(cluster)
         row = home.rows.get(node.name)
         if row is not None and self._nodes[row] == node:
@@ -98,8 +110,9 @@ class FleetState(ReadingTable):
         return row
 
     def put_nodes(self, cluster: str, nodes: Sequence[Node]) -> None:
-        """`put_node` for each of them, in one go for those that are known, and for new ones that have no pods yet.
-        Known ones enter first, then those that pods came before, then the others. No name comes twice.
+        """`put_node` for each of them, in one go for those that are known, and for new ones that
+        have no pods yet. Known ones enter first, then those that pods came before, then the others.
+        No name comes twice.
         """
         home = self._cluster(cluster)
         known = list[tuple[int, Node]]()
@@ -126,12 +139,16 @@ class FleetState(ReadingTable):
             self._store.usual[: len(self._usual), rows] = self._usual[:, None]
 
     def _replace_nodes(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
-        """These rows have other nodes now; pods of which that may change the fault domain are counted anew."""
+        """These rows have other nodes now; pods of which that may change the fault domain are
+        counted anew.
+        """
         at = np.asarray(rows, dtype=np.intp)
         before = [self._nodes[row] for row in rows]
         for node, was in zip(nodes, before, strict=True):
             self._dicts.share_node(node, was)
-        labels = self._labels.relabelling(at, [one.labels for one in before if one], [node.labels for node in nodes])
+        labels = self._labels.relabelling(
+            at, [one.labels for one in before if one], [node.labels for node in nodes]
+        )
         moving = [(row, self._on_nodes.on(row)) for row in at[labels.moving].tolist()]
         for row, occupants in moving:
             self._count(occupants, row, -1)
@@ -140,7 +157,9 @@ class FleetState(ReadingTable):
             self._count(occupants, row, 1)
 
     def remove_node(self, cluster: str, name: str) -> None:
-        """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""
+        """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are
+        ignored.
+        """
         home = self._cluster(cluster)
         row = home.rows.get(name)
         if row is None:
@@ -154,7 +173,9 @@ class FleetState(ReadingTable):
         self._drop_row(home, name)
 
     def learn_usual(self) -> None:
-        """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows count as changed."""
+        """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows
+        count as changed.
+        """
         if self.now - self._learnt_at < EVERY_S:
             return
         self._learnt_at = self.now
@@ -166,19 +187,34 @@ class FleetState(ReadingTable):
             self.loads.extend(np.flatnonzero(self.live))
 
     def with_use(self, placed: PodInfo) -> PodInfo:
-        """The pod as it counts by what its owner's pods are known to use now; itself where that is no news."""
+        """The pod as it counts by what its owner's pods are known to use now; itself where that is
+        no news.
+        """
         counts_as = self.uses.counts_as(placed.pod, self._usual_shares)
-        return placed if counts_as == placed.counts_as else msgspec.structs.replace(placed, counts_as=counts_as)
+        return (
+            placed
+            if counts_as == placed.counts_as
+            else msgspec.structs.replace(placed, counts_as=counts_as)
+        )
 
-    # --- pods --------------------------------------------------------------------------------------------------------
+    # --- pods
+    # ----------------------------------------------------------------------------------------------
 
-    def place(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str, *, assumed: bool) -> None:
-        """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
+    def place(
+        self, pod_id: PodId, placed: PodInfo, cluster: str, node: str, *, assumed: bool
+    ) -> None:
+        """Enter a pod on a node; again with the same place is no change, with another it moves,
+        exactly.
+        """
         old = self._occupants.get(pod_id)
         stays = old is not None and old.node == node and old.cluster == cluster
         if old is not None and stays and self.stays(old, placed, assumed=assumed):
             return
-        row = old.row if old is not None and stays and old.row is not None else self.row_of(cluster, node)
+        row = (
+            old.row
+            if old is not None and stays and old.row is not None
+            else self.row_of(cluster, node)
+        )
         if not assumed:
             node = self._share(placed.pod, node, row)
         new = Occupant(pod_id, placed, cluster, node, assumed, self.now, counts_as=placed.counts_as)
@@ -199,7 +235,9 @@ class FleetState(ReadingTable):
             self._attach(new, row)
 
     def stays(self, occupant: Occupant, placed: PodInfo, *, assumed: bool) -> bool:
-        """Take another version of a pod for the one where it is; False if it takes or counts something else."""
+        """Take another version of a pod for the one where it is; False if it takes or counts
+        something else.
+        """
         pod = placed.pod
         was = occupant.placed.pod
         row = occupant.row
@@ -245,11 +283,17 @@ class FleetState(ReadingTable):
         self._attach(occupant, row)
 
     def assume_all(
-        self, newcomers: Sequence[tuple[PodId, PodInfo]], rows: Sequence[int], *, alike: bool = False
+        self,
+        newcomers: Sequence[tuple[PodId, PodInfo]],
+        rows: Sequence[int],
+        *,
+        alike: bool = False,
     ) -> None:
-        """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
+        """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write
+        a column.
 
-        All are of one class, which takes no host port or inline disk; `alike`: of one template and cluster, too.
+        All are of one class, which takes no host port or inline disk; `alike`: of one template and
+        cluster, too.
         """
         first = newcomers[0][1]
         amounts = expected_request(newcomers[0][1])
@@ -258,7 +302,9 @@ class FleetState(ReadingTable):
         names = zip(*[self._places[row] for row in rows], strict=True)
         yes = repeat(True)
         sizes = (repeat(first.counts_as), repeat(amounts))
-        occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *sizes))
+        occupants = list(
+            map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *sizes)
+        )
         self._occupants.update(zip(pod_ids, occupants, strict=True))
         self._on_nodes.put_all(occupants, rows)
         by_row = self._awaited.by_row
@@ -270,7 +316,9 @@ class FleetState(ReadingTable):
                 self._counts.shift_all(like, at[run], self._domains_of, 1)
                 self.terms.shift_all(like, at[run], self._domains_of, 1)
         taken = Counter(rows)
-        where, times = (np.fromiter(one, dtype=np.int64, count=len(taken)) for one in (taken, taken.values()))
+        where, times = (
+            np.fromiter(one, dtype=np.int64, count=len(taken)) for one in (taken, taken.values())
+        )
         self._weigh_all(where, first, times)
         if first.pod.volumes:
             for occupant, row in zip(occupants, rows, strict=True):
@@ -340,7 +388,8 @@ class FleetState(ReadingTable):
                     self._store.add("requested", self._store.requested, column, row, amount)
 
     def suppose(self, rows: Rows, placed: PodInfo, times: "int | Ints") -> None:
-        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no log.
+        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no
+        occupant, no log.
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
@@ -357,10 +406,18 @@ class FleetState(ReadingTable):
         add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(placed)))
 
     def can_suppose(self, rows: RowList, placed: PodInfo, times: int) -> bool:
-        """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near MAX_QUANTITY."""
+        """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near
+        MAX_QUANTITY.
+        """
         pod = placed.pod
-        most = times * max(*pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1)
-        return not pod.ports and has_only_claims(pod) and most + highest(self._store, rows) <= MAX_QUANTITY
+        most = times * max(
+            *pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1
+        )
+        return (
+            not pod.ports
+            and has_only_claims(pod)
+            and most + highest(self._store, rows) <= MAX_QUANTITY
+        )
 
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:
@@ -385,7 +442,8 @@ class FleetState(ReadingTable):
         row = self.row_of(cluster, node)
         return self._on_nodes.awaiting((cluster, node)) if row is None else self._on_nodes.on(row)
 
-    # --- what views show --------------------------------------------------------------------------------------------
+    # --- what views show
+    # --------------------------------------------------------------------------------------------
 
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
         """(protocol, port) -> host IPs taken on a row."""
@@ -418,5 +476,7 @@ class FleetState(ReadingTable):
         found = self._apps.holding(pods)
         domain_of = int if level == HOST_LEVEL else self.domain(level).item
         for occupant in self._occupants.values() if found is None else found:
-            if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
+            if occupant.row is not None and (
+                namespaces is None or occupant.placed.pod.namespace in namespaces
+            ):
                 yield occupant.placed, domain_of(occupant.row)

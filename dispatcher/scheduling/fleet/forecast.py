@@ -1,30 +1,35 @@
-"""What the load of each node will be, by its own past: level, trend and day; off where the last value predicts better.
+"""What the load of each node will be, by its own past: level, trend and day; off where the last
+value predicts better.
 
-What is forecast is the part of the mean that requests do not explain, so that a pod that comes or goes is no trend:
+What is forecast is the part of the mean that requests do not explain, so that a pod that comes or
+goes is no trend:
 
     x = mean - usual * (requests - settling) / allocatable               of CPU, memory, or the larger for other signals
     utilisation to come = usual * requests / allocatable + forecast of x
 
-`settling` is what mean + usual * settling / allocatable holds of pods that have come, by what pods of their owner use
-(`framework.Nodes.settling`). So a pod that uses other than its request changes x once, when it comes, and not again
-while the mean takes it in.
+`settling` is what mean + usual * settling / allocatable holds of pods that have come, by what pods
+of their owner use (`framework.Nodes.settling`). So a pod that uses other than its request changes x
+once, when it comes, and not again while the mean takes it in.
 
-Three models take a step every STEP_S seconds. All are additive Holt-Winters with a damped trend, by their errors:
+Three models take a step every STEP_S seconds. All are additive Holt-Winters with a damped trend, by
+their errors:
 
     e       = x - (level + PHI * trend + season[slot])
     level   = level + PHI * trend + ALPHA * e         trend = PHI * trend + BETA * e         season[slot] += GAMMA * e
     x(j)    = level + (PHI + ... + PHI^j) * trend + season[slot of j steps later]
 
-`level` has neither trend nor season (simple exponential smoothing), `trend` no season, `day` all of it: a season of 24
-slots, an hour each, that begins as the means of the first day and counts from then on. Sources: Holt 1957, Winters
-1960; damping: Gardner and McKenzie 1985; this form: Hyndman and Athanasopoulos, Forecasting: Principles and Practice,
-chapter 8. Example: level 0.20, trend 0, x = 0.28, then `level` expects 0.20 + 0.25 * 0.08 = 0.22 from now on.
+`level` has neither trend nor season (simple exponential smoothing), `trend` no season, `day` all of
+it: a season of 24 slots, an hour each, that begins as the means of the first day and counts from
+then on. Sources: Holt 1957, Winters 1960; damping: Gardner and McKenzie 1985; this form: Hyndman
+and Athanasopoulos, Forecasting: Principles and Practice, chapter 8. Example: level 0.20, trend 0, x
+= 0.28, then `level` expects 0.20 + 0.25 * 0.08 = 0.22 from now on.
 
-Each model is held against what came: the weighted mean of its absolute errors HORIZON steps ahead, beside that of "x
-stays as it is", both out of sample. The model with the least error counts (`trend` and `day` must be better by a tenth,
-as chance is in the choice), by its highest value within the horizon; if its error is not less than that of the last
-value, there is no forecast. What is unknown or old teaches nothing, and after GAP_STEPS steps without a reading a
-signal of a node begins anew.
+Each model is held against what came: the weighted mean of its absolute errors HORIZON steps ahead,
+beside that of "x stays as it is", both out of sample. The model with the least error counts
+(`trend` and `day` must be better by a tenth, as chance is in the choice), by its highest value
+within the horizon; if its error is not less than that of the last value, there is no forecast. What
+is unknown or old teaches nothing, and after GAP_STEPS steps without a reading a signal of a node
+begins anew.
 """
 
 from typing import Any, NamedTuple
@@ -51,17 +56,28 @@ PHI = 0.9
 GAMMA = 0.05
 BETA = np.asarray([0.0, 0.05, 0.05])[:, None, None]
 FIRST_DAY = 1 / 6  # what a value counts in the mean of its slot, while the first day is learnt
-ERROR_WEIGHT = 0.01  # what the newest error counts: half of the weight is that of the last six hours
-HANDICAP = np.asarray([1.0, 1.1, 1.1])[:, None, None]  # a model of more terms must be better by a tenth
+# what the newest error counts: half of the weight is that of the last six hours
+ERROR_WEIGHT = 0.01
+HANDICAP = np.asarray([1.0, 1.1, 1.1])[
+    :, None, None
+]  # a model of more terms must be better by a tenth
 _NEVER = -(1 << 40)
 _DAMPED = np.cumsum(PHI ** np.arange(1, HORIZON + 1))  # what the trend adds after so many steps
 _RESOURCES = (CPU, MEMORY)
 _ROWS = {CPU_SIGNAL: (0,), MEMORY_SIGNAL: (1,)}  # of requests, by signal
-_HEADS = {"level": (LAST,), "trend": (LAST,), "season": (SLOTS,), "pending": (LAST + 1, HORIZON), "error": (LAST + 1,)}
+_HEADS = {
+    "level": (LAST,),
+    "trend": (LAST,),
+    "season": (SLOTS,),
+    "pending": (LAST + 1, HORIZON),
+    "error": (LAST + 1,),
+}
 
 
 class Outlook(NamedTuple):
-    """[signals, n] each: the forecast of x, NaN where it is off; its error, and the last value's (NaN unknown)."""
+    """[signals, n] each: the forecast of x, NaN where it is off; its error, and the last value's
+    (NaN unknown).
+    """
 
     forecast: Floats
     error: Floats
@@ -76,7 +92,8 @@ class Outlook(NamedTuple):
 class Forecasts:
     """The models of all rows, float32 [..., signals, n] each; NaN is what is not known yet.
 
-    `pending`: what was foreseen for the steps to come. `began`, `seen`: the first and the last step with a value.
+    `pending`: what was foreseen for the steps to come. `began`, `seen`: the first and the last step
+    with a value.
     """
 
     level: Readings
@@ -93,12 +110,16 @@ class Forecasts:
             setattr(self, name, np.zeros((*head, 0, 0), dtype=np.float32))
 
     def step(self, fleet: NodeTable, now: float) -> Outlook | None:
-        """Learn what the columns of `fleet` say now; None if the step of this time was taken before."""
+        """Learn what the columns of `fleet` say now; None if the step of this time was taken
+        before.
+        """
         at = int(now // STEP_S)
         return self.take(unexplained(fleet, now), fleet.rank, at) if at > self._step else None
 
     def take(self, values: Floats, rank: NDArray[np.int64], at: int) -> Outlook:
-        """Step number `at`, above all before: x as [signals, n], NaN where unknown; `rank` tells nodes apart."""
+        """Step number `at`, above all before: x as [signals, n], NaN where unknown; `rank` tells
+        nodes apart.
+        """
         self._fit(rank, *values.shape)
         for missed in range(max(self._step + 1, at - HORIZON), at):
             self.pending[:, missed % HORIZON] = np.nan
@@ -115,7 +136,9 @@ class Forecasts:
         if self.began.shape != (signals, count):
             for name in _HEADS:
                 setattr(self, name, _larger(getattr(self, name), signals, count, np.nan))
-            self.began, self.seen = (_larger(one, signals, count, _NEVER) for one in (self.began, self.seen))
+            self.began, self.seen = (
+                _larger(one, signals, count, _NEVER) for one in (self.began, self.seen)
+            )
         other = np.ones(count, dtype=np.bool_)
         other[: len(self._rank)] = self._rank != rank[: len(self._rank)]
         self._forget(np.broadcast_to(other, (signals, count)), _NEVER)
@@ -136,7 +159,9 @@ class Forecasts:
 
     def _learn(self, values: Floats, known: NDArray[np.bool_], at: int) -> None:
         slot = _slot(at)
-        self._end_first_day(known & np.isnan(self.level[DAY]) & (at - self.began >= DAY_STEPS), values, slot)
+        self._end_first_day(
+            known & np.isnan(self.level[DAY]) & (at - self.began >= DAY_STEPS), values, slot
+        )
         season, level, trend = self.season[slot].astype(np.float64), *self._state()
         ahead = level + PHI * trend
         missed = values - ahead
@@ -151,7 +176,9 @@ class Forecasts:
         np.copyto(self.season[slot], slots.astype(np.float32), where=known)
 
     def _end_first_day(self, cells: NDArray[np.bool_], values: Floats, slot: int) -> None:
-        """Make what was gathered of the first day a season, that has mean 0, and begin the model `day` with it."""
+        """Make what was gathered of the first day a season, that has mean 0, and begin the model
+        `day` with it.
+        """
         if cells.any():
             gathered = self.season[:, cells].astype(np.float64)
             season = np.nan_to_num(gathered - np.nanmean(gathered, axis=0)).astype(np.float32)
@@ -194,13 +221,18 @@ def unexplained(fleet: NodeTable, now: float) -> Floats:
     for column, name in enumerate(fleet.signal_axis.names[: len(found)]):
         requested = shares[list(_ROWS.get(name, (0, 1)))].max(axis=0)
         fresh = fleet.live & (now - fleet.used_at[column] <= FRESH_S)
-        value = fleet.used_mean[column].astype(np.float64) - fleet.usual[column].astype(np.float64) * requested
+        value = (
+            fleet.used_mean[column].astype(np.float64)
+            - fleet.usual[column].astype(np.float64) * requested
+        )
         found[column] = np.where(fresh, value, np.nan)
     return found
 
 
 def foreseen(fleet: NodeTable, row: int) -> list[float | None]:
-    """By signal the utilisation that is foreseen of a node, without pods to come; None where no forecast counts."""
+    """By signal the utilisation that is foreseen of a node, without pods to come; None where no
+    forecast counts.
+    """
     requested = []
     for at, resource in enumerate(_RESOURCES):
         column = fleet.axis.column(resource)
@@ -208,7 +240,9 @@ def foreseen(fleet: NodeTable, row: int) -> list[float | None]:
         requested.append(fleet.nonzero.item(at, row) / max(room, 1))
     found: list[float | None] = []
     for column, name in enumerate(fleet.signal_axis.names[: len(fleet.forecast)]):
-        booked = fleet.usual.item(column, row) * max(requested[at] for at in _ROWS.get(name, (0, 1)))
+        booked = fleet.usual.item(column, row) * max(
+            requested[at] for at in _ROWS.get(name, (0, 1))
+        )
         expected = fleet.forecast.item(column, row)
         found.append(None if np.isnan(expected) else max(booked + expected, 0.0))
     return found
@@ -218,7 +252,9 @@ def _requested(fleet: NodeTable, row: int) -> Floats:
     """[n] the share that is requested, less what settles; NaN where nothing can be allocated."""
     column = fleet.axis.column(_RESOURCES[row])
     room = fleet.allocatable[column] if column is not None else np.zeros(fleet.n, dtype=np.int64)
-    share: Floats = np.where(room > 0, (fleet.nonzero[row] - fleet.settling[row]) / np.maximum(room, 1), np.nan)
+    share: Floats = np.where(
+        room > 0, (fleet.nonzero[row] - fleet.settling[row]) / np.maximum(room, 1), np.nan
+    )
     return share
 
 

@@ -15,9 +15,9 @@ from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 class HeldTerm(DomainCount):
     """A term; the counts are of its holders, or for a preferred term of their weights.
 
-    `stands`: whether its topology key has been seen on any node since it came; until then it is about nobody.
-    `by_domain` holds what is not zero. `counts` is spread out of it when somebody asks: of many terms with a host as
-    their domain, few are asked for, and each has few holders.
+    `stands`: whether its topology key has been seen on any node since it came; until then it is
+    about nobody. `by_domain` holds what is not zero. `counts` is spread out of it when somebody
+    asks: of many terms with a host as their domain, few are asked for, and each has few holders.
     """
 
     name: Hashable = field(kw_only=True)

@@ -1,8 +1,10 @@
-"""Which nodes are hot, with hysteresis: brought up to date where samples are taken, and as readings grow old.
+"""Which nodes are hot, with hysteresis: brought up to date where samples are taken, and as readings
+grow old.
 
-Hot and no more hot lie apart (`HotRule.enter`, `leave`), and the mean decides: by one threshold on the last reading
-nodes would take turns in being refused. `hot_since` holds, by rule and row, the time of the sample that made the node
-hot; NaN: it is not. The mask of a row has a bit for each rule by which it is shown as hot.
+Hot and no more hot lie apart (`HotRule.enter`, `leave`), and the mean decides: by one threshold on
+the last reading nodes would take turns in being refused. `hot_since` holds, by rule and row, the
+time of the sample that made the node hot; NaN: it is not. The mask of a row has a bit for each rule
+by which it is shown as hot.
 """
 
 import numpy as np
@@ -16,7 +18,9 @@ from dispatcher.scheduling.framework.derived import HotRule
 MAX_RULES = 31  # bits of the mask
 
 
-def updated_mask(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...], now: float) -> SmallInts:
+def updated_mask(
+    fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...], now: float
+) -> SmallInts:
     """[n] the mask as of `now`; writes `hot_since`."""
     mask = np.zeros(fleet.n, dtype=np.int32)
     takes = fleet.live & fleet.ready & ~fleet.unschedulable

@@ -1,4 +1,6 @@
-"""Container images as columns of their sizes, one an image, made when somebody first asks and kept up to date."""
+"""Container images as columns of their sizes, one an image, made when somebody first asks and kept
+up to date.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,9 +15,11 @@ IMAGES = "Image"  # the name of these among the kinds of things whose versions a
 
 
 class ImageColumns:
-    """image name -> [rows] bytes of it on each node, 0 where it is not. `versions` moves when any answer may.
+    """image name -> [rows] bytes of it on each node, 0 where it is not. `versions` moves when any
+    answer may.
 
-    At most `limit` images are kept; the one unused for longest is dropped, and made anew if asked for again.
+    At most `limit` images are kept; the one unused for longest is dropped, and made anew if asked
+    for again.
     """
 
     def __init__(self, versions: Counter[str], limit: int = 1024) -> None:

@@ -1,7 +1,8 @@
-"""Values of nodes as small numbers: given to each when it is new, taken back when no node has it any more.
+"""Values of nodes as small numbers: given to each when it is new, taken back when no node has it
+any more.
 
-Autoscalers write the time into taints, and hosts have names that never come again: what once was is forgotten, or
-all who go by these numbers would carry it along.
+Autoscalers write the time into taints, and hosts have names that never come again: what once was is
+forgotten, or all who go by these numbers would carry it along.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ GROWTH = 2
 
 
 class Interned(CodedValues[V]):
-    """The values by code, each once. Codes that no node has are free: such a value stays until a new one takes its
-    place. Those of the values that it begins with are never free.
+    """The values by code, each once. Codes that no node has are free: such a value stays until a
+    new one takes its place. Those of the values that it begins with are never free.
 
     Which are free is looked up once there are twice as many values as were in use the last time.
     """
@@ -57,7 +58,9 @@ class Interned(CodedValues[V]):
         return self._given.position
 
     def since(self, position: int) -> NDArray[np.intp] | None:
-        """The codes that were given to values from `position` on, each once, ascending; None: look at all of them."""
+        """The codes that were given to values from `position` on, each once, ascending; None: look
+        at all of them.
+        """
         return self._given.since(position)
 
     def find(self, value: V) -> int | None:
@@ -82,8 +85,8 @@ class Interned(CodedValues[V]):
         return found
 
     def make_room(self, column: SmallInts) -> None:
-        """Find, if it is time, the codes that are not in `column`: they are free. No code may be on its way there: to
-        be called before the first `code` of a change.
+        """Find, if it is time, the codes that are not in `column`: they are free. No code may be on
+        its way there: to be called before the first `code` of a change.
         """
         if len(self._values) - len(self._free) < self._due:
             return

@@ -1,5 +1,5 @@
-"""Node labels as columns of small integers, one a label key, kept up to date: of regions and zones always, of others
-from when somebody first asks.
+"""Node labels as columns of small integers, one a label key, kept up to date: of regions and zones
+always, of others from when somebody first asks.
 """
 
 from collections import Counter
@@ -17,7 +17,10 @@ from shared.model.names import REGION, ZONE
 from shared.model.node import Node
 
 ABSENT = -1
-_KEPT = (REGION, ZONE)  # from the first node on: made later, a column of 500,000 nodes holds a decision up for 70 ms
+_KEPT = (
+    REGION,
+    ZONE,
+)  # from the first node on: made later, a column of 500,000 nodes holds a decision up for 70 ms
 _MANY = 256  # columns; before there are more, those of keys that no node has any more are dropped
 ClusterOf = Callable[[int], str]  # row -> name of its cluster
 
@@ -26,12 +29,15 @@ ClusterOf = Callable[[int], str]  # row -> name of its cluster
 class _Column:
     codes: SmallInts
     values: Interned[str] = field(default_factory=Interned)
-    sorted: tuple[RowList, RowList] | None = None  # rows by code, and where those of each code begin; None: not known
+    # rows by code, and where those of each code begin; None: not known
+    sorted: tuple[RowList, RowList] | None = None
 
     def rows(self, value: str) -> RowList:
         """The rows with a value, ascending; sorted once for all values, until a label changes."""
         if self.sorted is None:
-            codes = self.codes.astype(np.int16) if len(self.values) < 2**15 else self.codes  # 16 bits: by radix
+            codes = (
+                self.codes.astype(np.int16) if len(self.values) < 2**15 else self.codes
+            )  # 16 bits: by radix
             order = np.argsort(codes, kind="stable")
             self.sorted = order, np.searchsorted(codes[order], np.arange(len(self.values) + 1))
         order, starts = self.sorted
@@ -53,9 +59,10 @@ class _Column:
 
 @dataclass
 class Relabelling:
-    """A change of labels, found before it is written: pods are taken out of their old domains first, and counted in
-    the new ones after it. `columns`: those in which some of the rows differ, with the new codes [rows]; `seen`: all
-    that there were, as taking pods out may make one of a key that other rows have.
+    """A change of labels, found before it is written: pods are taken out of their old domains
+    first, and counted in the new ones after it. `columns`: those in which some of the rows differ,
+    with the new codes [rows]; `seen`: all that there were, as taking pods out may make one of a key
+    that other rows have.
     """
 
     rows: RowList
@@ -63,11 +70,14 @@ class Relabelling:
     seen: Set[tuple[str, bool]]
     moving: Bools  # [rows] whether a fault domain of a row may become another one
     columns: list[tuple[_Column, SmallInts]] = field(default_factory=list)
-    nodes_gained: Counter[str] = field(default_factory=Counter)  # by label key, negative if fewer nodes have it
+    nodes_gained: Counter[str] = field(
+        default_factory=Counter
+    )  # by label key, negative if fewer nodes have it
 
 
 class LabelColumns:
-    """key -> [rows] code of the label's value, -1 where absent. A code means the same as long as a node has it.
+    """key -> [rows] code of the label's value, -1 where absent. A code means the same as long as a
+    node has it.
 
     `scoped` columns tell equal values of two clusters apart: their texts are 'cluster/value'.
     Keys that no node has cost nothing, so pods cannot make the fleet grow by asking for odd labels.
@@ -85,10 +95,14 @@ class LabelColumns:
         column = self._column(key, nodes, scoped)
         if column is None:
             self._absent = grown(self._absent, len(nodes), ABSENT)
-        window: SmallInts = read_only((self._absent if column is None else column.codes)[: len(nodes)])
+        window: SmallInts = read_only(
+            (self._absent if column is None else column.codes)[: len(nodes)]
+        )
         return window
 
-    def values(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> CodedValues[str]:
+    def values(
+        self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False
+    ) -> CodedValues[str]:
         """The texts behind the codes of `key`."""
         column = self._column(key, nodes, scoped)
         return self._none if column is None else column.values
@@ -111,8 +125,14 @@ class LabelColumns:
         self._columns[key, scoped] = made
         return made
 
-    def _texts(self, rows: Sequence[int], values: Sequence[str | None], scoped: bool) -> Sequence[str | None]:
-        return [self._text(row, one, scoped) for row, one in zip(rows, values, strict=True)] if scoped else values
+    def _texts(
+        self, rows: Sequence[int], values: Sequence[str | None], scoped: bool
+    ) -> Sequence[str | None]:
+        return (
+            [self._text(row, one, scoped) for row, one in zip(rows, values, strict=True)]
+            if scoped
+            else values
+        )
 
     def _text(self, row: int, value: str | None, scoped: bool) -> str | None:
         return f"{self._cluster_of(row)}/{value}" if scoped and value is not None else value
@@ -129,14 +149,20 @@ class LabelColumns:
     def relabelling(
         self, rows: RowList, before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
     ) -> Relabelling:
-        """What changes when labels of these rows of one cluster, `before`, become `after`; nothing is written yet."""
-        found = Relabelling(rows, after, frozenset(self._columns), np.zeros(len(rows), dtype=np.bool_))
+        """What changes when labels of these rows of one cluster, `before`, become `after`; nothing
+        is written yet.
+        """
+        found = Relabelling(
+            rows, after, frozenset(self._columns), np.zeros(len(rows), dtype=np.bool_)
+        )
         keys = {key for key, _ in self._columns}
         for at, (was, now) in enumerate(zip(before, after, strict=True)):
             if was.keys() != now.keys():
                 found.nodes_gained.update(now.keys())
                 found.nodes_gained.subtract(was.keys())
-                found.moving[at] = any(key not in was and key not in keys for key in now)  # a column may be made of it
+                found.moving[at] = any(
+                    key not in was and key not in keys for key in now
+                )  # a column may be made of it
         for (key, scoped), column in self._columns.items():
             texts = [labels.get(key) for labels in after]
             if texts != [labels.get(key) for labels in before]:
@@ -154,7 +180,9 @@ class LabelColumns:
         for key, scoped in self._columns.keys() - change.seen:
             texts = [labels.get(key) for labels in change.after]
             column = self._columns[key, scoped]
-            column.codes[change.rows] = column.codes_of(self._texts(change.rows.tolist(), texts, scoped))
+            column.codes[change.rows] = column.codes_of(
+                self._texts(change.rows.tolist(), texts, scoped)
+            )
             column.sorted = None
         for key, more in change.nodes_gained.items():
             self._nodes_with[key] += more

@@ -1,4 +1,6 @@
-"""What the pods of each row come to, by which preemption knows without a try what victims there come to at least."""
+"""What the pods of each row come to, by which preemption knows without a try what victims there
+come to at least.
+"""
 
 import numpy as np
 
@@ -13,10 +15,11 @@ STARTS = 8  # of pods on a row that are told apart
 
 
 class LeastPods:
-    """Of the pods on each row: `priority` [n], the least, and `second` [n], the next above it, more than any without
-    pods; `starts` [n, 8], of those of the least priority the latest starts, falling, infinite for those that have not
-    started; `largest` and `total` [2, 2, n], the most CPU and memory that any requests and what they request together,
-    first of those of the least priority, then of all. Brought up to date where something changed.
+    """Of the pods on each row: `priority` [n], the least, and `second` [n], the next above it, more
+    than any without pods; `starts` [n, 8], of those of the least priority the latest starts,
+    falling, infinite for those that have not started; `largest` and `total` [2, 2, n], the most CPU
+    and memory that any requests and what they request together, first of those of the least
+    priority, then of all. Brought up to date where something changed.
     """
 
     def __init__(self, fleet: FleetState) -> None:
@@ -60,7 +63,9 @@ class LeastPods:
         if not pods and self.priority[row] == _NOBODY:
             return  # as for most rows of a fleet that is new
         self.priority[row] = least = min([pod.priority for pod in pods], default=_NOBODY)
-        self.second[row] = min([pod.priority for pod in pods if pod.priority > least], default=_NOBODY)
+        self.second[row] = min(
+            [pod.priority for pod in pods if pod.priority > least], default=_NOBODY
+        )
         lowest = [pod for pod in pods if pod.priority == least]
         starts = sorted([pod.started or np.inf for pod in lowest], reverse=True)[:STARTS]
         self.starts[row] = [*starts, *[0.0] * (STARTS - len(starts))]

@@ -1,9 +1,11 @@
-"""How far clusters are from each other: what agents measured, what is configured, and which of it counts.
+"""How far clusters are from each other: what agents measured, what is configured, and which of it
+counts.
 
-A pair of clusters has one round-trip time that counts, for both directions: the configured one; else the larger of
-what the two ends measured, so that no cluster makes itself near by what it says alone. What was measured counts until
-it is `stale_s` old, then the pair is unknown. A number that counts moves only when the measured one is off by more
-than a tenth and half a millisecond: decisions do not follow every probe.
+A pair of clusters has one round-trip time that counts, for both directions: the configured one;
+else the larger of what the two ends measured, so that no cluster makes itself near by what it says
+alone. What was measured counts until it is `stale_s` old, then the pair is unknown. A number that
+counts moves only when the measured one is off by more than a tenth and half a millisecond:
+decisions do not follow every probe.
 """
 
 import math
@@ -37,7 +39,9 @@ class MeasuredLink:
 
 
 class LinkTable:
-    """Satisfies `framework.Links`, but for the notes of views. `versions` moves with what counts, not with ages."""
+    """Satisfies `framework.Links`, but for the notes of views. `versions` moves with what counts,
+    not with ages.
+    """
 
     def __init__(self, versions: Counter[str], clusters: Sequence[ClusterInfo]) -> None:
         self._versions = versions
@@ -49,10 +53,13 @@ class LinkTable:
         self._next_stale = math.inf
         self._matrix: tuple[int, int, Floats] | None = None
 
-    # --- what comes in -----------------------------------------------------------------------------------------------
+    # --- what comes in
+    # ----------------------------------------------------------------------------------------------
 
     def configure(self, rtt_ms: Mapping[tuple[str, str], float], stale_s: float = STALE_S) -> None:
-        """Round-trip times that are given instead of measured, by two clusters; and how long measured ones count."""
+        """Round-trip times that are given instead of measured, by two clusters; and how long
+        measured ones count.
+        """
         counts = {pair: rtt for pair, rtt in self._counts.items() if pair not in self._configured}
         self._configured = {_pair(*ends): rtt for ends, rtt in rtt_ms.items()}
         self._stale_s = stale_s
@@ -60,7 +67,9 @@ class LinkTable:
         self._versions[LINKS] += 1
 
     def take(self, cluster: str, readings: Iterable[LinkReading], now: float) -> None:
-        """Take over what the agent of `cluster` measured, unless a newer sample is known; nonsense is ignored."""
+        """Take over what the agent of `cluster` measured, unless a newer sample is known; nonsense
+        is ignored.
+        """
         known = {info.name for info in self._clusters}
         for one in readings:
             if one.cluster == cluster or one.cluster not in known or not _possible(one):
@@ -68,7 +77,9 @@ class LinkTable:
             at = now - max(one.age_s, 0.0)
             before = self._measured.get((cluster, one.cluster))
             if before is None or at >= before.at:
-                self._measured[cluster, one.cluster] = MeasuredLink(one.rtt_ms, one.jitter_ms, one.loss, at)
+                self._measured[cluster, one.cluster] = MeasuredLink(
+                    one.rtt_ms, one.jitter_ms, one.loss, at
+                )
                 self._update_pair(_pair(cluster, one.cluster), now)
 
     def expire(self, now: float) -> None:
@@ -100,10 +111,13 @@ class LinkTable:
         ends = (pair, (pair[1], pair[0]))
         return [self._measured[one] for one in ends if one in self._measured]
 
-    # --- what is asked -----------------------------------------------------------------------------------------------
+    # --- what is asked
+    # ----------------------------------------------------------------------------------------------
 
     def rtt_ms(self) -> Floats:
-        """[clusters, clusters] what counts, ms; 0 within a cluster, NaN unknown. Read-only, symmetric."""
+        """[clusters, clusters] what counts, ms; 0 within a cluster, NaN unknown. Read-only,
+        symmetric.
+        """
         state = self._versions[LINKS], len(self._clusters)
         if self._matrix is None or self._matrix[:2] != state:
             index = {info.name: at for at, info in enumerate(self._clusters)}

@@ -11,8 +11,8 @@ from shared.model.node import Node
 
 
 class ToldColumns:
-    """name -> [rows] value as `read` says, `absent` where there is no node. Plugins ask for few names, so none is
-    dropped.
+    """name -> [rows] value as `read` says, `absent` where there is no node. Plugins ask for few
+    names, so none is dropped.
     """
 
     def __init__(self, read: Callable[[Node, str], Any], absent: Any) -> None:

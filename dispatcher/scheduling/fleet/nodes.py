@@ -29,7 +29,8 @@ from shared.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, R
 from shared.model.signals import SignalAxis
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 
-_MOST_BROUGHT = 256  # resources beside the basic ones that nodes of one cluster are the first to offer
+# resources beside the basic ones that nodes of one cluster are the first to offer
+_MOST_BROUGHT = 256
 
 
 @dataclass
@@ -42,7 +43,9 @@ class _Cluster:
 
 
 class NodeTable(NodeColumns):
-    """The rows. A row is one live node, or dead and free to be used again; a cluster's index never changes."""
+    """The rows. A row is one live node, or dead and free to be used again; a cluster's index never
+    changes.
+    """
 
     def __init__(self) -> None:
         self.axis = ResourceAxis()
@@ -55,7 +58,9 @@ class NodeTable(NodeColumns):
         self.closed: Mapping[str, frozenset[str]] = self._closed
         self._proxy_taints: dict[str, frozenset[ProxyTaints]] = {}
         self.proxy_taints: Mapping[str, frozenset[ProxyTaints]] = self._proxy_taints
-        self.taint_sets = Interned[tuple[Taint, ...]](())  # none has code 0, as rows without a node have
+        self.taint_sets = Interned[tuple[Taint, ...]](
+            ()
+        )  # none has code 0, as rows without a node have
         self.changes = ChangedRows()  # rows whose node or cluster changed
         self._store = RowStore(len(self.axis), len(self.signal_axis))
         self._nodes: list[Node | None] = []
@@ -165,7 +170,9 @@ class NodeTable(NodeColumns):
         return row
 
     def _new_rows(self, home: _Cluster, nodes: Sequence[Node]) -> RowList:
-        """`_new_row` and `_write_node` for many nodes that are not known, with one write a column. Their rows."""
+        """`_new_row` and `_write_node` for many nodes that are not known, with one write a column.
+        Their rows.
+        """
         store = self._store
         cluster = self.clusters[home.index].name
         reused = [self._free.pop() for _ in range(min(len(self._free), len(nodes)))]
@@ -178,7 +185,11 @@ class NodeTable(NodeColumns):
         self._offer(home, nodes)
         home.listed = self._by_name = None
         for row, node in zip(rows, nodes, strict=True):
-            home.rows[node.name], self._places[row], self._nodes[row] = row, (cluster, node.name), node
+            home.rows[node.name], self._places[row], self._nodes[row] = (
+                row,
+                (cluster, node.name),
+                node,
+            )
         at = np.asarray(rows, dtype=np.intp)
         store.cluster[at], store.live[at] = home.index, True
         store.rank[at] = [rank_of(cluster, node.name) for node in nodes]
@@ -205,7 +216,9 @@ class NodeTable(NodeColumns):
         store.unschedulable[row] = node.unschedulable
         store.taint_set[row] = self._taints((node,))[0]
         self._offer(self._clusters[self._places[row][0]], (node,))
-        store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
+        store.allocatable[:, row] = [
+            node.allocatable.get(resource, 0) for resource in self.axis.names
+        ]
         self._labels.replace(row, before.labels if before else {}, node.labels)
         self._images.replace(row, before, node)
         self._metrics.replace(row, node)
@@ -214,7 +227,9 @@ class NodeTable(NodeColumns):
         self.changes.append(row)
 
     def _write_nodes(self, rows: RowList, nodes: Sequence[Node], labels: Relabelling) -> None:
-        """`_write_node` for many known nodes of one cluster, with one write a column. `labels`: what changes there."""
+        """`_write_node` for many known nodes of one cluster, with one write a column. `labels`:
+        what changes there.
+        """
         store = self._store
         listed = rows.tolist()
         store.ready[rows] = [node.ready for node in nodes]
@@ -244,10 +259,13 @@ class NodeTable(NodeColumns):
     def _offer(self, home: _Cluster, nodes: Iterable[Node]) -> None:
         """A column for each resource that these nodes are the first to offer.
 
-        What pods ask for gets none: users make up names, and where no node offers one there is no room to count.
+        What pods ask for gets none: users make up names, and where no node offers one there is no
+        room to count.
         """
         offered = dict.fromkeys(chain.from_iterable(node.allocatable for node in nodes))
-        new = [name for name in offered if self.axis.column(name) is None][: _MOST_BROUGHT - home.brought]
+        new = [name for name in offered if self.axis.column(name) is None][
+            : _MOST_BROUGHT - home.brought
+        ]
         if new:
             home.brought += len(new)
             for resource in new:
@@ -297,7 +315,8 @@ class NodeTable(NodeColumns):
         """The node behind a row, None if the row is dead."""
         return self._nodes[row]
 
-    # --- totals ------------------------------------------------------------------------------------------------------
+    # --- totals
+    # ----------------------------------------------------------------------------------------------
 
     def _rows(self, cluster: _Cluster) -> "RowList | slice":
         """The rows of a cluster; a slice where nothing of another one lies between them."""
@@ -308,23 +327,33 @@ class NodeTable(NodeColumns):
         return cluster.listed
 
     def free_total(self, cluster: str) -> Resources:
-        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes. Of resources that
-        none of its nodes offers only the basic ones are named.
+        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes.
+        Of resources that none of its nodes offers only the basic ones are named.
         """
         found = self._clusters.get(cluster)
         rows = self._rows(found) if found else slice(0, 0)
         open_ = self.ready[rows] & ~self.unschedulable[rows]
         allocatable = self.allocatable[:, rows]
         left = np.maximum(allocatable - self.requested[:, rows], 0) * open_
-        offered = {*BASE_RESOURCES, *[self.axis.names[at] for at in np.flatnonzero(np.any(allocatable, axis=1))]}
+        offered = {
+            *BASE_RESOURCES,
+            *[self.axis.names[at] for at in np.flatnonzero(np.any(allocatable, axis=1))],
+        }
         totals = zip(self.axis.names, exact_sums(left), strict=True)
         return {name: total for name, total in totals if name in offered}
 
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
         if self._total is None:
-            of = [self._total_of(one) for one in self._clusters.values() if self.clusters[one.index].ready]
-            self._total = {name: min(sum(one.get(name, 0) for one in of), MAX_QUANTITY) for name in self.axis.names}
+            of = [
+                self._total_of(one)
+                for one in self._clusters.values()
+                if self.clusters[one.index].ready
+            ]
+            self._total = {
+                name: min(sum(one.get(name, 0) for one in of), MAX_QUANTITY)
+                for name in self.axis.names
+            }
         return dict(self._total)
 
     def _total_of(self, cluster: _Cluster) -> Resources:
@@ -342,7 +371,8 @@ class NodeTable(NodeColumns):
         """How many rows are live, without a look at any."""
         return sum([len(cluster.rows) for cluster in self._clusters.values()])
 
-    # --- labels and domains ------------------------------------------------------------------------------------------
+    # --- labels and domains
+    # ------------------------------------------------------------------------------------------
 
     def name_of(self, row: int) -> tuple[str, str]:
         """(cluster, node) of a live row; LookupError for a dead one."""
@@ -357,13 +387,17 @@ class NodeTable(NodeColumns):
         return [places[row] if nodes[row] is not None else self.name_of(row) for row in rows]
 
     def kept_rows(self, rows: Sequence[int]) -> list[int]:
-        """The same numbers of live rows, as the objects that are kept here: so pods keep none of their own."""
+        """The same numbers of live rows, as the objects that are kept here: so pods keep none of
+        their own.
+        """
         clusters = self._clusters
         places = self._places
         return [clusters[cluster].rows[node] for cluster, node in [places[row] for row in rows]]
 
     def by_name(self) -> Ints:
-        """[n] the place of each row in the order of (cluster, node); of a dead row, that of its last node."""
+        """[n] the place of each row in the order of (cluster, node); of a dead row, that of its
+        last node.
+        """
         if self._by_name is None:
             self._by_name = np.empty(self.n, dtype=np.int64)
             self._by_name[sorted(range(self.n), key=self._places.__getitem__)] = np.arange(self.n)
@@ -400,12 +434,16 @@ class NodeTable(NodeColumns):
         return self._features.values(feature, self._nodes)
 
     def domain(self, key: str) -> SmallInts:
-        """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""
+        """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where
+        absent.
+        """
         if self._domains_at != self.changes.position:
             self._domains = {}
             self._domains_at = self.changes.position
         found = self._domains.get(key)
-        if found is None:  # whoever asks again while no node has changed is given the very same array
+        if (
+            found is None
+        ):  # whoever asks again while no node has changed is given the very same array
             found = self._domains[key] = self._domain(level_of(key))
         return found
 
@@ -442,7 +480,9 @@ class NodeTable(NodeColumns):
         if level == CLUSTER_LEVEL:
             return [info.name for info in self.clusters]
         if level == HOST_LEVEL:
-            return ["/".join(self.name_of(row)) if self._nodes[row] else "" for row in range(self.n)]
+            return [
+                "/".join(self.name_of(row)) if self._nodes[row] else "" for row in range(self.n)
+            ]
         label, scoped = label_of(level)
         return self._labels.values(label, self._nodes, scoped=scoped)
 
@@ -450,8 +490,8 @@ class NodeTable(NodeColumns):
 def rank_of(cluster: str, node: str) -> int:
     """A stable 63-bit number of a node: among equal scores the lowest rank wins.
 
-    A hash and not the order of names, so that equal nodes fill up all over the fleet instead of from cluster "a" on;
-    and it costs nothing to keep up when nodes come and go.
+    A hash and not the order of names, so that equal nodes fill up all over the fleet instead of
+    from cluster "a" on; and it costs nothing to keep up when nodes come and go.
     """
     digest = hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1

@@ -1,8 +1,10 @@
-"""Nominated pods: each waits for room on a node that it was promised, and holds that room meanwhile.
+"""Nominated pods: each waits for room on a node that it was promised, and holds that room
+meanwhile.
 
-A nominee takes room, ports and counts on its node like a pod that is there. Only for pods of higher priority, and for
-the nominee itself, it steps aside while they are decided. (kube-scheduler's RunFilterPluginsWithNominatedPods asks the
-filters with and without nominees, since affinity to a nominee must not count: see `cycle/second_pass.py`.)
+A nominee takes room, ports and counts on its node like a pod that is there. Only for pods of higher
+priority, and for the nominee itself, it steps aside while they are decided. (kube-scheduler's
+RunFilterPluginsWithNominatedPods asks the filters with and without nominees, since affinity to a
+nominee must not count: see `cycle/second_pass.py`.)
 """
 
 from collections import Counter
@@ -19,7 +21,9 @@ from shared.model.pod import PodId
 
 @dataclass(frozen=True, slots=True)
 class Nominee:
-    """A pod and the node that it is promised; `victims` were evicted for it, and have not left their place yet."""
+    """A pod and the node that it is promised; `victims` were evicted for it, and have not left
+    their place yet.
+    """
 
     pod_id: PodId
     placed: PodInfo
@@ -69,10 +73,14 @@ class Nominations:
         for victim in nominee.victims:
             self._awaited.setdefault(victim, set()).add(nominee.pod_id)
         self._at.setdefault((nominee.cluster, nominee.node), set()).add(nominee.pod_id)
-        priority = self._priority[nominee.pod_id] = self._fleet.priorities.of(nominee.placed, nominee.cluster)
+        priority = self._priority[nominee.pod_id] = self._fleet.priorities.of(
+            nominee.placed, nominee.cluster
+        )
         self._priorities.setdefault(nominee.cluster, Counter())[priority] += 1
         there = nominee.placed.at(nominee.cluster)
-        self._fleet.place(nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
+        self._fleet.place(
+            nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True
+        )
 
     def drop(self, pod_id: PodId) -> Nominee | None:
         """Take the promise back; None if there was none."""
@@ -93,27 +101,36 @@ class Nominations:
         return nominee
 
     def left(self, pod_id: PodId) -> None:
-        """The pod has left its place: who waits for that does so no more, though the same pod may be placed there anew.
+        """The pod has left its place: who waits for that does so no more, though the same pod may
+        be placed there anew.
 
-        One that is evicted between claim and bind keeps its id: its source was never bound, and is decided again.
+        One that is evicted between claim and bind keeps its id: its source was never bound, and is
+        decided again.
         """
         for waiting in self._awaited.pop(pod_id, ()):
             nominee = self._nominees[waiting]
             self._nominees[waiting] = replace(nominee, victims=nominee.victims - {pod_id})
 
     def lower_on(self, cluster: str, node: str, placed: PodInfo) -> list[PodId]:
-        """Nominees of a node that are less important there: what they were promised goes to this pod."""
+        """Nominees of a node that are less important there: what they were promised goes to this
+        pod.
+        """
         priority = self._fleet.priorities.of(placed, cluster)
-        return sorted(one for one in self._at.get((cluster, node), ()) if self._priority[one] < priority)
+        return sorted(
+            one for one in self._at.get((cluster, node), ()) if self._priority[one] < priority
+        )
 
-    # --- stepping aside ----------------------------------------------------------------------------------------------
+    # --- stepping aside
+    # ----------------------------------------------------------------------------------------------
 
     def matter_to(self, pod_id: PodId, placed: PodInfo) -> bool:
         """Whether any nominee steps aside for this pod."""
         return pod_id in self._nominees or bool(self._outranked(placed))
 
     def aside_for(self, pod_id: PodId, placed: PodInfo) -> AbstractContextManager[None]:
-        """While the pod is decided: without its own nomination, and without those that are less important there."""
+        """While the pod is decided: without its own nomination, and without those that are less
+        important there.
+        """
         more = self._outranked(placed)
         own = self._nominees.get(pod_id)
         if not more:
@@ -127,9 +144,13 @@ class Nominations:
         )
 
     def _outranked(self, placed: PodInfo) -> dict[str, int]:
-        """Clusters with nominees that are less important there than the pod, and how important it is."""
+        """Clusters with nominees that are less important there than the pod, and how important it
+        is.
+        """
         of = self._fleet.priorities.of
-        found = ((cluster, of(placed, cluster), there) for cluster, there in self._priorities.items())
+        found = (
+            (cluster, of(placed, cluster), there) for cluster, there in self._priorities.items()
+        )
         return {cluster: priority for cluster, priority, there in found if min(there) < priority}
 
     def without_all(self) -> AbstractContextManager[None]:
@@ -148,5 +169,7 @@ class Nominations:
             yield
         finally:
             for occupant, row in reversed(removed):
-                if self._fleet.occupant(occupant.pod_id) is occupant:  # else the promise was taken back meanwhile
+                if (
+                    self._fleet.occupant(occupant.pod_id) is occupant
+                ):  # else the promise was taken back meanwhile
                     self._fleet.add_pod(occupant, row)

@@ -1,7 +1,7 @@
 """Objects beside nodes and pods, by cluster and kind, and how often each kind has changed.
 
-An object may be *assumed*: as if its cluster had already changed it in one field, for the pods that need it so. What
-the cluster reports meanwhile shows through in all other fields.
+An object may be *assumed*: as if its cluster had already changed it in one field, for the pods that
+need it so. What the cluster reports meanwhile shows through in all other fields.
 """
 
 from collections import Counter
@@ -32,8 +32,8 @@ def version_of(kind: str, fields: tuple[str, ...]) -> str:
 
 @dataclass(slots=True)
 class _Part:
-    """The objects of a kind in one namespace of a cluster; what `versions` said at the last change of any of them, by
-    name; and what was derived from them, as of that.
+    """The objects of a kind in one namespace of a cluster; what `versions` said at the last change
+    of any of them, by name; and what was derived from them, as of that.
     """
 
     objects: dict[str, Any] = field(default_factory=dict)
@@ -51,23 +51,31 @@ class _Assumed:
 
 
 class ClusterObjects:
-    """(cluster, kind) -> key -> record. `versions` moves with every change of a kind, wherever it happens, and of the
-    fields of it that somebody watches.
+    """(cluster, kind) -> key -> record. `versions` moves with every change of a kind, wherever it
+    happens, and of the fields of it that somebody watches.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], dict[str, Any]] = {}
         self._assumed: dict[tuple[str, str, str], _Assumed] = {}
-        self._reported: dict[tuple[str, str, str], Any] = {}  # of what is assumed: as its cluster reports it
+        self._reported: dict[
+            tuple[str, str, str], Any
+        ] = {}  # of what is assumed: as its cluster reports it
         self.versions: Counter[str] = Counter()
-        self._watched: dict[str, dict[str, Callable[[Any], Any]]] = {}  # kind -> name in `versions` -> what is watched
+        self._watched: dict[
+            str, dict[str, Callable[[Any], Any]]
+        ] = {}  # kind -> name in `versions` -> what is watched
         self._alike: Counter[tuple[str, str, Any]] = Counter()
-        self._parts: dict[str, dict[tuple[str, str], _Part]] = {}  # kind, from when it is asked for so -> place -> part
+        self._parts: dict[
+            str, dict[tuple[str, str], _Part]
+        ] = {}  # kind, from when it is asked for so -> place -> part
         self._derived: dict[tuple[str, Callable[..., Any]], tuple[tuple[int, ...], Any]] = {}
 
     def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
         """key -> object, read-only; all of it, whatever `fields` are to be read."""
-        return cast(Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE)))
+        return cast(
+            Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE))
+        )
 
     def in_namespace(self, cluster: str, kind: type[K], namespace: str) -> Mapping[str, K]:
         """key -> object of a namespaced kind, read-only, without a look at those in others."""
@@ -78,12 +86,14 @@ class ClusterObjects:
         if parts is None:
             parts = self._parts[kind.__name__] = {}
             for owner, found in self.every(kind):
-                parts.setdefault((owner, cast(Any, found).namespace), _Part()).objects[cast(Any, found).key] = found
+                parts.setdefault((owner, cast(Any, found).namespace), _Part()).objects[
+                    cast(Any, found).key
+                ] = found
         return parts.get((cluster, namespace), _NO_PART)
 
     def watch(self, kind: str, fields: tuple[str, ...]) -> str:
-        """The name in `versions` that from now on moves only when an object of the kind comes, goes or changes in one
-        of these fields.
+        """The name in `versions` that from now on moves only when an object of the kind comes, goes
+        or changes in one of these fields.
         """
         name = version_of(kind, fields)
         if fields:
@@ -101,23 +111,36 @@ class ClusterObjects:
 
     def name_of(self, watched: Watched) -> str:
         """The name in `versions` of a kind, or of some fields of it."""
-        return self.watch(watched[0].__name__, watched[1:]) if isinstance(watched, tuple) else watched.__name__
+        return (
+            self.watch(watched[0].__name__, watched[1:])
+            if isinstance(watched, tuple)
+            else watched.__name__
+        )
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = "") -> T:
-        """What `make` says of the mappings of these kinds (of what is in a namespace, if one is named); kept until one
-        of them changes.
+    def derived(
+        self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = ""
+    ) -> T:
+        """What `make` says of the mappings of these kinds (of what is in a namespace, if one is
+        named); kept until one of them changes.
         """
         names = [self.name_of(kind) for kind in kinds]
         found = [kind[0] if isinstance(kind, tuple) else kind for kind in kinds]
         if namespace:
-            return self._derived_in([self._part(cluster, kind, namespace) for kind in found], make, names)
+            return self._derived_in(
+                [self._part(cluster, kind, namespace) for kind in found], make, names
+            )
         now = tuple([self.versions[name] for name in names])
         known = self._derived.get((cluster, make))
         if known is None or known[0] != now:
-            known = self._derived[cluster, make] = now, make(*(self.of(cluster, kind) for kind in found))
+            known = self._derived[cluster, make] = (
+                now,
+                make(*(self.of(cluster, kind) for kind in found)),
+            )
         return cast(T, known[1])
 
-    def _derived_in(self, parts: Sequence[_Part], make: Callable[..., T], names: Sequence[str]) -> T:
+    def _derived_in(
+        self, parts: Sequence[_Part], make: Callable[..., T], names: Sequence[str]
+    ) -> T:
         now = tuple([part.changed.get(name, 0) for part, name in zip(parts, names, strict=True)])
         known = parts[0].derived.get(make)
         if known is None or known[0] != now:
@@ -165,11 +188,17 @@ class ClusterObjects:
         """An object came (`before` None), changed or went (`after` None)."""
         moved = [kind]
         whole = before is None or after is None
-        moved += [name for name, look in self._watched.get(kind, {}).items() if whole or look(before) != look(after)]
+        moved += [
+            name
+            for name, look in self._watched.get(kind, {}).items()
+            if whole or look(before) != look(after)
+        ]
         for name in moved:
             self.versions[name] += 1
         if kind in self._parts:
-            self._move_part(self._parts[kind], (cluster, (after or before).namespace), moved, before, after)
+            self._move_part(
+                self._parts[kind], (cluster, (after or before).namespace), moved, before, after
+            )
         counted = _COUNTED.get(kind)
         if counted is not None:
             if after is not None:
@@ -181,7 +210,12 @@ class ClusterObjects:
                     del self._alike[values]
 
     def _move_part(
-        self, parts: dict[tuple[str, str], _Part], place: tuple[str, str], moved: Sequence[str], before: Any, after: Any
+        self,
+        parts: dict[tuple[str, str], _Part],
+        place: tuple[str, str],
+        moved: Sequence[str],
+        before: Any,
+        after: Any,
     ) -> None:
         part = parts.setdefault(place, _Part())
         if after is None:
@@ -203,7 +237,8 @@ class ClusterObjects:
         self._moved(cluster, kind, before, None)
         return True
 
-    # --- assumed -----------------------------------------------------------------------------------------------------
+    # --- assumed
+    # ----------------------------------------------------------------------------------------------
 
     def reported(self, cluster: str, found: K) -> K | None:
         """The object of `found`'s kind and key as its cluster reports it, None if it is gone."""
@@ -224,7 +259,9 @@ class ClusterObjects:
         self._show(cluster, msgspec.structs.replace(known, **assumed.fields))
 
     def release(self, cluster: str, found: Any, holder: Hashable) -> None:
-        """The holder does not want it any more; without holders the object shows as its cluster reports it."""
+        """The holder does not want it any more; without holders the object shows as its cluster
+        reports it.
+        """
         where = (cluster, type(found).__name__, found.key)
         assumed = self._assumed.get(where)
         if assumed is None or holder not in assumed.holders:

@@ -1,4 +1,6 @@
-"""What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
+"""What pods take on a row: who sits where, their share of the columns, and which of it no reading
+shows yet.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
@@ -16,11 +18,13 @@ from shared.model.pod import RUNNING, Pod, PodId
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):
-    """A pod on a node. `row` is None while that node is unknown; `assumed` until the cluster shows the pod there.
+    """A pod on a node. `row` is None while that node is unknown; `assumed` until the cluster shows
+    the pod there.
 
-    `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it;
-    `settles` whether the means may not hold all of its load yet, and `settling` what of its (CPU, memory) `settling` of
-    the columns counts for it, by `counts_as` as it was when the pod came (`PodInfo.counts_as`), else by its request.
+    `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent`
+    still counts it; `settles` whether the means may not hold all of its load yet, and `settling`
+    what of its (CPU, memory) `settling` of the columns counts for it, by `counts_as` as it was when
+    the pod came (`PodInfo.counts_as`), else by its request.
     """
 
     pod_id: PodId
@@ -55,19 +59,27 @@ _footprint_of = attrgetter(
 
 
 def same_footprint(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod take and count the same on their node, but for what their labels say."""
+    """Whether two versions of a pod take and count the same on their node, but for what their
+    labels say.
+    """
     return one is other or (
         _footprint_of(one) == _footprint_of(other)
         and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
     )
 
 
-_counted_by = attrgetter("namespace", "labels", "annotations", "terminating", "pod_affinity", "pod_anti_affinity")
+_counted_by = attrgetter(
+    "namespace", "labels", "annotations", "terminating", "pod_affinity", "pod_anti_affinity"
+)
 
 
 def runs_alike(pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, slice]]:
-    """Runs of pods that count the same wherever pods are counted: the first of each, and which pods these are."""
-    counted_by = list(zip([one.home for one in pods], map(_counted_by, [one.pod for one in pods]), strict=True))
+    """Runs of pods that count the same wherever pods are counted: the first of each, and which pods
+    these are.
+    """
+    counted_by = list(
+        zip([one.home for one in pods], map(_counted_by, [one.pod for one in pods]), strict=True)
+    )
     first = 0
     while first < len(pods):
         end = len(pods)
@@ -78,13 +90,15 @@ def runs_alike(pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, slice]]:
 
 
 def is_unseen(placed: PodInfo) -> bool:
-    """Whether a pod that is met for the first time still has its load before it: not if it already runs."""
+    """Whether a pod that is met for the first time still has its load before it: not if it already
+    runs.
+    """
     return placed.pod.phase != RUNNING
 
 
 class Apps:
-    """The pods of each app, and the apps with each label, so that few pods are looked at to count those of a set. Pods
-    without labels that tell their app are in none.
+    """The pods of each app, and the apps with each label, so that few pods are looked at to count
+    those of a set. Pods without labels that tell their app are in none.
     """
 
     def __init__(self) -> None:
@@ -124,13 +138,17 @@ class Apps:
                         del self._with_label[label]
 
     def holding(self, pods: PodSet) -> Iterable[Occupant] | None:
-        """Pods among which all members of a set are; None if no label that tells an app says which these are."""
+        """Pods among which all members of a set are; None if no label that tells an app says which
+        these are.
+        """
         if pods.app is not None and pods.app[1]:
             return self._pods.get(pods.app, {}).values()
         clues = [clue for clue in pods.clues if all(is_app_label(key) for key, _ in clue)]
         if not clues:
             return None
-        rarest = min(clues, key=lambda clue: sum([len(self._with_label.get(label, ())) for label in clue]))
+        rarest = min(
+            clues, key=lambda clue: sum([len(self._with_label.get(label, ())) for label in clue])
+        )
         found = dict.fromkeys(name for label in rarest for name in self._with_label.get(label, ()))
         named = (name for name in found if pods.namespaces is None or name[0] in pods.namespaces)
         return (occupant for name in named for occupant in self._pods[name].values())
@@ -204,8 +222,8 @@ _SHARED_OF_NODES = ("allocatable", "images", "metrics")
 
 
 class SharedDicts:
-    """Equal dicts, texts and times of pods and nodes, kept once: a template's pods differ in their names, a pool's
-    nodes too, and times of Kubernetes are whole seconds.
+    """Equal dicts, texts and times of pods and nodes, kept once: a template's pods differ in their
+    names, a pool's nodes too, and times of Kubernetes are whole seconds.
 
     The records are those that last; what they hold is exchanged for what is equal to it.
     """
@@ -215,7 +233,9 @@ class SharedDicts:
         self._kept: dict[frozenset[tuple[str, object]], dict[str, Any]] = {}
         self._texts: dict[str, str] = {}
         self._times: dict[float, float] = {}
-        self._last: dict[tuple[str, str], tuple[Any, ...]] = {}  # what the last pod of each owner holds of `_SHARED`
+        self._last: dict[
+            tuple[str, str], tuple[Any, ...]
+        ] = {}  # what the last pod of each owner holds of `_SHARED`
 
     def share(self, pod: Pod) -> None:
         """Let the pod hold the dicts that equal pods hold; none of them is ever written."""
@@ -255,8 +275,8 @@ class SharedDicts:
                 msgspec.structs.force_setattr(pod, field, same)
 
     def share_node(self, node: Node, before: Node | None = None) -> None:
-        """The same for a node; labels differ by the host's name, so their values are exchanged one by one. `before`:
-        what holds what lasts already, and mostly the same.
+        """The same for a node; labels differ by the host's name, so their values are exchanged one
+        by one. `before`: what holds what lasts already, and mostly the same.
         """
         if len(self._kept) > self._limit:
             self._kept.clear()
@@ -290,7 +310,9 @@ class Ports:
     def take(self, row: int, pod: Pod) -> None:
         """The pod's ports are in use on a row."""
         for port in pod.ports:
-            self._taken.setdefault(row, {}).setdefault((port.protocol, port.port), []).append(port.ip)
+            self._taken.setdefault(row, {}).setdefault((port.protocol, port.port), []).append(
+                port.ip
+            )
 
     def release(self, row: int, pod: Pod) -> None:
         """The exact inverse of `take`."""

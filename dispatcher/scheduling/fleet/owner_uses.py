@@ -1,17 +1,21 @@
-"""What pods of each owner are known to use, of all clusters together, and the request that a pod counts as by that.
+"""What pods of each owner are known to use, of all clusters together, and the request that a pod
+counts as by that.
 
     learnt = sum(minutes * use) / sum(minutes)                  over clusters, each of 60 minutes at most
     factor = (minutes * learnt / usual + 10 * request) / (minutes + 10) / request       of CPU, and of memory
 
-`ExpectedLoad` expects `usual` times what a pod requests (`usual.py`), so a pod whose like use `learnt` counts as one
-that requests learnt / usual, once that is known from more than a few minutes. The factor is rounded to a quarter of a
-power of two: pods that differ by less are of one equivalence class, and classes stay while readings waver.
+`ExpectedLoad` expects `usual` times what a pod requests (`usual.py`), so a pod whose like use
+`learnt` counts as one that requests learnt / usual, once that is known from more than a few
+minutes. The factor is rounded to a quarter of a power of two: pods that differ by less are of one
+equivalence class, and classes stay while readings waver.
 
-Agents and users are not trusted: `learnt` is never less than 1/8 of the request, nor more than 4 times it (of pods that
-request little or nothing: kube-scheduler's default). Of each cluster MAX_OWNERS are kept, those told of last.
+Agents and users are not trusted: `learnt` is never less than 1/8 of the request, nor more than 4
+times it (of pods that request little or nothing: kube-scheduler's default). Of each cluster
+MAX_OWNERS are kept, those told of last.
 
-Worked example: pods request 1000m and use 200m each, and the fleet uses half of what it requests. After 30 minutes
-factor = (30 * 200 / 0.5 + 10 * 1000) / 40 / 1000 = 0.55, rounded to 2 ** -0.75 = 0.595: the next pod counts as 595m.
+Worked example: pods request 1000m and use 200m each, and the fleet uses half of what it requests.
+After 30 minutes factor = (30 * 200 / 0.5 + 10 * 1000) / 40 / 1000 = 0.55, rounded to 2 ** -0.75 =
+0.595: the next pod counts as 595m.
 """
 
 import math
@@ -33,11 +37,15 @@ Amounts = tuple[int, int]
 
 
 class OwnerUses:
-    """By owner, the last reports of agents of several clusters. `dropped`: reports that were absurd, or too many."""
+    """By owner, the last reports of agents of several clusters. `dropped`: reports that were
+    absurd, or too many.
+    """
 
     def __init__(self) -> None:
         self._reports: dict[OwnerName, dict[str, OwnerUse]] = {}
-        self._names: dict[str, dict[OwnerName, None]] = {}  # by cluster, those reported last at the end
+        self._names: dict[
+            str, dict[OwnerName, None]
+        ] = {}  # by cluster, those reported last at the end
         self.dropped = 0
         self._found: dict[tuple[Hashable, Amounts], Amounts | None] = {}  # until the next report
         self._usual: Sequence[float] = ()
@@ -68,7 +76,9 @@ class OwnerUses:
             del self._reports[name]
 
     def counts_as(self, pod: Pod, usual: Sequence[float]) -> Amounts | None:
-        """(milli-CPU, bytes) that the pod counts as requesting; None: what it requests. `usual`: of CPU, of memory."""
+        """(milli-CPU, bytes) that the pod counts as requesting; None: what it requests. `usual`: of
+        CPU, of memory.
+        """
         if not self._reports:
             return None
         if usual != self._usual or len(self._found) > MAX_OWNERS:
@@ -101,12 +111,18 @@ def _within(use: float, request: int, at: int) -> float:
 
 
 def _counted(learnt: float, asked: tuple[int, int, float], minutes: float) -> int:
-    """The request that it counts as; `asked`: what it requests, what one without requests counts as, and `usual`."""
+    """The request that it counts as; `asked`: what it requests, what one without requests counts
+    as, and `usual`.
+    """
     request, default, usual = asked
     counted = (minutes * learnt / usual + TRUST_MINUTES * request) / (minutes + TRUST_MINUTES)
     of = request or default
     step = round(STEPS * math.log2(max(counted / of, _LEAST)))
-    return min(max(round(of * 2.0 ** (step / STEPS)), 1), MAX_QUANTITY) if step or not request else request
+    return (
+        min(max(round(of * 2.0 ** (step / STEPS)), 1), MAX_QUANTITY)
+        if step or not request
+        else request
+    )
 
 
 def _is_sane(use: OwnerUse) -> bool:

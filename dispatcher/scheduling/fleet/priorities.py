@@ -1,4 +1,6 @@
-"""How important a pod is in each cluster: as it says at home, by the PriorityClass of that name elsewhere."""
+"""How important a pod is in each cluster: as it says at home, by the PriorityClass of that name
+elsewhere.
+"""
 
 from collections.abc import Callable, Hashable
 
@@ -10,8 +12,8 @@ _MOST = 4096  # kinds of pods, in one cluster each, of which it is remembered
 
 
 class Priorities:
-    """Asked for each pod that is decided, so it is remembered while the cluster tells nothing new: rows of policies may
-    be many. `info`: what is known of the cluster of a name.
+    """Asked for each pod that is decided, so it is remembered while the cluster tells nothing new:
+    rows of policies may be many. `info`: what is known of the cluster of a name.
     """
 
     def __init__(self, info: Callable[[str], ClusterInfo | None]) -> None:

@@ -1,4 +1,6 @@
-"""How readings enter the fleet: found by the names of their nodes, and written one by one or a column at a time."""
+"""How readings enter the fleet: found by the names of their nodes, and written one by one or a
+column at a time.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -31,8 +33,8 @@ class ReadingTable(DerivedReadings):
     def put_reading(self, cluster: str, reading: Reading) -> None:
         """Take over what a reading knows, newest sample first come; unknown nodes are ignored.
 
-        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it;
-        `settling` counts what the mean does not hold yet.
+        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops
+        counting it; `settling` counts what the mean does not hold yet.
         """
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
@@ -48,7 +50,9 @@ class ReadingTable(DerivedReadings):
         self.loads.append(row)
 
     def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
-        """`put_reading` for each of them, with one write a signal; the second and later ones of a node in turn."""
+        """`put_reading` for each of them, with one write a signal; the second and later ones of a
+        node in turn.
+        """
         row_of = self._cluster(cluster).rows.get
         if len(readings) >= _FEW and self._put_all_alike(row_of, readings):
             return
@@ -59,9 +63,12 @@ class ReadingTable(DerivedReadings):
         else:
             self._put_by_group(cluster, known)
 
-    def _put_all_alike(self, row_of: Callable[[str], int | None], readings: Sequence[Reading]) -> bool:
-        """Readings of different known nodes that all know cpu, memory and network, and no other signal, from one
-        source, as nearly all do; False, and nothing is written, if there is another one among them.
+    def _put_all_alike(
+        self, row_of: Callable[[str], int | None], readings: Sequence[Reading]
+    ) -> bool:
+        """Readings of different known nodes that all know cpu, memory and network, and no other
+        signal, from one source, as nearly all do; False, and nothing is written, if there is
+        another one among them.
 
         In one pass, while a reading is in the processor's cache: thousands are not.
         """
@@ -87,11 +94,16 @@ class ReadingTable(DerivedReadings):
                     self.put_reading(cluster, one)
                 continue
             at, found = zip(*alike, strict=True)
-            self._take(np.asarray(at, dtype=np.intp), _columns(found, _SHARES), _columns(found, _AGES), found[0])
+            self._take(
+                np.asarray(at, dtype=np.intp),
+                _columns(found, _SHARES),
+                _columns(found, _AGES),
+                found[0],
+            )
 
     def _take(self, rows: RowList, shares: Floats, ages: Floats, like: Reading) -> None:
-        """Write readings of different nodes that all have the signals and sources of `like`: [3, rows] cpu, memory and
-        network.
+        """Write readings of different nodes that all have the signals and sources of `like`: [3,
+        rows] cpu, memory and network.
         """
         where = as_slice(rows)
         take_samples(self._store, where, shares, ages, self.now)
@@ -101,12 +113,16 @@ class ReadingTable(DerivedReadings):
         self.loads.extend(rows)
 
     def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
-        """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf: never."""
+        """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf:
+        never.
+        """
         return tuple(zip(self.used[:, row].tolist(), self.used_at[:, row].tolist(), strict=True))
 
     @property
     def source_sets(self) -> Sequence[Mapping[str, str]]:
-        """By code of the column `source_set`: signal -> its last source. Sets never change, they only come."""
+        """By code of the column `source_set`: signal -> its last source. Sets never change, they
+        only come.
+        """
         return self._sources.sets
 
     def sources_of(self, row: int) -> Mapping[str, str]:
@@ -114,6 +130,8 @@ class ReadingTable(DerivedReadings):
         return self._sources.sets[self.source_set.item(row)]
 
 
-def _columns(readings: Sequence[Reading], fields: Callable[[Reading], tuple[float | None, ...]]) -> Floats:
+def _columns(
+    readings: Sequence[Reading], fields: Callable[[Reading], tuple[float | None, ...]]
+) -> Floats:
     """[fields, readings] what each says, NaN for None."""
     return np.asarray(list(map(fields, readings)), dtype=np.float64).T

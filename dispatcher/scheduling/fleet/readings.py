@@ -1,10 +1,12 @@
-"""How a reading enters the columns: only real numbers, only newer samples; what is unknown stays unknown.
+"""How a reading enters the columns: only real numbers, only newer samples; what is unknown stays
+unknown.
 
-Beside the newest share of a signal a row keeps one number more, the mean of all shares, weighted by time so that a
-sample counts e times less every MEAN_S seconds: one look at a node that swings by the minute says little of the hours
-for which a pod will stay. What a pod adds that was placed `a` seconds before the newest sample, and needed START_S to
-start, is in that mean by 1 - exp(-(a - START_S) / MEAN_S); the rest, `left_to_settle`, is counted by what
-pods of its owner use, else by its request (`awaited_pods`).
+Beside the newest share of a signal a row keeps one number more, the mean of all shares, weighted by
+time so that a sample counts e times less every MEAN_S seconds: one look at a node that swings by
+the minute says little of the hours for which a pod will stay. What a pod adds that was placed `a`
+seconds before the newest sample, and needed START_S to start, is in that mean by 1 - exp(-(a -
+START_S) / MEAN_S); the rest, `left_to_settle`, is counted by what pods of its owner use, else by
+its request (`awaited_pods`).
 """
 
 import math
@@ -24,11 +26,15 @@ Array = NDArray[np.float64]
 _SETTLED = 1 / 32  # what is less than this share of a request is not worth remembering its pod
 
 
-def take_sample(store: RowStore, column: int, row: int, share: float, age: float, now: float) -> None:
-    """Write a share of one signal, `age` seconds old, into `row`, with the time of its sample on the clock of `now`.
+def take_sample(
+    store: RowStore, column: int, row: int, share: float, age: float, now: float
+) -> None:
+    """Write a share of one signal, `age` seconds old, into `row`, with the time of its sample on
+    the clock of `now`.
 
-    A share that is negative or not finite, or whose age is no number, is no news: the sample before it stays and goes
-    on ageing. Shares above 1 are cut to 1. An age below 0 (a sample from the future) counts as 0.
+    A share that is negative or not finite, or whose age is no number, is no news: the sample before
+    it stays and goes on ageing. Shares above 1 are cut to 1. An age below 0 (a sample from the
+    future) counts as 0.
     """
     if not math.isfinite(share) or share < 0.0 or not math.isfinite(age):
         return
@@ -42,7 +48,9 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
         left = float(np.exp((before - sampled_at) / MEAN_S))
         store.used_mean[column, row] = share + (mean - share) * left
         if len(store.used_variance):
-            store.used_variance[column, row] = moved(store.used_variance.item(column, row), share, mean, left)
+            store.used_variance[column, row] = moved(
+                store.used_variance.item(column, row), share, mean, left
+            )
 
 
 def _left_of(before: Array, sampled_at: Array) -> Array:
@@ -51,7 +59,8 @@ def _left_of(before: Array, sampled_at: Array) -> Array:
 
 
 def left_to_settle(placed_at: float, sampled_at: float) -> float:
-    """The share 0..1 of a pod's load that the mean does not hold, whose last sample is of that time.
+    """The share 0..1 of a pod's load that the mean does not hold, whose last sample is of that
+    time.
 
     1 where nothing was ever read (-inf); 0 once it is hardly anything.
     """
@@ -60,8 +69,12 @@ def left_to_settle(placed_at: float, sampled_at: float) -> float:
     return left if left > _SETTLED else 0.0
 
 
-def take_samples(store: RowStore, rows: RowList | slice, share: Array, age: Array, now: float) -> None:
-    """`take_sample` of the first signals, for different rows: [signals, rows] shares (NaN: unknown) and ages."""
+def take_samples(
+    store: RowStore, rows: RowList | slice, share: Array, age: Array, now: float
+) -> None:
+    """`take_sample` of the first signals, for different rows: [signals, rows] shares (NaN: unknown)
+    and ages.
+    """
     sampled_at = now - np.maximum(age, 0.0)
     first = slice(0, len(share))
     before = store.used_at[first, rows].copy()  # of a slice it is a window
@@ -75,12 +88,14 @@ def take_samples(store: RowStore, rows: RowList | slice, share: Array, age: Arra
     store.used_mean[first, rows] = np.where(news, share + (since - share) * left, mean)
     if len(store.used_variance):
         variance = store.used_variance[first, rows]
-        store.used_variance[first, rows] = np.where(news, moved(variance, share, since, left), variance)
+        store.used_variance[first, rows] = np.where(
+            news, moved(variance, share, since, left), variance
+        )
 
 
 def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tuple[int, Reading]]]:
-    """(row, reading) grouped by which signals are known and their sources; mostly all are one group. Of a row, only the
-    first is in these: the others follow, each by itself, in turn.
+    """(row, reading) grouped by which signals are known and their sources; mostly all are one
+    group. Of a row, only the first is in these: the others follow, each by itself, in turn.
     """
     groups: dict[Hashable, list[tuple[int, Reading]]] = {}
     seen = set[int]()
@@ -92,7 +107,14 @@ def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tupl
             continue
         seen.add(row)
         sources = frozenset(one.sources.items()) if one.sources else None
-        key = (one.source, one.cpu is None, one.memory is None, one.net is None, sources, not one.more)
+        key = (
+            one.source,
+            one.cpu is None,
+            one.memory is None,
+            one.net is None,
+            sources,
+            not one.more,
+        )
         group = groups.get(key)
         if group is None:
             groups[key] = [pair]
@@ -102,9 +124,11 @@ def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tupl
 
 
 class SourceSets:
-    """The sources of the signals of a row, as a code: most nodes of a cluster have the same sources.
+    """The sources of the signals of a row, as a code: most nodes of a cluster have the same
+    sources.
 
-    Code 0: no source. Agents are not trusted: names are cut, and of more sets than MAX_SETS the sources are not known.
+    Code 0: no source. Agents are not trusted: names are cut, and of more sets than MAX_SETS the
+    sources are not known.
     """
 
     MAX_SETS = 4096
@@ -114,7 +138,8 @@ class SourceSets:
         self._sets: list[Mapping[str, str]] = [MappingProxyType({})]
         self._codes: dict[tuple[tuple[str, str], ...], int] = {(): 0}
         self.sets: Sequence[Mapping[str, str]] = self._sets  # by code: signal -> source
-        # By code a (source, sources, signals) of a reading that is known to change nothing: nearly every one is such.
+        # By code a (source, sources, signals) of a reading that is known to change nothing: nearly
+        # every one is such.
         self._settled: dict[int, tuple[str, Mapping[str, str], Sequence[str]]] = {}
 
     def note(self, store: RowStore, row: int, reading: Reading, signals: Sequence[str]) -> None:

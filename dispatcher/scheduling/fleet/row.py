@@ -10,7 +10,16 @@ from dispatcher.scheduling.fleet.columns import RowList, cells_at
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Bools, FleetView, Floats, Ints, PodInfo, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import (
+    Bools,
+    FleetView,
+    Floats,
+    Ints,
+    PodInfo,
+    Readings,
+    Rows,
+    SmallInts,
+)
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
@@ -22,7 +31,8 @@ from shared.model.signals import SignalAxis
 
 @dataclass(slots=True)
 class RowFacts:
-    """What moves with pods and readings, copied: columns of the same names with one entry for each of `rows`.
+    """What moves with pods and readings, copied: columns of the same names with one entry for each
+    of `rows`.
 
     `sources`: by row, who told each signal.
     """
@@ -70,7 +80,9 @@ class RowFacts:
 
 
 class FactSheet:
-    """The facts of many rows, ascending, as they were before the first of a batch of equal pods came."""
+    """The facts of many rows, ascending, as they were before the first of a batch of equal pods
+    came.
+    """
 
     def __init__(self, fleet: FleetState, rows: RowList, placed: PodInfo) -> None:
         self.now = fleet.now
@@ -125,8 +137,9 @@ class FactSheet:
 
 
 class PastRows:
-    """Satisfies `framework.FleetView`: a fleet of these rows alone, numbered from 0, for `explain`. Amounts and
-    readings are the facts as they were; labels, conditions, counts and objects are those of the whole fleet now.
+    """Satisfies `framework.FleetView`: a fleet of these rows alone, numbered from 0, for `explain`.
+    Amounts and readings are the facts as they were; labels, conditions, counts and objects are
+    those of the whole fleet now.
     """
 
     def __init__(self, fleet: FleetState, facts: RowFacts) -> None:

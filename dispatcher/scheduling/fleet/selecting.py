@@ -1,4 +1,6 @@
-"""Which pods a pod's Services and its owner mean: kube-scheduler's DefaultSelector, for default spread constraints."""
+"""Which pods a pod's Services and its owner mean: kube-scheduler's DefaultSelector, for default
+spread constraints.
+"""
 
 from collections.abc import Mapping
 
@@ -26,9 +28,11 @@ class DefaultSelectors:
         self._known: dict[_Key, tuple[dict[str, str], LabelSelector | None]] = {}
 
     def of(self, placed: PodInfo) -> LabelSelector | None:
-        """All labels that Services of its cluster select the pod by, and the selector of its owner; None for neither.
+        """All labels that Services of its cluster select the pod by, and the selector of its owner;
+        None for neither.
 
-        The owner is the ReplicaSet, StatefulSet or ReplicationController that controls it, if it is there.
+        The owner is the ReplicaSet, StatefulSet or ReplicationController that controls it, if it is
+        there.
         """
         now = tuple(self._kept.versions[kind] for kind in _KINDS)
         if now != self._at or len(self._known) > _MOST:
@@ -50,12 +54,16 @@ class DefaultSelectors:
         if owner is None:
             return LabelSelector(labels) if labels else None
         # Clauses, since an owner that does not mean the pod may ask for another value of a label.
-        clauses = [Requirement(key, IN, (value,)) for key, value in sorted(owner.match_labels.items())]
+        clauses = [
+            Requirement(key, IN, (value,)) for key, value in sorted(owner.match_labels.items())
+        ]
         return LabelSelector(labels, (*clauses, *owner.match_expressions))
 
     def _owner(self, cluster: str, pod: Pod) -> LabelSelector | None:
         kind, _, rest = pod.owner.partition("/")
         if kind not in _OWNERS:
             return None
-        found = self._kept.of(cluster, _OWNERS[kind]).get(f"{pod.namespace}/{rest.partition('/')[0]}")
+        found = self._kept.of(cluster, _OWNERS[kind]).get(
+            f"{pod.namespace}/{rest.partition('/')[0]}"
+        )
         return found.selector if found is not None else None

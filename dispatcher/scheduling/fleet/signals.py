@@ -12,9 +12,9 @@ from shared.model.signals import SignalAxis
 
 
 class SignalColumns(NamedTuple):
-    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request, their variance
-    (no rows: not kept), the forecast, its error and that of the last value (`forecast.Outlook`). `hot`: [n] masks of
-    the rules by which a node is hot.
+    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by
+    request, their variance (no rows: not kept), the forecast, its error and that of the last value
+    (`forecast.Outlook`). `hot`: [n] masks of the rules by which a node is hot.
     """
 
     used: Readings
@@ -30,8 +30,16 @@ class SignalColumns(NamedTuple):
     @classmethod
     def of(cls, columns: NodeColumns) -> "SignalColumns":
         """Those of the fleet."""
-        readings = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
-        return cls(*readings, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
+        readings = (
+            columns.used,
+            columns.used_at,
+            columns.used_mean,
+            columns.usual,
+            columns.used_variance,
+        )
+        return cls(
+            *readings, columns.forecast, columns.forecast_error, columns.last_error, columns.hot
+        )
 
     def of_row(self, row: int) -> "SignalColumns":
         """Those of one row, copied."""
@@ -47,7 +55,9 @@ class SignalColumns(NamedTuple):
         mean = cells_at(mean, at)
         usual = cells_at(usual, at)
         variance = cells_at(variance, at)
-        return SignalColumns(used, used_at, mean, usual, variance, forecast, forecast_error, last_error, hot[at])
+        return SignalColumns(
+            used, used_at, mean, usual, variance, forecast, forecast_error, last_error, hot[at]
+        )
 
 
 class SignalView:
@@ -55,7 +65,9 @@ class SignalView:
 
     __slots__ = ("_axis", "_columns", "derived")
 
-    def __init__(self, axis: SignalAxis, columns: SignalColumns, derived: Derived = NOTHING) -> None:
+    def __init__(
+        self, axis: SignalAxis, columns: SignalColumns, derived: Derived = NOTHING
+    ) -> None:
         self.derived = derived  # what is kept beside
         self.show(axis, columns)
 
@@ -86,16 +98,22 @@ class SignalView:
         return self._shares(self._columns.usual, name, 1.0)
 
     def forecast(self, name: str) -> Readings:
-        """[n] what is to come beside what requests explain, NaN where there is no forecast (`forecast.py`)."""
+        """[n] what is to come beside what requests explain, NaN where there is no forecast
+        (`forecast.py`).
+        """
         return self._shares(self._columns.forecast, name, np.nan)
 
     def forecast_errors(self, name: str) -> tuple[Readings, Readings]:
         """[n] mean error of the forecast, and of "the last value stays"; NaN unknown."""
         columns = self._columns
-        return self._shares(columns.forecast_error, name, np.nan), self._shares(columns.last_error, name, np.nan)
+        return self._shares(columns.forecast_error, name, np.nan), self._shares(
+            columns.last_error, name, np.nan
+        )
 
     def deviation(self, name: str) -> Readings:
-        """[n] how far the shares read lie from that mean; NaN unknown, or not kept (`deviations.py`)."""
+        """[n] how far the shares read lie from that mean; NaN unknown, or not kept
+        (`deviations.py`).
+        """
         columns = self._columns
         if not len(columns.variance):
             return np.full(columns.used.shape[1], np.nan, dtype=np.float32)
@@ -106,7 +124,11 @@ class SignalView:
         """[n] whether a node is hot by a rule (`hot.py`); nowhere if nobody `derives` it."""
         masks = self._columns.hot
         rules = self.derived.hot
-        found: Bools = (masks >> rules.index(rule)) & 1 > 0 if rule in rules else np.zeros(len(masks), dtype=np.bool_)
+        found: Bools = (
+            (masks >> rules.index(rule)) & 1 > 0
+            if rule in rules
+            else np.zeros(len(masks), dtype=np.bool_)
+        )
         return found
 
     def _shares(self, columns: Readings, name: str, unknown: float) -> Readings:

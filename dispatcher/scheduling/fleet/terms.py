@@ -1,8 +1,10 @@
-"""The affinity terms of placed pods: each distinct one once, with what its holders add up to in each fault domain.
+"""The affinity terms of placed pods: each distinct one once, with what its holders add up to in
+each fault domain.
 
-A pod to be placed is matched against distinct terms, never against pods. A term that nobody holds any more is kept for
-a while: pods come and go in templates, and its number stays the same. A term whose topology key no node has counts
-nowhere: it is no answer, so tenants gain nothing by making up keys.
+A pod to be placed is matched against distinct terms, never against pods. A term that nobody holds
+any more is kept for a while: pods come and go in templates, and its number stays the same. A term
+whose topology key no node has counts nowhere: it is no answer, so tenants gain nothing by making up
+keys.
 """
 
 from collections import Counter
@@ -14,15 +16,23 @@ from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, SummedTerm, TermCrowd
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, Owner, Place, PodSetIndex, StandingTerm, TermKind
+from dispatcher.scheduling.framework.pod_sets import (
+    LabelsOf,
+    Owner,
+    Place,
+    PodSetIndex,
+    StandingTerm,
+    TermKind,
+)
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
 
 
 class TermCounts:
-    """All terms of placed pods. At most `idle_limit` terms without a holder are kept, and `limit` spread out.
+    """All terms of placed pods. At most `idle_limit` terms without a holder are kept, and `limit`
+    spread out.
 
-    Where more than `crowded` have to be tried for a pod, what they come to is remembered (see `TermCrowd`).
-    `has_domains`: whether any node has a topology key.
+    Where more than `crowded` have to be tried for a pod, what they come to is remembered (see
+    `TermCrowd`). `has_domains`: whether any node has a topology key.
     """
 
     def __init__(
@@ -38,7 +48,9 @@ class TermCounts:
         self._limit = limit
         self._crowded = crowded
         self._has_domains = has_domains
-        self._owned: Counter[Owner] = Counter()  # distinct terms about pods of other namespaces that somebody holds
+        self._owned: Counter[Owner] = (
+            Counter()
+        )  # distinct terms about pods of other namespaces that somebody holds
         self._crowds: dict[Place, TermCrowd] = {}
         self._sums = LiveSums()
         self._numbers = count()
@@ -101,7 +113,9 @@ class TermCounts:
             if place in self._crowds:
                 self._crowds[place].put(held)
             elif len(terms := self._index.at(place)) > self._crowded:
-                self._crowds[place] = TermCrowd(terms, self._crowded, self._labels_of, self._numbers, self._sums)
+                self._crowds[place] = TermCrowd(
+                    terms, self._crowded, self._labels_of, self._numbers, self._sums
+                )
 
     def _rest(self, held: HeldTerm) -> None:
         self._idle[held.name] = held
@@ -123,7 +137,9 @@ class TermCounts:
         self._index.drop(held, held.pods)
 
     def brought_by(self, placed: PodInfo) -> dict[int, int] | None:
-        """Number of each term of a pod -> what it adds where it goes; None if one of them does not stand yet."""
+        """Number of each term of a pod -> what it adds where it goes; None if one of them does not
+        stand yet.
+        """
         rules = self._book.rules_of(placed)
         brought = dict[int, int]()
         for kind, rule in rules.counted() if rules else ():
@@ -134,25 +150,32 @@ class TermCounts:
         return brought
 
     def owned_with(self, placed: PodInfo) -> int:
-        """How many distinct terms about pods of other namespaces the pods of its namespace, submitted in its cluster,
-        would hold if it were placed; 0 if it has none itself that nobody holds yet.
+        """How many distinct terms about pods of other namespaces the pods of its namespace,
+        submitted in its cluster, would hold if it were placed; 0 if it has none itself that nobody
+        holds yet.
         """
         rules = self._book.rules_of(placed)
         if rules is None or not rules.reaches_beyond:
             return 0
         fresh = sum(
-            1 for name in rules.names_about_others if (held := self._held.get(name)) is None or not held.holders
+            1
+            for name in rules.names_about_others
+            if (held := self._held.get(name)) is None or not held.holders
         )
         return fresh and fresh + self._owned[placed.home, placed.pod.namespace]
 
     def about(self, placed: PodInfo, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
-        """The terms that match a pod, by number; `namespaces_at` is the version of namespaces' labels."""
+        """The terms that match a pod, by number; `namespaces_at` is the version of namespaces'
+        labels.
+        """
         if not self._held:
             return ()
         pod = placed.pod
         asked = (placed.pod.namespace, placed.home, namespaces_at, self._changed)
         labels, before, answer = self._asked
-        if before == asked and (labels is pod.labels or labels == pod.labels):  # the next pod of a batch
+        if before == asked and (
+            labels is pod.labels or labels == pod.labels
+        ):  # the next pod of a batch
             return answer
         answer = self._find(placed)
         self._asked = pod.labels, asked, answer
@@ -168,7 +191,9 @@ class TermCounts:
             if crowd is not None:
                 found.extend(crowd.about(placed))
             else:
-                found.extend([held.term for held in terms if held.pods.matches(pod, home, labels_of)])
+                found.extend(
+                    [held.term for held in terms if held.pods.matches(pod, home, labels_of)]
+                )
         return tuple(sorted(found, key=lambda term: term.number))
 
     def count(self, term: StandingTerm) -> DomainCount:

@@ -1,4 +1,6 @@
-"""What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them back bit for bit."""
+"""What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them
+back bit for bit.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +16,17 @@ from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Ints, PodInfo, Refuse, Skip
+from dispatcher.scheduling.framework import (
+    Bools,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    Ints,
+    PodInfo,
+    Refuse,
+    Skip,
+)
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import RowList, Victim, VictimBounds
 from dispatcher.scheduling.framework.points import Plan, guarded
@@ -29,20 +41,25 @@ _MANY = 2**29
 MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
 
 
-_Asked = tuple[Filter, object, bool, FleetView]  # a filter, its PreFilter answer, whether that rests on more than rows
+_Asked = tuple[
+    Filter, object, bool, FleetView
+]  # a filter, its PreFilter answer, whether that rests on more than rows
 
 
 def standing_of(fleet: FleetState) -> tuple[int, int, int]:
-    """What an answer about evictions rests on but for the clock: pods, nodes, and objects of all kinds."""
+    """What an answer about evictions rests on but for the clock: pods, nodes, and objects of all
+    kinds.
+    """
     return fleet.loads.position, fleet.changes.position, sum(fleet.kept.versions.values())
 
 
 class PostFilterCache:
-    """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves; and what
-    PreFilter of its filters answers, as long as no node and no object that they looked at changes.
+    """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the
+    fleet moves; and what PreFilter of its filters answers, as long as no node and no object that
+    they looked at changes.
 
-    After `KEPT_S` seconds all is found out anew: who may be evicted is in no log, and that of pods that say anew
-    when they started (`FleetState.starts`) is not read here.
+    After `KEPT_S` seconds all is found out anew: who may be evicted is in no log, and that of pods
+    that say anew when they started (`FleetState.starts`) is not read here.
     """
 
     def __init__(self, fleet: FleetState) -> None:
@@ -50,7 +67,8 @@ class PostFilterCache:
         self._rows: dict[str, dict[int, Any]] = {}
         self._at: tuple[int, int, int] = (-1, -1, -1)
         self._since = float("-inf")
-        self._states: tuple[list[_Asked], int, dict[str, int]] | None = None  # with the nodes and objects they rest on
+        # with the nodes and objects they rest on
+        self._states: tuple[list[_Asked], int, dict[str, int]] | None = None
 
     def states(self) -> list[_Asked] | None:
         """The answers of PreFilter that are kept, if they hold."""
@@ -58,13 +76,19 @@ class PostFilterCache:
             return None
         states, nodes_at, objects = self._states
         versions = self._fleet.kept.versions
-        moved = nodes_at != self._fleet.changes.position or any(versions[one] != at for one, at in objects.items())
+        moved = nodes_at != self._fleet.changes.position or any(
+            versions[one] != at for one, at in objects.items()
+        )
         return None if moved else states
 
     def keep(self, states: list[_Asked], kinds: Iterable[str]) -> None:
         """Keep the answers of PreFilter, which rest on nodes and on objects of these kinds alone."""
         versions = self._fleet.kept.versions
-        self._states = states, self._fleet.changes.position, {kind: versions[kind] for kind in kinds}
+        self._states = (
+            states,
+            self._fleet.changes.position,
+            {kind: versions[kind] for kind in kinds},
+        )
 
     def rows(self, plugin: str) -> dict[int, Any]:
         """What that plugin knows still."""
@@ -76,7 +100,13 @@ class PostFilterCache:
         touched = fleet.loads.since(loads)
         changed = fleet.changes.since(changes)
         late = fleet.now - self._since > KEPT_S
-        if loads < 0 or late or touched is None or changed is None or objects != standing_of(fleet)[2]:
+        if (
+            loads < 0
+            or late
+            or touched is None
+            or changed is None
+            or objects != standing_of(fleet)[2]
+        ):
             self._rows = {}
             self._since = fleet.now
         else:
@@ -122,7 +152,9 @@ class FleetTrial:
         self._alone = promised.alone
         self._priority = _priorities(fleet, placed)
         self._out: dict[PodId, tuple[Occupant, int]] = {}
-        self._passed: set[int] = set()  # rows that no filter refuses which rests on nodes and objects alone
+        self._passed: set[int] = (
+            set()
+        )  # rows that no filter refuses which rests on nodes and objects alone
         self._looked_at: set[int] = set()  # rows of which it is not known yet whether they pass
         # asked now
         self._kept = kept
@@ -132,10 +164,16 @@ class FleetTrial:
         self._first = self._complete(first)
         self.rows = self._worth_a_try()
         lesser = self.rows[least.priority[self.rows] < self._priority[fleet.cluster[self.rows]]]
-        spared = _spared(fleet, placed)[fleet.cluster[lesser]] if placed.over else np.zeros(len(lesser), dtype=np.bool_)
+        spared = (
+            _spared(fleet, placed)[fleet.cluster[lesser]]
+            if placed.over
+            else np.zeros(len(lesser), dtype=np.bool_)
+        )
         self.hopeful = lesser[~spared]
         counts = np.bincount(fleet.cluster[lesser[spared]], minlength=len(fleet.clusters)).tolist()
-        self.spared: Mapping[str, int] = {fleet.clusters[at].name: count for at, count in enumerate(counts) if count}
+        self.spared: Mapping[str, int] = {
+            fleet.clusters[at].name: count for at, count in enumerate(counts) if count
+        }
 
     def of(self, plugin: str) -> "FleetTrial":
         """For the next plugin."""
@@ -148,14 +186,18 @@ class FleetTrial:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for occupant, row in reversed(self._out.values()):
             self._fleet.add_pod(occupant, row)
         self._out.clear()
         self._fleet.loads.rewind(self._position)
 
-    # --- what was refused --------------------------------------------------------------------------------------------
+    # --- what was refused
+    # --------------------------------------------------------------------------------------------
 
     def why(self, row: int) -> Why | None:
         """Why the row is refused, None if it is not."""
@@ -163,7 +205,9 @@ class FleetTrial:
         return self._fleet.reasons.why(code) if code and self._fleet.live[row] else None
 
     def _complete(self, first: Codes) -> Codes:
-        """`first` with what the filters say of rows that only those refuse that look further than one row."""
+        """`first` with what the filters say of rows that only those refuse that look further than
+        one row.
+        """
         complete = first.copy()
         left = np.flatnonzero((first == 0) & self._fleet.live)
         if len(left):
@@ -178,16 +222,17 @@ class FleetTrial:
         rows: RowList = np.flatnonzero(fleet.live & hopeful[self._first])
         return rows
 
-    # --- pods --------------------------------------------------------------------------------------------------------
+    # --- pods
+    # ----------------------------------------------------------------------------------------------
 
     def victim_bounds(self, rows: RowList) -> VictimBounds:
         """What victims on `rows` come to at least, without a try.
 
-        So many as the largest of them would have to be, to make what room is missing; and if all have the least
-        priority there is, the one that started first of so many did so no later than these many latest. More than any
-        victims come to where all of them together do not make the room.
-        Example: 2900m are missing. On a row with pods of 900m and of the preemptor's priority one of 3000m there are 4
-        victims if it has as many of them, and none that help if it has 3.
+        So many as the largest of them would have to be, to make what room is missing; and if all
+        have the least priority there is, the one that started first of so many did so no later than
+        these many latest. More than any victims come to where all of them together do not make the
+        room. Example: 2900m are missing. On a row with pods of 900m and of the preemptor's priority
+        one of 3000m there are 4 victims if it has as many of them, and none that help if it has 3.
         """
         fleet = self._fleet
         least = self._least
@@ -196,15 +241,21 @@ class FleetTrial:
         # 0: victims are of the least priority
         of = (least.second[rows] < self._priority[fleet.cluster[rows]]).astype(np.intp)
         for plugin, state, _, _ in self._states:
-            for name, amount in (plugin.wants(state) or ()) if isinstance(plugin, RoomFilter) else ():
+            for name, amount in (
+                (plugin.wants(state) or ()) if isinstance(plugin, RoomFilter) else ()
+            ):
                 column = fleet.axis.column(name)
                 if name in ROOM and column is not None:
-                    missing = amount - (fleet.allocatable[column, rows] - fleet.requested[column, rows])
+                    missing = amount - (
+                        fleet.allocatable[column, rows] - fleet.requested[column, rows]
+                    )
                     largest = np.maximum(least.largest[of, ROOM.index(name), rows], 1)
                     np.maximum(count, -(-missing // largest), out=count)
                     enough &= missing <= least.total[of, ROOM.index(name), rows]
         starts = least.starts[rows, np.minimum(count, STARTS) - 1]
-        return VictimBounds(np.where(enough, least.priority[rows], _BEYOND), np.where(enough, count, _MANY), starts)
+        return VictimBounds(
+            np.where(enough, least.priority[rows], _BEYOND), np.where(enough, count, _MANY), starts
+        )
 
     def lower(self, row: int) -> Sequence[Victim]:
         """Pods of lower priority on the row that may be evicted."""
@@ -217,10 +268,14 @@ class FleetTrial:
     def _on(self, row: int) -> list[Occupant]:
         priority = self._priority[self._fleet.cluster[row]]
         pods = self._fleet.occupants_on(*self._fleet.name_of(row))
-        return [one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)]
+        return [
+            one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)
+        ]
 
     def terminating(self, row: int) -> bool:
-        """Whether a pod of lower priority is on its way out, for this pod or another that a scheduler preferred."""
+        """Whether a pod of lower priority is on its way out, for this pod or another that a
+        scheduler preferred.
+        """
         evicted = self._nominee.victims if self._nominee else frozenset()
         return any(one.placed.pod.preempted or one.pod_id in evicted for one in self._on(row))
 
@@ -241,10 +296,16 @@ class FleetTrial:
 
     @cached_property
     def _room(self) -> Sequence[tuple[str, int]] | None:
-        """(resource, amount) that must be free on a row, where nothing else rests on the pods there; None: it may."""
+        """(resource, amount) that must be free on a row, where nothing else rests on the pods
+        there; None: it may.
+        """
         wanted: list[tuple[str, int]] = []
         for plugin, state, wide, _ in self._states:
-            asked = plugin.wants(state) if isinstance(plugin, RoomFilter) and not isinstance(state, Refuse) else None
+            asked = (
+                plugin.wants(state)
+                if isinstance(plugin, RoomFilter) and not isinstance(state, Refuse)
+                else None
+            )
             if wide or (asked is None and plugin.depends is not Depends.STATIC):
                 return None
             wanted += asked or ()
@@ -256,25 +317,38 @@ class FleetTrial:
         wanted = self._room
         if wanted is None:
             return None
-        if row in self._looked_at and row not in self._passed:  # to ask of many rows costs little more than of one
+        if (
+            row in self._looked_at and row not in self._passed
+        ):  # to ask of many rows costs little more than of one
             self._asked(np.asarray(sorted(self._looked_at), dtype=np.intp), still=True)
             self._looked_at.clear()
         columns = [fleet.axis.column(name) for name, _ in wanted]
         found = [fleet.occupant(one.pod_id) for one in victims]
-        if row not in self._passed or None in columns or any(one is None or one.row != row for one in found):
+        if (
+            row not in self._passed
+            or None in columns
+            or any(one is None or one.row != row for one in found)
+        ):
             return None
         taken = [int(fleet.requested[column, row]) for column in columns]
         if max(taken, default=0) >= MAX_QUANTITY:  # how much more is taken the column does not say
             return None
         whole = [int(fleet.allocatable[column, row]) for column in columns]
-        left = [had - used - asked for had, used, (_, asked) in zip(whole, taken, wanted, strict=True)]
-        return _staying(left, [_requests(one.placed.pod, [name for name, _ in wanted]) for one in victims])
+        left = [
+            had - used - asked for had, used, (_, asked) in zip(whole, taken, wanted, strict=True)
+        ]
+        return _staying(
+            left, [_requests(one.placed.pod, [name for name, _ in wanted]) for one in victims]
+        )
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- asking
+    # ----------------------------------------------------------------------------------------------
 
     @cached_property
     def _states(self) -> list[_Asked]:
-        """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
+        """PreFilter of every filter; one that speaks of more than its row is asked anew after every
+        change.
+        """
         states = self._kept.states()
         if states is not None:
             return states
@@ -312,7 +386,9 @@ class FleetTrial:
         return {} if self.one_by_one else self._kept.rows(self._plugin)
 
     def codes(self, rows: RowList) -> Codes:
-        """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without if there are any."""
+        """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without
+        if there are any.
+        """
         codes = self._asked(rows)
         if self._alone is not None and not codes.all():
             with self._alone():
@@ -320,7 +396,8 @@ class FleetTrial:
         return codes
 
     def _asked(self, rows: RowList, *, still: bool = False) -> Codes:
-        """Filters that rest on nodes and objects alone are asked about a row once: no pod that leaves it moves them.
+        """Filters that rest on nodes and objects alone are asked about a row once: no pod that
+        leaves it moves them.
 
         `still`: these alone are asked.
         """
@@ -353,13 +430,16 @@ def _requests(pod: Pod, names: Sequence[str]) -> list[int]:
 
 
 def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] | None:
-    """Whether each of the pods may stay, in order, while no resource has less than 0 left; None: all have to go, and
-    more. `left`: while all are there, with who wants the room. By resource; `pods`: what each requests.
+    """Whether each of the pods may stay, in order, while no resource has less than 0 left; None:
+    all have to go, and more. `left`: while all are there, with who wants the room. By resource;
+    `pods`: what each requests.
 
-    Example: 2900m are missing, and 4 pods request 900m each: without them 700m are left, so none may stay; were 2600m
-    missing, 1000m would be left, and the first may stay.
+    Example: 2900m are missing, and 4 pods request 900m each: without them 700m are left, so none
+    may stay; were 2600m missing, 1000m would be left, and the first may stay.
     """
-    left = [have + sum(amounts) for have, amounts in zip(left, zip(*pods, strict=True), strict=True)]
+    left = [
+        have + sum(amounts) for have, amounts in zip(left, zip(*pods, strict=True), strict=True)
+    ]
     if min(left, default=0) < 0:
         return None
     stays = []
@@ -372,11 +452,15 @@ def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] |
 
 def _priorities(fleet: FleetState, placed: PodInfo) -> Ints:
     """[clusters] how important the pod will be in each, once it is there."""
-    return np.asarray([fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64)
+    return np.asarray(
+        [fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64
+    )
 
 
 def _spared(fleet: FleetState, placed: PodInfo) -> Bools:
-    """[clusters] in which nobody is evicted for the pod: it was refused there, and may be once more."""
+    """[clusters] in which nobody is evicted for the pod: it was refused there, and may be once
+    more.
+    """
     names = [info.name for info in fleet.clusters]
     spared = [any(one.spares(name, placed.home) for one in placed.over) for name in names]
     return np.asarray(spared, dtype=np.bool_)

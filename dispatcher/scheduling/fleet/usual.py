@@ -1,11 +1,13 @@
-"""What nodes use of what their pods request: learnt from nodes that tell, held against those that do not.
+"""What nodes use of what their pods request: learnt from nodes that tell, held against those that
+do not.
 
     usual = sum of means / sum of (requests - settling) / allocatable      over nodes with a reading, for each signal
 
-of CPU for cpu, of memory for memory, of the larger of both for any other signal. Requests are guesses, often several
-times what is used, so a node without readings would look far busier than its like beside it, or far idler. Means and
-requests are of the same pods: what has just been placed is in neither. Source: the ratio estimator of survey sampling
-(Cochran, Sampling Techniques, chapter 6).
+of CPU for cpu, of memory for memory, of the larger of both for any other signal. Requests are
+guesses, often several times what is used, so a node without readings would look far busier than its
+like beside it, or far idler. Means and requests are of the same pods: what has just been placed is
+in neither. Source: the ratio estimator of survey sampling (Cochran, Sampling Techniques, chapter
+6).
 """
 
 import numpy as np
@@ -30,9 +32,11 @@ _UNITS = 2.0**36  # that a share of 1 has
 
 
 def learnt(fleet: NodeTable, more: tuple[RowList, Ints], now: float) -> Floats | None:
-    """[signals] use by request as readings show it now; None where that is hardly another than before.
+    """[signals] use by request as readings show it now; None where that is hardly another than
+    before.
 
-    `more`: on these rows pods request so much more [2, rows] than `settling` says, of what the means do not hold yet.
+    `more`: on these rows pods request so much more [2, rows] than `settling` says, of what the
+    means do not hold yet.
     """
     if not fleet.n:
         return None
@@ -48,11 +52,16 @@ def learnt(fleet: NodeTable, more: tuple[RowList, Ints], now: float) -> Floats |
     return np.where(moved, found, before) if moved.any() else None
 
 
-def _add_up(sums: Ints, fleet: NodeTable, rows: slice, more: tuple[RowList, Ints], now: float) -> None:
-    """[3, signals] nodes that tell, shares that are requested there, and that are used, in units: whole numbers, so
-    that the order of nodes does not matter.
+def _add_up(
+    sums: Ints, fleet: NodeTable, rows: slice, more: tuple[RowList, Ints], now: float
+) -> None:
+    """[3, signals] nodes that tell, shares that are requested there, and that are used, in units:
+    whole numbers, so that the order of nodes does not matter.
     """
-    settling, (first, last) = fleet.settling[:, rows].copy(), np.searchsorted(more[0], (rows.start, rows.stop))
+    settling, (first, last) = (
+        fleet.settling[:, rows].copy(),
+        np.searchsorted(more[0], (rows.start, rows.stop)),
+    )
     settling[:, more[0][first:last] - rows.start] += more[1][:, first:last]
     shares = [_requested(fleet, rows, settling, at) for at in range(len(_RESOURCES))]
     for column, name in enumerate(fleet.signal_axis.names[: sums.shape[1]]):

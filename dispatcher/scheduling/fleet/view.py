@@ -1,8 +1,9 @@
-"""The fleet as a plugin is shown it: facets over the columns and counts, which note what is read besides rows.
+"""The fleet as a plugin is shown it: facets over the columns and counts, which note what is read
+besides rows.
 
-Who keeps a plugin's answers gives it a view of its own and looks into `observed` to know when they are stale
-(`equivalence.evaluators`). Facets last as long as the view, so that a call costs no more objects. Of columns nothing is
-noted, since logs tell of every change there.
+Who keeps a plugin's answers gives it a view of its own and looks into `observed` to know when they
+are stale (`equivalence.evaluators`). Facets last as long as the view, so that a call costs no more
+objects. Of columns nothing is noted, since logs tell of every change there.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -16,7 +17,18 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
 from dispatcher.scheduling.fleet.links import LINKS
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
-from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, PodInfo, Rows, Signals, SmallInts
+from dispatcher.scheduling.framework import (
+    Bools,
+    ClusterInfo,
+    Floats,
+    Ints,
+    K,
+    Link,
+    PodInfo,
+    Rows,
+    Signals,
+    SmallInts,
+)
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
@@ -125,8 +137,12 @@ class ObservedView:
         """Cluster of submission -> hard taints of users on its proxy nodes."""
         return self._fleet.proxy_taints
 
-    def of_clusters(self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]) -> T:
-        """What `make` says of clusters as wholes, asked once while these and the objects that it read stay alike."""
+    def of_clusters(
+        self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]
+    ) -> T:
+        """What `make` says of clusters as wholes, asked once while these and the objects that it
+        read stay alike.
+        """
         fleet = self._fleet
         known = kept.get(key)
         if known is None or not known.holds(fleet):
@@ -156,7 +172,9 @@ class _OfClusters(ObservedView):
 
     def __getattr__(self, name: str) -> Any:
         self.reads_more = self.reads_more or name != "objects"
-        return getattr(self._fleet, name) if name in ("axis", "signals") else super().__getattr__(name)
+        return (
+            getattr(self._fleet, name) if name in ("axis", "signals") else super().__getattr__(name)
+        )
 
     @property
     def now(self) -> float:
@@ -313,11 +331,15 @@ class ObservedAffinity(_Facet):
         return self._fleet.counted(count)
 
     def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
-        """Number of each standing term of a pod -> what it adds to its count; None if one is not known yet."""
+        """Number of each standing term of a pod -> what it adds to its count; None if one is not
+        known yet.
+        """
         return self._fleet.terms.brought_by(placed)
 
     def owned_with(self, placed: PodInfo) -> int:
-        """How many distinct terms about other namespaces a pod's namespace would have with it; 0: it brings none."""
+        """How many distinct terms about other namespaces a pod's namespace would have with it; 0:
+        it brings none.
+        """
         return self._fleet.terms.owned_with(placed)
 
     def unlabelled(self, sets: Iterable[PodSet]) -> str:
@@ -366,7 +388,9 @@ class ObservedObjects(_Facet):
     __slots__ = ()
 
     def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
-        """key -> object of a kind in a cluster; with `fields`, what else of it changes is not noted."""
+        """key -> object of a kind in a cluster; with `fields`, what else of it changes is not
+        noted.
+        """
         kept = self._fleet.kept
         self._observed.kinds.add(kept.watch(kind.__name__, fields) if fields else kind.__name__)
         return kept.of(cluster, kind)
@@ -379,7 +403,9 @@ class ObservedObjects(_Facet):
         """How many objects have the values by which they are counted; nothing is noted."""
         return self._fleet.kept.alike(cluster, kind, values)
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = "") -> T:
+    def derived(
+        self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = ""
+    ) -> T:
         """What `make` says of the mappings of these kinds."""
         self._observed.kinds.update(map(self._fleet.kept.name_of, kinds))
         return self._fleet.kept.derived(cluster, make, *kinds, namespace=namespace)

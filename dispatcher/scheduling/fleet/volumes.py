@@ -18,8 +18,8 @@ USERS = "PodVolumes"  # what moves with them, named as a kind of objects
 
 
 class VolumesInUse:
-    """Volumes by row, users of claims by (cluster, namespace, claim, ephemeral), and of inline disks by their CSI
-    volume; each pod counted.
+    """Volumes by row, users of claims by (cluster, namespace, claim, ephemeral), and of inline
+    disks by their CSI volume; each pod counted.
     """
 
     def __init__(self) -> None:
@@ -51,10 +51,15 @@ class VolumesInUse:
         _less(self._disks, _disks(pod))
 
     def _reserve(self, rows: int) -> None:
-        self._different, self._supposed = grown(self._different, rows, 0), grown(self._supposed, rows, 0)
+        self._different, self._supposed = (
+            grown(self._different, rows, 0),
+            grown(self._supposed, rows, 0),
+        )
 
     def suppose(self, rows: Rows, times: "int | Ints", n: int) -> None:
-        """As if so many pods more, each with volumes like the next one's, were on each of `rows` of `n`."""
+        """As if so many pods more, each with volumes like the next one's, were on each of `rows` of
+        `n`.
+        """
         self._reserve(n)
         self._supposed[rows] += times
 
@@ -67,18 +72,25 @@ class VolumesInUse:
         return np.flatnonzero(self._different).tolist()
 
     def counts(self, rows: Rows, n: int) -> tuple[Ints, Ints]:
-        """[rows of n] how many different volumes pods use, and how many pods are supposed beside them."""
+        """[rows of n] how many different volumes pods use, and how many pods are supposed beside
+        them.
+        """
         self._reserve(n)
         return self._different[:n][rows], self._supposed[:n][rows]
 
     def users(self, cluster: str, namespace: str, claim: str) -> int:
-        """How often pods anywhere name a claim; a claim that is made for one pod alone is not counted."""
+        """How often pods anywhere name a claim; a claim that is made for one pod alone is not
+        counted.
+        """
         return self._users[cluster, namespace, claim, False]
 
     def names(self, cluster: str, namespace: str, claim: str) -> bool:
         """Whether pods anywhere use a claim, also one that is made for one pod alone."""
         users = self._users
-        return users[cluster, namespace, claim, False] > 0 or users[cluster, namespace, claim, True] > 0
+        return (
+            users[cluster, namespace, claim, False] > 0
+            or users[cluster, namespace, claim, True] > 0
+        )
 
     def has_disk(self, volume: CsiVolume) -> bool:
         """Whether pods anywhere use, as an inline disk, what migrates to this."""
@@ -91,7 +103,11 @@ def has_only_claims(pod: Pod) -> bool:
 
 
 def _claims(cluster: str, pod: Pod) -> list[_Named]:
-    return [(cluster, pod.namespace, one.name, one.ephemeral) for one in pod.volumes if one.kind == CLAIM]
+    return [
+        (cluster, pod.namespace, one.name, one.ephemeral)
+        for one in pod.volumes
+        if one.kind == CLAIM
+    ]
 
 
 def _disks(pod: Pod) -> list[CsiVolume]:

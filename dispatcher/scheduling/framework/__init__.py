@@ -1,6 +1,8 @@
-"""The scheduling framework: what a plugin may read and implement, and how a profile holds its plugins.
+"""The scheduling framework: what a plugin may read and implement, and how a profile holds its
+plugins.
 
-Authors of plugins import the decision's points from here, those around it from `framework.lifecycle`.
+Authors of plugins import the decision's points from here, those around it from
+`framework.lifecycle`.
 """
 
 from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip

@@ -1,5 +1,5 @@
-"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` alone, and
-in the names of their claims.
+"""The class keys of pods, asked once for a template: pods of one controller differ in
+`model.pod.OWN_FIELDS` alone, and in the names of their claims.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -15,14 +15,17 @@ _Looked = tuple[Any, ...]  # all that a key rests on, but for the home
 
 
 class ClassKey(tuple[Hashable, ...]):
-    """The key of each plugin that looks at pods, what its pods are booked by, and their profile; hashed once.
+    """The key of each plugin that looks at pods, what its pods are booked by, and their profile;
+    hashed once.
 
     Equal keys: one class. The very same key: one template and home, too (see `ClassKeys.of`).
     """
 
     hash: int
-    batch: "ClassKey | None" = None  # by which its pods are decided, if others share it: see `Reserve.batch_key`
-    without_home: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.key_without_home`: by what it was made last
+    # by which its pods are decided, if others share it: see `Reserve.batch_key`
+    batch: "ClassKey | None" = None
+    # see `Plan.key_without_home`: by what it was made last
+    without_home: "tuple[Hashable, ClassKey] | None" = None
 
     @classmethod
     def of(cls, parts: Iterable[Hashable]) -> "ClassKey":
@@ -36,23 +39,29 @@ class ClassKey(tuple[Hashable, ...]):
 
 
 def batch_key(class_key: Hashable) -> Hashable:
-    """By what pods are decided together: classes that only the books of Reserve plugins tell apart share it."""
+    """By what pods are decided together: classes that only the books of Reserve plugins tell apart
+    share it.
+    """
     batch = class_key.batch if isinstance(class_key, ClassKey) else None
     return class_key if batch is None else batch
 
 
 class ClassKeys:
-    """The keys of one profile. Plugins that do not say that they go by the template are asked of every pod."""
+    """The keys of one profile. Plugins that do not say that they go by the template are asked of
+    every pod.
+    """
 
     def __init__(self, looks: Sequence[Plugin]) -> None:
         self._asked = tuple(one.class_key for one in looks if not keyed_by_template(one))
-        # The last templates of each controller: by home, namespace and owner what was looked at, and its key.
+        # The last templates of each controller: by home, namespace and owner what was looked at,
+        # and its key.
         self._known: dict[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = {}
         self._templates = 0  # in all
 
     def of(self, placed: PodInfo, make: Callable[[PodInfo], ClassKey]) -> ClassKey:
-        """The key that `make` makes of the pod, or has made of another one from its home, equal in all that was looked
-        at: pods of two templates never have the very same key, though it may be equal.
+        """The key that `make` makes of the pod, or has made of another one from its home, equal in
+        all that was looked at: pods of two templates never have the very same key, though it may be
+        equal.
         """
         pod = placed.pod
         looked: _Looked = (template_of(pod), placed.refused, placed.counts_as)
@@ -74,6 +83,10 @@ class ClassKeys:
 
 
 def keyed_by_template(plugin: Plugin, key: str = "class_key") -> bool:
-    """Whether a plugin says so of the `key` method that it has: who replaces that one must say it again."""
-    said = next(one for one in type(plugin).__mro__ if key in vars(one) or "keyed_by_template" in vars(one))
+    """Whether a plugin says so of the `key` method that it has: who replaces that one must say it
+    again.
+    """
+    said = next(
+        one for one in type(plugin).__mro__ if key in vars(one) or "keyed_by_template" in vars(one)
+    )
     return plugin.keyed_by_template and "keyed_by_template" in vars(said)

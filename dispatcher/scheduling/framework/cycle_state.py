@@ -1,4 +1,6 @@
-"""What plugins answered, and keep, for one pod from PreFilter to PostBind; and the answer of those that have none."""
+"""What plugins answered, and keep, for one pod from PreFilter to PostBind; and the answer of those
+that have none.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,15 +21,18 @@ def _skip(key: str) -> object:
 
 
 class CycleState:
-    """One pod's cycle, as its plugins are handed it at every point about one pod: `cycle.read(self.name)`.
+    """One pod's cycle, as its plugins are handed it at every point about one pod:
+    `cycle.read(self.name)`.
 
-    What a plugin answered in PreFilter (or, after it, in PreScore) stands under its name; SKIP if it was not asked or
-    had nothing to say. `write` keeps more until the pod is bound or given back.
+    What a plugin answered in PreFilter (or, after it, in PreScore) stands under its name; SKIP if
+    it was not asked or had nothing to say. `write` keeps more until the pod is bound or given back.
     """
 
     __slots__ = ("_answers", "_source", "_written")
 
-    def __init__(self, answers: Mapping[str, object] = _NOTHING, source: Callable[[str], object] = _skip) -> None:
+    def __init__(
+        self, answers: Mapping[str, object] = _NOTHING, source: Callable[[str], object] = _skip
+    ) -> None:
         self._answers = answers
         self._source = source
         self._written: dict[str, object] = {}
@@ -43,7 +48,9 @@ class CycleState:
         self._written[key] = value
 
     def kept(self, names: Iterable[str]) -> "CycleState":
-        """The same for the points after the decision: what is under `names` now, whatever the fleet does meanwhile."""
+        """The same for the points after the decision: what is under `names` now, whatever the fleet
+        does meanwhile.
+        """
         kept = CycleState({name: self.read(name) for name in names})
         kept._written = self._written
         return kept

@@ -1,4 +1,6 @@
-"""What the fleet keeps of readings beside shares and means, because a plugin asks for it (`Plugin.derives`)."""
+"""What the fleet keeps of readings beside shares and means, because a plugin asks for it
+(`Plugin.derives`).
+"""
 
 from collections.abc import Iterable
 
@@ -8,9 +10,10 @@ from shared.model.pod import Record
 class HotRule(Record, frozen=True):
     """When a node is hot by a signal, and when it is so no more; shares 0..1.
 
-    It becomes hot when mean and last reading are `enter` or more, and stays so until the mean is `leave` or less, or
-    the reading is `stale_s` seconds old. While more than the share `most` of a cluster's Ready nodes are hot, none of
-    them is shown as such: the source may lie, and pods need a place.
+    It becomes hot when mean and last reading are `enter` or more, and stays so until the mean is
+    `leave` or less, or the reading is `stale_s` seconds old. While more than the share `most` of a
+    cluster's Ready nodes are hot, none of them is shown as such: the source may lie, and pods need
+    a place.
     """
 
     signal: str
@@ -21,7 +24,9 @@ class HotRule(Record, frozen=True):
 
 
 class Derived(Record, frozen=True):
-    """`deviations`: the deviation of each signal (`Signals.deviation`). `hot`: rules for `Signals.hot`."""
+    """`deviations`: the deviation of each signal (`Signals.deviation`). `hot`: rules for
+    `Signals.hot`.
+    """
 
     deviations: bool = False
     hot: tuple[HotRule, ...] = ()

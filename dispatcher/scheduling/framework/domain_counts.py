@@ -1,7 +1,9 @@
-"""What a policy by fault domains makes of counts of pods, stated as rules that the cycle can evaluate by itself.
+"""What a policy by fault domains makes of counts of pods, stated as rules that the cycle can
+evaluate by itself.
 
-A policy that states its rules is asked once for a whole batch of equal pods: one more pod changes a few counts alone.
-The rules give every row what the policy's own methods give it, bit for bit, also as pods of the class are placed.
+A policy that states its rules is asked once for a whole batch of equal pods: one more pod changes a
+few counts alone. The rules give every row what the policy's own methods give it, bit for bit, also
+as pods of the class are placed.
 """
 
 import enum
@@ -14,12 +16,16 @@ import numpy as np
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.value_columns import Column, Each, Same, column_of
 
-# numbers of pods in a batch, ascending -> for each, plain JSON values about its decision; faster as a column
+# numbers of pods in a batch, ascending -> for each, plain JSON values about its decision; faster as
+# a column
 ExplainPods = Callable[[Sequence[int]], Column | Sequence[Mapping[str, Any]]]
 
 
-def told_of(explain: ExplainPods, ats: Sequence[int], failed: Callable[[Exception], None] | None = None) -> Column:
-    """What `explain` returns for pods of these numbers; where it fails, the error: a decision needs no explanation.
+def told_of(
+    explain: ExplainPods, ats: Sequence[int], failed: Callable[[Exception], None] | None = None
+) -> Column:
+    """What `explain` returns for pods of these numbers; where it fails, the error: a decision needs
+    no explanation.
 
     `failed` is called with each error.
     """
@@ -40,7 +46,9 @@ def told_of(explain: ExplainPods, ats: Sequence[int], failed: Callable[[Exceptio
 
 
 class LazyExplanation:
-    """Explains the only pod of a batch when its record is wanted. `failed` is called with the first error."""
+    """Explains the only pod of a batch when its record is wanted. `failed` is called with the first
+    error.
+    """
 
     __slots__ = ("_explain", "_failed")
 
@@ -61,20 +69,24 @@ class LazyExplanation:
 
 
 class Scale(enum.IntEnum):
-    """How the raw scores of the feasible rows become 0..100; `DomainPlugin.normalize` says the same."""
+    """How the raw scores of the feasible rows become 0..100; `DomainPlugin.normalize` says the
+    same.
+    """
 
     AS_IS = 0
     RANGE = 1  # floor(100 * (raw - least) / (most - least)), 0 if all are equal
-    COST = 2  # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)); 0 where void
+    # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)); 0 where
+    # void
+    COST = 2
 
 
 @dataclass(frozen=True, eq=False)
 class RuleCount:
-    """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains], an array of its own or a
-    window on that of the fleet, whose numbers go on to change.
+    """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains], an array
+    of its own or a window on that of the fleet, whose numbers go on to change.
 
-    `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it is everywhere).
-    `by_host`: every row is a domain of its own, and its code is the row.
+    `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it
+    is everywhere). `by_host`: every row is a domain of its own, and its code is the row.
     """
 
     domain: SmallInts
@@ -86,7 +98,8 @@ class RuleCount:
 
 @dataclass(frozen=True, eq=False)
 class MaxCount:
-    """Refuses, with reason `code`, domains that hold more than `most` pods; with `elsewhere` rows without a domain.
+    """Refuses, with reason `code`, domains that hold more than `most` pods; with `elsewhere` rows
+    without a domain.
 
     `present` [domains]: the least count of these is added to `most`; None: nothing is.
     """
@@ -118,12 +131,13 @@ class ScoreTerm:
 
 @dataclass(frozen=True, eq=False)
 class CountRules:
-    """All a policy says. `refusals`: the first that refuses a row is its reason. Raw score: `base` + `score_terms`.
+    """All a policy says. `refusals`: the first that refuses a row is its reason. Raw score: `base`
+    + `score_terms`.
 
-    `first_pod_exempt`: while all RequiredCounts are zero everywhere, rows that have the domain are not refused (the
-    first pod of a set that is affine to itself). `sized`: a factor is times ln(feasible domains + 2); rows without a
-    domain count as one. With `needs_all_domains` only rows count that have every domain of the score terms. `void`: raw
-    scores up to it are worth nothing.
+    `first_pod_exempt`: while all RequiredCounts are zero everywhere, rows that have the domain are
+    not refused (the first pod of a set that is affine to itself). `sized`: a factor is times
+    ln(feasible domains + 2); rows without a domain count as one. With `needs_all_domains` only rows
+    count that have every domain of the score terms. `void`: raw scores up to it are worth nothing.
     """
 
     refusals: Sequence[MaxCount | RequiredCount] = ()

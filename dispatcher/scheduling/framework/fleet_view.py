@@ -1,15 +1,16 @@
-"""What a plugin may read of the fleet: the view that every extension point is handed, facet by facet.
+"""What a plugin may read of the fleet: the view that every extension point is handed, facet by
+facet.
 
-Each facet is about one thing that kube-scheduler's plugins ask: nodes (NodeInfo), topology (domains and how pods are
-spread over them), affinity (terms and sets of pods), volumes, objects (the informers' listers), images, signals,
-links between clusters.
-What belongs to no facet (the clock, tables of names) is on the view itself.
+Each facet is about one thing that kube-scheduler's plugins ask: nodes (NodeInfo), topology (domains
+and how pods are spread over them), affinity (terms and sets of pods), volumes, objects (the
+informers' listers), images, signals, links between clusters. What belongs to no facet (the clock,
+tables of names) is on the view itself.
 
-A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer that rests on these is
-asked for again when they move; nobody else's is. What is not noted says so, and is for a `fleet_key`. So a plugin
-reads through the view that it was handed for this call, and keeps neither it nor a facet. Arrays are read-only, of n
-rows, some of them `live`. Quantities are int64 in internal units (milli-CPU, bytes, counts); readings are float32
-shares 0..1, NaN unknown.
+A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer
+that rests on these is asked for again when they move; nobody else's is. What is not noted says so,
+and is for a `fleet_key`. So a plugin reads through the view that it was handed for this call, and
+keeps neither it nor a facet. Arrays are read-only, of n rows, some of them `live`. Quantities are
+int64 in internal units (milli-CPU, bytes, counts); readings are float32 shares 0..1, NaN unknown.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -42,7 +43,9 @@ Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
 T = TypeVar("T")
-Watched = type[Any] | tuple[Any, ...]  # a kind of objects; or a kind, and fields of it that alone are read
+Watched = (
+    type[Any] | tuple[Any, ...]
+)  # a kind of objects; or a kind, and fields of it that alone are read
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ CONFIGURED = "configured"
 
 @dataclass(frozen=True)
 class Link:
-    """Between two clusters: the round-trip time that counts, where it is from, and its age (None: it is configured)."""
+    """Between two clusters: the round-trip time that counts, where it is from, and its age (None:
+    it is configured).
+    """
 
     rtt_ms: float
     source: str
@@ -79,7 +84,8 @@ class Link:
 
 
 class Nodes(Protocol):
-    """The nodes as columns, one row each: conditions, taints, labels, what they have and what pods took of it.
+    """The nodes as columns, one row each: conditions, taints, labels, what they have and what pods
+    took of it.
 
     Nothing here is noted by the view: the logs of the fleet tell which rows have changed.
     """
@@ -89,14 +95,20 @@ class Nodes(Protocol):
     ready: Bools  # [n] Ready condition
     unschedulable: Bools  # [n] spec.unschedulable
     allocatable: Ints  # [resources, n]
-    requested: Ints  # [resources, n] of all pods on the node and those assumed; row of "pods" counts pods
-    nonzero: Ints  # [2, n] cpu and memory requested with kube-scheduler's defaults (100m, 200MB) for pods without
-    recent: Ints  # [2, n] cpu and memory requests placed since the node's last reading: load that no reading shows yet
-    settling: (
-        Ints  # [2, n] the part of cpu and memory requests that `Signals.mean` does not hold yet (`fleet.readings`)
+    requested: (
+        Ints  # [resources, n] of all pods on the node and those assumed; row of "pods" counts pods
     )
+    # [2, n] cpu and memory requested with kube-scheduler's defaults (100m, 200MB) for pods without
+    nonzero: Ints
+    # [2, n] cpu and memory requests placed since the node's last reading: load that no reading
+    # shows yet
+    recent: Ints
+    # [2, n] the part of cpu and memory requests that `Signals.mean` does not hold yet
+    # (`fleet.readings`)
+    settling: Ints
     taint_set: SmallInts  # [n] index into taint_sets
-    rank: Ints  # [n] a stable hash of (cluster, node): lowest first among equals, and a source of seeded chance
+    # [n] a stable hash of (cluster, node): lowest first among equals, and a source of seeded chance
+    rank: Ints
 
     @property
     def taint_sets(self) -> CodedValues[tuple[Taint, ...]]:
@@ -120,11 +132,15 @@ class Nodes(Protocol):
         ...
 
     def label(self, key: str) -> SmallInts:
-        """[n] interned value of a node label, -1 where absent. `label_values(key)[code]` is the text."""
+        """[n] interned value of a node label, -1 where absent. `label_values(key)[code]` is the
+        text.
+        """
         ...
 
     def label_values(self, key: str) -> CodedValues[str]:
-        """The texts behind the codes of `label(key)`; a code may come to mean another one when a node changes."""
+        """The texts behind the codes of `label(key)`; a code may come to mean another one when a
+        node changes.
+        """
         ...
 
     def label_rows(self, key: str, value: str) -> NDArray[np.intp]:
@@ -132,11 +148,15 @@ class Nodes(Protocol):
         ...
 
     def metric(self, name: str) -> Floats:
-        """[n] the number in each node's annotation metric.global-dispatcher.io/<name>, NaN where there is none."""
+        """[n] the number in each node's annotation metric.global-dispatcher.io/<name>, NaN where
+        there is none.
+        """
         ...
 
     def declares(self, feature: str) -> Bools:
-        """[n] whether each node declares a feature (status.declaredFeatures), one of `model.node.FEATURES`."""
+        """[n] whether each node declares a feature (status.declaredFeatures), one of
+        `model.node.FEATURES`.
+        """
         ...
 
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
@@ -153,13 +173,17 @@ class Nodes(Protocol):
 
 
 class Topology(Protocol):
-    """Fault domains: the domain of each node by topology key, and how many pods of an app are in each."""
+    """Fault domains: the domain of each node by topology key, and how many pods of an app are in
+    each.
+    """
 
     def domain(self, key: str) -> SmallInts:
-        """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where unknown.
+        """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where
+        unknown.
 
-        `model.topology.within_cluster(key)` is a key as well, here and in `domain_values` and `count_matching`: its
-        domains lie each within one cluster. `eligibility.topology_key(key, pod)` says which of the two a pod wants.
+        `model.topology.within_cluster(key)` is a key as well, here and in `domain_values` and
+        `count_matching`: its domains lie each within one cluster. `eligibility.topology_key(key,
+        pod)` says which of the two a pod wants.
         """
         ...
 
@@ -168,49 +192,62 @@ class Topology(Protocol):
         ...
 
     def count_matching(self, pod: Pod, selector: Any, key: str) -> Ints:
-        """[domains of key] live pods of `pod`'s namespace matching `selector` (None: pod.app_labels), placed + assumed.
+        """[domains of key] live pods of `pod`'s namespace matching `selector` (None:
+        pod.app_labels), placed + assumed.
 
-        Each pod counts once in the whole fleet: a source pod on a proxy node counts where its delegate runs. Who asks
-        is judged anew when the count changes.
+        Each pod counts once in the whole fleet: a source pod on a proxy node counts where its
+        delegate runs. Who asks is judged anew when the count changes.
         """
         ...
 
 
 class PodAffinity(Protocol):
-    """Sets of pods and the affinity terms that placed pods hold; counts by domain, each pod once in the whole fleet.
+    """Sets of pods and the affinity terms that placed pods hold; counts by domain, each pod once in
+    the whole fleet.
 
     Who asks for a count is judged anew when it changes.
     """
 
     def count_in(self, pods: PodSet, key: str) -> Ints:
-        """[domains of key] pods of a set (`pod_sets`), placed + assumed, each once in the whole fleet."""
+        """[domains of key] pods of a set (`pod_sets`), placed + assumed, each once in the whole
+        fleet.
+        """
         ...
 
     def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
-        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `fleet_key`."""
+        """The affinity terms of placed pods that match a pod, by number. Who asks this has a
+        `fleet_key`.
+        """
         ...
 
     def count_of(self, term: StandingTerm) -> Ints:
-        """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
+        """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a
+        preferred one.
+        """
         ...
 
     def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
-        """Number of a standing term -> what a pod adds to its count; None if nobody holds one of its terms yet."""
+        """Number of a standing term -> what a pod adds to its count; None if nobody holds one of
+        its terms yet.
+        """
         ...
 
     def owned_with(self, placed: PodInfo) -> int:
-        """How many distinct terms about pods of other namespaces those of a pod's namespace would have with it; 0 if
-        it brings none that is new. Who asks this has a `fleet_key` that says so."""
+        """How many distinct terms about pods of other namespaces those of a pod's namespace would
+        have with it; 0 if it brings none that is new. Who asks this has a `fleet_key` that says so.
+        """
         ...
 
     def unlabelled(self, sets: Iterable[PodSet]) -> str:
-        """A pod of any of these sets whose labels are too large to be told, in words, '' if there is none. Who asks
-        this has a `fleet_key` that says whether there is one.
+        """A pod of any of these sets whose labels are too large to be told, in words, '' if there
+        is none. Who asks this has a `fleet_key` that says whether there is one.
         """
         ...
 
     def default_selector(self, placed: PodInfo) -> LabelSelector | None:
-        """Which pods the Services and the owner of a pod mean; who asks this has a `fleet_key` that says so."""
+        """Which pods the Services and the owner of a pod mean; who asks this has a `fleet_key` that
+        says so.
+        """
         ...
 
 
@@ -226,46 +263,59 @@ class Volumes(Protocol):
         ...
 
     def counts(self, rows: Rows) -> tuple[Ints, Ints]:
-        """[rows] how many different volumes pods use; and how many pods like the one that is asked about are to be
-        supposed there, too.
+        """[rows] how many different volumes pods use; and how many pods like the one that is asked
+        about are to be supposed there, too.
         """
         ...
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
-        """How often pods on any node name a claim. Whoever asks is judged anew when pods with volumes come or go."""
+        """How often pods on any node name a claim. Whoever asks is judged anew when pods with
+        volumes come or go.
+        """
         ...
 
     def names(self, cluster: str, namespace: str, claim: str) -> bool:
-        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a `fleet_key`."""
+        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a
+        `fleet_key`.
+        """
         ...
 
     def has_disk(self, volume: tuple[str, str]) -> bool:
-        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a `fleet_key`."""
+        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a
+        `fleet_key`.
+        """
         ...
 
 
 class Objects(Protocol):
-    """Objects of clusters beside nodes and pods (`model.objects`), and what Reserve assumes of them."""
+    """Objects of clusters beside nodes and pods (`model.objects`), and what Reserve assumes of
+    them.
+    """
 
     def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
-        """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes; with `fields`, when
-        objects come, go or change in these, which are all that may be read.
+        """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes;
+        with `fields`, when objects come, go or change in these, which are all that may be read.
         """
         ...
 
     def named(self, cluster: str, kind: type[K], key: str) -> K | None:
-        """One object, None if it is not known. Who asks this has a `fleet_key` that says what it makes of it."""
-        ...
-
-    def alike(self, cluster: str, kind: type[Any], values: object) -> int:
-        """How many PersistentVolumes have this (driver, handle), or PersistentVolumeClaims this volume. Who asks this
-        has a `fleet_key` that says what it makes of it.
+        """One object, None if it is not known. Who asks this has a `fleet_key` that says what it
+        makes of it.
         """
         ...
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = "") -> T:
-        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them changes. A kind may
-        stand with the only fields of it that are read: (PersistentVolume, "handle"). `namespace`: of those in it alone.
+    def alike(self, cluster: str, kind: type[Any], values: object) -> int:
+        """How many PersistentVolumes have this (driver, handle), or PersistentVolumeClaims this
+        volume. Who asks this has a `fleet_key` that says what it makes of it.
+        """
+        ...
+
+    def derived(
+        self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = ""
+    ) -> T:
+        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them
+        changes. A kind may stand with the only fields of it that are read: (PersistentVolume,
+        "handle"). `namespace`: of those in it alone.
         """
         ...
 
@@ -274,7 +324,9 @@ class Objects(Protocol):
         ...
 
     def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
-        """For Reserve: from now on an object shows with these values in its fields, as long as any holder wants it."""
+        """For Reserve: from now on an object shows with these values in its fields, as long as any
+        holder wants it.
+        """
         ...
 
     def release(self, cluster: str, found: Any, holder: Hashable) -> None:
@@ -283,7 +335,9 @@ class Objects(Protocol):
 
 
 class Images(Protocol):
-    """Container images on nodes. Whoever asks is judged anew when images or the number of nodes change."""
+    """Container images on nodes. Whoever asks is judged anew when images or the number of nodes
+    change.
+    """
 
     def sizes(self, image: str) -> Ints:
         """[n] bytes of an image on each node, 0 where it is not."""
@@ -295,7 +349,9 @@ class Images(Protocol):
 
 
 class Signals(Protocol):
-    """Live load by the name of the signal (`model.signals`). One that no node tells is unknown on all rows."""
+    """Live load by the name of the signal (`model.signals`). One that no node tells is unknown on
+    all rows.
+    """
 
     def used(self, name: str) -> Readings:
         """[n] share 0..1 of the capacity, NaN unknown."""
@@ -306,15 +362,20 @@ class Signals(Protocol):
         ...
 
     def mean(self, name: str) -> Readings:
-        """[n] the mean of the shares read, weighted by time, the last minutes most; NaN unknown. As old as the last."""
+        """[n] the mean of the shares read, weighted by time, the last minutes most; NaN unknown. As
+        old as the last.
+        """
         ...
 
     def usual(self, name: str) -> Readings:
-        """[n] what nodes use for each unit that pods request: 1 until it is known. The same on all rows."""
+        """[n] what nodes use for each unit that pods request: 1 until it is known. The same on all
+        rows.
+        """
         ...
 
     def forecast(self, name: str) -> Readings:
-        """[n] what will be used beside `usual` x requests; NaN where there is no forecast that beats the last value.
+        """[n] what will be used beside `usual` x requests; NaN where there is no forecast that
+        beats the last value.
 
         Made only where a plugin of some profile has `forecasts`.
         """
@@ -325,7 +386,9 @@ class Signals(Protocol):
         ...
 
     def deviation(self, name: str) -> Readings:
-        """[n] how far the shares read lie from their mean, with its weights; NaN unknown. Ask for it by `derives`."""
+        """[n] how far the shares read lie from their mean, with its weights; NaN unknown. Ask for
+        it by `derives`.
+        """
         ...
 
     def hot(self, rule: HotRule) -> Bools:
@@ -334,24 +397,32 @@ class Signals(Protocol):
 
 
 class Links(Protocol):
-    """How far clusters are from each other. Whoever asks is judged anew when what counts changes, or is too old."""
+    """How far clusters are from each other. Whoever asks is judged anew when what counts changes,
+    or is too old.
+    """
 
     def rtt_ms(self) -> Floats:
-        """[clusters, clusters] round-trip time that counts, ms; 0 within a cluster, NaN unknown. Symmetric."""
+        """[clusters, clusters] round-trip time that counts, ms; 0 within a cluster, NaN unknown.
+        Symmetric.
+        """
         ...
 
     def between(self, one: str, other: str) -> Link | None:
-        """What counts between two clusters by name, for an explanation: its age is that of now. None unknown."""
+        """What counts between two clusters by name, for an explanation: its age is that of now.
+        None unknown.
+        """
         ...
 
 
 class FleetView(Protocol):
-    """The fleet as one plugin is shown it: facets, the clock, and tables of names that codes stand for."""
+    """The fleet as one plugin is shown it: facets, the clock, and tables of names that codes stand
+    for.
+    """
 
     @property
     def now(self) -> float:
-        """Seconds on the core's clock, the next full one. Whoever reads it while judging rows is judged anew when it
-        moves.
+        """Seconds on the core's clock, the next full one. Whoever reads it while judging rows is
+        judged anew when it moves.
         """
         ...
 
@@ -372,27 +443,33 @@ class FleetView(Protocol):
 
     @property
     def clusters(self) -> Sequence[ClusterInfo]:
-        """The clusters, in the order of `nodes.cluster`'s codes. Nothing is noted: who reads more than names of
-        other clusters than the row's own has a `fleet_key` that says what it makes of it.
+        """The clusters, in the order of `nodes.cluster`'s codes. Nothing is noted: who reads more
+        than names of other clusters than the row's own has a `fleet_key` that says what it makes of
+        it.
         """
         ...
 
     @property
     def proxy_taints(self) -> Mapping[str, frozenset[ProxyTaints]]:
-        """Cluster of submission -> hard taints of users on its proxy nodes. Nothing is noted, as of `closed`."""
+        """Cluster of submission -> hard taints of users on its proxy nodes. Nothing is noted, as of
+        `closed`.
+        """
         ...
 
     @property
     def closed(self) -> Mapping[str, frozenset[str]]:
-        """Cluster of submission -> clusters whose proxy node there is cordoned. Nothing is noted: who reads it has a
-        `fleet_key` that says what it makes of it.
+        """Cluster of submission -> clusters whose proxy node there is cordoned. Nothing is noted:
+        who reads it has a `fleet_key` that says what it makes of it.
         """
         ...
 
-    def of_clusters(self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["FleetView"], T]) -> T:
-        """What `make` says of the view that it is handed, asked once under `key` in `kept` while no cluster changes and
-        no object that it read: for answers about clusters as wholes, which are costly where there are many. `key` says
-        all that is not noted. Of one that reads more, as columns or counts, nothing is kept.
+    def of_clusters(
+        self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["FleetView"], T]
+    ) -> T:
+        """What `make` says of the view that it is handed, asked once under `key` in `kept` while no
+        cluster changes and no object that it read: for answers about clusters as wholes, which are
+        costly where there are many. `key` says all that is not noted. Of one that reads more, as
+        columns or counts, nothing is kept.
         """
         ...
 

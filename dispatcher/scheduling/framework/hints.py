@@ -1,7 +1,9 @@
-"""Queueing hints: what happens in the fleet, and which happenings may help a pod refused for which reason.
+"""Queueing hints: what happens in the fleet, and which happenings may help a pod refused for which
+reason.
 
-A plugin says it for the reasons it refuses with (`Plugin.EVENTS`); for the others the table here holds. A plugin may
-look closer with `Plugin.hint`. Both only say which pods are worth a new try, never whether it will succeed.
+A plugin says it for the reasons it refuses with (`Plugin.EVENTS`); for the others the table here
+holds. A plugin may look closer with `Plugin.hint`. Both only say which pods are worth a new try,
+never whether it will succeed.
 """
 
 import enum
@@ -60,7 +62,8 @@ OBJECT_EVENTS: dict[str, WakeEvent] = {
 }
 
 
-# What of a pod that has a node others may wait for to change: whom affinity and spread mean, room, quota.
+# What of a pod that has a node others may wait for to change: whom affinity and spread mean, room,
+# quota.
 _CHANGED = (
     (attrgetter("labels", "labels_cut"), WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED),
     (attrgetter("terminating"), WakeEvent.POD_REMOVED),
@@ -77,7 +80,8 @@ def placed_pod_changed(before: Pod, after: Pod) -> WakeEvent:
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """One event with what changed: nodes, pods or objects, `before` None for a new one, `after` None for one gone.
+    """One event with what changed: nodes, pods or objects, `before` None for a new one, `after`
+    None for one gone.
 
     Both None: many things at once, or nothing that could be named.
     """
@@ -89,7 +93,9 @@ class ClusterEvent:
 
 
 def node_change_helps(event: ClusterEvent, helps: Callable[[Node, Node], bool]) -> bool:
-    """`helps` of a known node before and after its change; True for any other event. For `Plugin.hint_any`."""
+    """`helps` of a known node before and after its change; True for any other event. For
+    `Plugin.hint_any`.
+    """
     before = event.before
     after = event.after
     return not (isinstance(before, Node) and isinstance(after, Node)) or helps(before, after)
@@ -146,13 +152,15 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.DATA_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.PROXY_TAINT: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.CLUSTER_CORDONED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.CLUSTER_REFUSED: WakeEvent.NODE_ADDED,  # else time alone, or a change of the namespace there: see the core
+    # else time alone, or a change of the namespace there: see the core
+    Reason.CLUSTER_REFUSED: WakeEvent.NODE_ADDED,
     Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.CANNOT_CROSS: WakeEvent.CLUSTER_CHANGED,
     Reason.SERVICES_ABSENT: WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.POLICY: ~WakeEvent.POD_ADDED,  # who waits for pods to come says so: else each would have all refused tried
+    # who waits for pods to come says so: else each would have all refused tried
+    Reason.POLICY: ~WakeEvent.POD_ADDED,
     Reason.REFUSED: NODES | WakeEvent.POD_REMOVED,
     Reason.PLUGIN_ERROR: NODES,
     Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES,

@@ -1,8 +1,10 @@
-"""Compiled forms of hot loops over rows: what their NumPy forms answer, bit for bit, several times faster.
+"""Compiled forms of hot loops over rows: what their NumPy forms answer, bit for bit, several times
+faster.
 
-The NumPy form of a policy is the one to read. A kernel is beside it and is used once `compile_all` was called; until
-then, and where Numba is not installed, NumPy answers. Machine code is kept in Numba's cache on disk, so that only the
-first process on a machine waits for the compiler. No fast math: sums, products and roundings are IEEE's, in order.
+The NumPy form of a policy is the one to read. A kernel is beside it and is used once `compile_all`
+was called; until then, and where Numba is not installed, NumPy answers. Machine code is kept in
+Numba's cache on disk, so that only the first process on a machine waits for the compiler. No fast
+math: sums, products and roundings are IEEE's, in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,17 +27,21 @@ Number = Annotated[float, "float"]
 class Kernel:
     """A loop over columns. `fast`: the compiled function, None until there is one.
 
-    `takes`: what its arguments are, in order: texts of kinds, and NamedTuple classes for columns that are known by name
-    (`fast` is handed those one by one: `fast(*columns, now)`).
-    `formulas`: functions that it calls and that stand for the NumPy form as well (`least`, `most`, `choose`).
+    `takes`: what its arguments are, in order: texts of kinds, and NamedTuple classes for columns
+    that are known by name (`fast` is handed those one by one: `fast(*columns, now)`). `formulas`:
+    functions that it calls and that stand for the NumPy form as well (`least`, `most`, `choose`).
 
-    Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16), `wholes` (int32) and `bools` are columns that are
-    read, `out` (float64), `out_shares`, `out_ints`, `out_marks`, `out_wholes` and `out_bools` are such that are
-    written, `cells` (int64, [columns, rows]) are several of them, `int` and `float` are plain numbers.
+    Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16), `wholes` (int32) and `bools` are
+    columns that are read, `out` (float64), `out_shares`, `out_ints`, `out_marks`, `out_wholes` and
+    `out_bools` are such that are written, `cells` (int64, [columns, rows]) are several of them,
+    `int` and `float` are plain numbers.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *takes: str | type[tuple[Any, ...]], formulas: Sequence[Any] = ()
+        self,
+        function: Callable[..., Any],
+        *takes: str | type[tuple[Any, ...]],
+        formulas: Sequence[Any] = (),
     ) -> None:
         self.function = function
         self.takes = takes
@@ -44,7 +50,9 @@ class Kernel:
         self._made: Any = None
 
     def compile(self) -> None:
-        """Make `fast`, or load it from disk where there is a folder for it; ImportError without Numba."""
+        """Make `fast`, or load it from disk where there is a folder for it; ImportError without
+        Numba.
+        """
         import numba
 
         self._made = self._made or self._compiled(numba)
@@ -82,14 +90,21 @@ def _kinds_of(part: str | type[tuple[Any, ...]]) -> list[str]:
     return [hint.__metadata__[0] for hint in get_type_hints(part, include_extras=True).values()]
 
 
-def _flat(numba: Any, function: Callable[..., Any], takes: Sequence[str | type[tuple[Any, ...]]]) -> Callable[..., Any]:
-    """`function` with an argument for each column of its tuples: a call checks them much faster than within a tuple.
+def _flat(
+    numba: Any, function: Callable[..., Any], takes: Sequence[str | type[tuple[Any, ...]]]
+) -> Callable[..., Any]:
+    """`function` with an argument for each column of its tuples: a call checks them much faster
+    than within a tuple.
 
-    It is code of the same file, so that the compiler keeps it on disk as it does the function itself.
+    It is code of the same file, so that the compiler keeps it on disk as it does the function
+    itself.
     """
     names = []
     values = []
-    scope: dict[str, Any] = {"__name__": function.__module__, "function": numba.njit(error_model="numpy")(function)}
+    scope: dict[str, Any] = {
+        "__name__": function.__module__,
+        "function": numba.njit(error_model="numpy")(function),
+    }
     for at, part in enumerate(takes):
         own = [f"a{at}_{one}" for one in range(len(_kinds_of(part)))]
         names += own
@@ -98,21 +113,28 @@ def _flat(numba: Any, function: Callable[..., Any], takes: Sequence[str | type[t
         else:
             scope[f"tuple{at}"] = part
             values.append(f"tuple{at}({', '.join(own)})")
-    source = f"def {function.__name__}_flat({', '.join(names)}):\n    return function({', '.join(values)})\n"
+    source = (
+        f"def {function.__name__}_flat({', '.join(names)}):\n    return "
+        f"function({', '.join(values)})\n"
+    )
     exec(compile(source, function.__code__.co_filename, "exec"), scope)  # noqa: S102 - of our own names alone
     flat: Callable[..., Any] = scope[f"{function.__name__}_flat"]
     return flat
 
 
 def kept(numba: Any, function: Callable[..., Any], *signatures: Any, **how: bool) -> Any:
-    """Compile with a cache on disk; where no folder can be written, every process compiles for itself."""
+    """Compile with a cache on disk; where no folder can be written, every process compiles for
+    itself.
+    """
     try:
         return numba.njit(*signatures, cache=True, error_model="numpy", **how)(function)
     except RuntimeError:
         return numba.njit(*signatures, error_model="numpy", **how)(function)
 
 
-def kernel(*takes: str | type[tuple[Any, ...]], formulas: Sequence[Any] = ()) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(
+    *takes: str | type[tuple[Any, ...]], formulas: Sequence[Any] = ()
+) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a function a kernel (see `Kernel`)."""
 
     def made(function: Callable[..., Any]) -> Kernel:
@@ -121,7 +143,8 @@ def kernel(*takes: str | type[tuple[Any, ...]], formulas: Sequence[Any] = ()) ->
     return made
 
 
-# --- formulas that stand once: over columns in NumPy, number by number in a kernel ------------------------------------
+# --- formulas that stand once: over columns in NumPy, number by number in a kernel
+# ------------------------------------
 
 
 def least(one: Any, limit: Any) -> Any:
@@ -147,8 +170,8 @@ _NUMBER_BY_NUMBER: dict[Any, Callable[..., Any]] = {
 
 
 def of_numbers(*formulas: Any) -> list[Callable[..., Any]]:
-    """Formulas for single numbers, as compiled code has them: for one row, a tenth of what NumPy takes. They may not
-    call each other.
+    """Formulas for single numbers, as compiled code has them: for one row, a tenth of what NumPy
+    takes. They may not call each other.
     """
     names = {function.__name__: body for function, body in _NUMBER_BY_NUMBER.items()}
     return [FunctionType(one.__code__, {**one.__globals__, **names}) for one in formulas]
@@ -174,7 +197,7 @@ def _typed(body: Callable[..., Any]) -> Callable[..., Any]:
     return lambda condition, one, other: body
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def entered(one: Kernel) -> Kernel:

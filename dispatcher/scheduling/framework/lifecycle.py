@@ -1,8 +1,9 @@
-"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind, PostBind.
+"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind,
+PostBind.
 
-`framework` has the points of the decision itself. Names, order and meaning are kube-scheduler's; a plugin implements
-the points it needs by inheriting these classes. The order of all points, and what happens at each where no plugin is
-asked or one raises, is told in docs/extension-points.md.
+`framework` has the points of the decision itself. Names, order and meaning are kube-scheduler's; a
+plugin implements the points it needs by inheriting these classes. The order of all points, and what
+happens at each where no plugin is asked or one raises, is told in docs/extension-points.md.
 """
 
 from abc import abstractmethod
@@ -35,15 +36,19 @@ class PreEnqueue(Plugin[S]):
 class PreScore(Score[S]):
     """A Score plugin that prepares its scores from the set of feasible nodes.
 
-    It is asked anew, and all rows are scored anew, whenever anything moved: for plugins that do need the whole set.
+    It is asked anew, and all rows are scored anew, whenever anything moved: for plugins that do
+    need the whole set.
     """
 
     @abstractmethod
     def pre_score(self, state: S, placed: PodInfo, fleet: FleetView, rows: RowList) -> S | Skip:
-        """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the feasible ones."""
+        """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the
+        feasible ones.
+        """
 
 
-# --- PostFilter ------------------------------------------------------------------------------------------------------
+# --- PostFilter
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,9 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """PostFilter's answer: the pod will fit `row` once `victims` are gone; that room is its own from now on."""
+    """PostFilter's answer: the pod will fit `row` once `victims` are gone; that room is its own
+    from now on.
+    """
 
     row: int
     victims: tuple[Victim, ...] = ()
@@ -68,7 +75,8 @@ class Nomination:
 class NoHelp:
     """PostFilter's answer: nothing to be done; `message` follows the reasons of the refusal.
 
-    `keeps`: an earlier nomination of the pod stands (its victims are still going); else it is taken back.
+    `keeps`: an earlier nomination of the pod stands (its victims are still going); else it is taken
+    back.
     """
 
     message: str
@@ -76,9 +84,9 @@ class NoHelp:
 
 
 class VictimBounds(NamedTuple):
-    """By row, bounds of what victims come to, above all others where none can help. `priority`: of the least important
-    pod there. `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later
-    (unix seconds, infinite for one that has not started).
+    """By row, bounds of what victims come to, above all others where none can help. `priority`: of
+    the least important pod there. `victims`: so many are needed. `latest`: if all victims have that
+    priority, one has started no later (unix seconds, infinite for one that has not started).
     """
 
     priority: Ints
@@ -87,11 +95,16 @@ class VictimBounds(NamedTuple):
 
 
 class Trial(Protocol):
-    """What-if on the fleet for one refused pod. Whatever is taken out is back when PostFilter has answered."""
+    """What-if on the fleet for one refused pod. Whatever is taken out is back when PostFilter has
+    answered.
+    """
 
-    rows: RowList  # refused rows that might fit without some pods, ascending; no others are worth a try
+    # refused rows that might fit without some pods, ascending; no others are worth a try
+    rows: RowList
     hopeful: RowList  # of these rows those with any pod of lower priority, but for the spared
-    spared: Mapping[str, int]  # such rows by cluster, where it has refused the pod and may again: nobody is evicted
+    spared: Mapping[
+        str, int
+    ]  # such rows by cluster, where it has refused the pod and may again: nobody is evicted
     evaluated: int  # live rows
     nominated: int | None  # row of the node that the pod is promised already
 
@@ -102,8 +115,8 @@ class Trial(Protocol):
 
     @property
     def known(self) -> dict[int, Any]:
-        """What the plugin found out of rows, by row, kept for pods of this class and priority as long as it holds: rows
-        that were touched since are not in it any more. To be written to.
+        """What the plugin found out of rows, by row, kept for pods of this class and priority as
+        long as it holds: rows that were touched since are not in it any more. To be written to.
         """
         ...
 
@@ -132,8 +145,9 @@ class Trial(Protocol):
         ...
 
     def staying(self, row: int, victims: Sequence[Victim]) -> Sequence[bool] | None:
-        """Which of all that are there of these may stay if they come back in this order, each if all filters still let
-        the pod pass: True by pod; known without a try. None: it has to be tried.
+        """Which of all that are there of these may stay if they come back in this order, each if
+        all filters still let the pod pass: True by pod; known without a try. None: it has to be
+        tried.
         """
         ...
 
@@ -152,12 +166,14 @@ class PostFilter(Plugin[S]):
         """A nomination, why there is none, or None for nothing to say."""
 
 
-# --- binding ---------------------------------------------------------------------------------------------------------
+# --- binding
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Something that must be done in `cluster` before the bind; `intent`'s id and epoch are filled in when it is sent.
+    """Something that must be done in `cluster` before the bind; `intent`'s id and epoch are filled
+    in when it is sent.
 
     Equal orders are sent once. `about`: for people, what is waited for.
     """
@@ -170,18 +186,23 @@ class Order:
 class PreBind(Plugin[S]):
     """What must be so before the pod is bound (volumes, say)."""
 
-    deadline_s: float = 600.0  # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
+    # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
+    deadline_s: float = 600.0
 
     @abstractmethod
     def pre_bind(
         self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
-        """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place back."""
+        """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place
+        back.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The bind is somebody else's task, named for people; the place is held until the pod is seen bound."""
+    """The bind is somebody else's task, named for people; the place is held until the pod is seen
+    bound.
+    """
 
     to: str
     deadline_s: float = 300.0
@@ -191,7 +212,9 @@ class Bind(Plugin[S]):
     """Binds in place of the agents; the first that does not pass it on with None has it."""
 
     @abstractmethod
-    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
+    def bind(
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+    ) -> Handed | Refuse | None:
         """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
 
 

@@ -1,4 +1,5 @@
-"""The nodes that a pod names: all others are refused before any filter looks at them, as kube-scheduler does it.
+"""The nodes that a pod names: all others are refused before any filter looks at them, as
+kube-scheduler does it.
 
 There a PreFilter plugin may answer with the names of the only nodes to look at (PreFilterResult).
 """
@@ -51,7 +52,9 @@ class NamedNodes(Filter[tuple[Names, str]]):
 
     def __init__(self, plugins: Sequence[NamesNodes]) -> None:
         self._plugins = tuple(plugins)
-        self.keyed_by_template = all(isinstance(one, Plugin) and keyed_by_template(one) for one in plugins)
+        self.keyed_by_template = all(
+            isinstance(one, Plugin) and keyed_by_template(one) for one in plugins
+        )
 
     def class_key(self, placed: PodInfo) -> Hashable:
         """What each of the plugins looks at; None if none names nodes."""
@@ -59,7 +62,9 @@ class NamedNodes(Filter[tuple[Names, str]]):
         return None if all(key is None for key in keys) else keys
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[Names, str] | Refuse | Skip:
-        """(the names in common, who named them); SKIP if nobody did; a refusal if they have none in common."""
+        """(the names in common, who named them); SKIP if nobody did; a refusal if they have none in
+        common.
+        """
         found = {plugin.name: plugin.node_names(placed, fleet) for plugin in self._plugins}
         named = {plugin: names for plugin, names in found.items() if names is not None}
         if not named:
@@ -67,7 +72,10 @@ class NamedNodes(Filter[tuple[Names, str]]):
         common = Names.intersection(*named.values())
         who = f"[{' '.join(sorted(named))}]"
         if not common:
-            return refuse(Reason.NAMED_APART, f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}")
+            return refuse(
+                Reason.NAMED_APART,
+                f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}",
+            )
         return common, who
 
     def filter(self, state: tuple[Names, str], fleet: FleetView, rows: Rows) -> Codes:

@@ -1,16 +1,18 @@
 """The scheduling framework: what a plugin may read, and the extension points it may implement.
 
-Names and order are kube-scheduler's (k8s.io/kube-scheduler framework). All points work on *rows*: a row is one node of
-one cluster. A plugin implements only the points it needs, by inheriting the mixins below, and reads the fleet through
-the view that it is handed (`fleet_view`).
+Names and order are kube-scheduler's (k8s.io/kube-scheduler framework). All points work on *rows*: a
+row is one node of one cluster. A plugin implements only the points it needs, by inheriting the
+mixins below, and reads the fleet through the view that it is handed (`fleet_view`).
 
-Points about one pod (PostFilter, Reserve, Permit, PreBind, Bind, PostBind) take its CycleState first, as in
-kube-scheduler. PreFilter, PreScore, Filter and Score take none: their answers are kept for all pods of a class, so they
-must not rest on one pod's cycle; what kube-scheduler's plugins put there between these points is the typed `state`.
-`unreserve` and `restore` take none, either: after a restart they come for pods whose cycle was another process's.
+Points about one pod (PostFilter, Reserve, Permit, PreBind, Bind, PostBind) take its CycleState
+first, as in kube-scheduler. PreFilter, PreScore, Filter and Score take none: their answers are kept
+for all pods of a class, so they must not rest on one pod's cycle; what kube-scheduler's plugins put
+there between these points is the typed `state`. `unreserve` and `restore` take none, either: after
+a restart they come for pods whose cycle was another process's.
 
-Laws: never log, never mutate the fleet, never raise for an expected rejection, no clock (`fleet.now`), no randomness.
-An exception in a plugin rejects the one pod it was raised for, with the plugin's name.
+Laws: never log, never mutate the fleet, never raise for an expected rejection, no clock
+(`fleet.now`), no randomness. An exception in a plugin rejects the one pod it was raised for, with
+the plugin's name.
 """
 
 import enum
@@ -29,7 +31,9 @@ from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
 
-S = TypeVar("S", default=Any)  # what a plugin answers in PreFilter and is handed at the later points
+S = TypeVar(
+    "S", default=Any
+)  # what a plugin answers in PreFilter and is handed at the later points
 S_contra = TypeVar("S_contra", contravariant=True, default=Any)
 
 MAX_SCORE = 100.0
@@ -57,14 +61,18 @@ def refuse(reason: Reason, argument: str = "") -> Refuse:
 
 
 class WaitingRoom(Protocol):
-    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
+    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them
+    (`Plugin.attach`).
+    """
 
     def waiting(self) -> Sequence[tuple[PodId, PodInfo]]:
         """All pods that wait for any plugin, longest first."""
         ...
 
     def allow(self, pod_id: PodId, plugin: str) -> None:
-        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown pods are ignored."""
+        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown
+        pods are ignored.
+        """
         ...
 
     def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
@@ -73,37 +81,52 @@ class WaitingRoom(Protocol):
 
 
 class Plugin(ABC, Generic[S]):
-    """Base of every policy. `name` is the key in profiles; S is what it answers in PreFilter and is handed later."""
+    """Base of every policy. `name` is the key in profiles; S is what it answers in PreFilter and is
+    handed later.
+    """
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
-    # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` and in names of their claims alone,
-    # as long as the plugin lives: asked once for a template then, else of every pod. It says the same of `fleet_key`
-    # for pods without volumes, as long as nothing in the fleet moves.
+    # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` and in names of
+    # their claims alone, as long as the plugin lives: asked once for a template then, else of every
+    # pod. It says the same of `fleet_key` for pods without volumes, as long as nothing in the fleet
+    # moves.
     keyed_by_template: bool = False
-    by_cluster: bool = False  # of a STATIC Filter or Score: all nodes of a cluster get the same answer
-    spreads_all: bool = False  # whether it has hard constraints that count other pods for pods without any of their own
+    # of a STATIC Filter or Score: all nodes of a cluster get the same answer
+    by_cluster: bool = False
+    # whether it has hard constraints that count other pods for pods without any of their own
+    spreads_all: bool = False
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`
-    # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
+    # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons
+    # that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
-    derives: Derived = NOTHING  # what the fleet is to keep of readings for it, beside shares and means
+    # what the fleet is to keep of readings for it, beside shares and means
+    derives: Derived = NOTHING
 
     def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
     def heed(self, cluster_filters: "Sequence[Filter]") -> None:
-        """Called once: the filters of the profile that keep pods out of whole clusters (`Filter.closed_clusters`)."""
+        """Called once: the filters of the profile that keep pods out of whole clusters
+        (`Filter.closed_clusters`).
+        """
 
     def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
-        """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
+        """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once
+        a class.
+        """
         return True
 
     def hint_key(self, placed: PodInfo) -> Hashable:
-        """What `hint_any` is to know of a pod that waits: a tenant, a namespace. Equal for equal class keys."""
+        """What `hint_any` is to know of a pod that waits: a tenant, a namespace. Equal for equal
+        class keys.
+        """
         return None
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
-        """Whether an event of EVENTS may help any pod of this `hint_key`: asked once for all of them, before `hint`."""
+        """Whether an event of EVENTS may help any pod of this `hint_key`: asked once for all of
+        them, before `hint`.
+        """
         return True
 
     @abstractmethod
@@ -111,16 +134,19 @@ class Plugin(ABC, Generic[S]):
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
 
     def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """What else of the pod matters because of what the fleet holds now (terms of placed pods that match it).
+        """What else of the pod matters because of what the fleet holds now (terms of placed pods
+        that match it).
 
-        Two pods get equal answers if their class keys and their fleet keys are equal. It is asked right before a
-        decision, of every pod: it must be cheap, and no key may come back with another meaning.
+        Two pods get equal answers if their class keys and their fleet keys are equal. It is asked
+        right before a decision, of every pod: it must be cheap, and no key may come back with
+        another meaning.
         """
         return None
 
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """Instead of `class_key` of a pod that some filter lets go to no node of its home now: pods of several homes
-        whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
+        """Instead of `class_key` of a pod that some filter lets go to no node of its home now: pods
+        of several homes whose keys are equal get equal answers, but for scores of nodes that this
+        filter refuses.
 
         See `Filter.possible_clusters`.
 
@@ -132,10 +158,14 @@ class Plugin(ABC, Generic[S]):
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
         return cast(S, None)  # of a plugin without state: Plugin[None]
 
-    def refresh(self, state: S | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> S | Refuse | Skip:
-        """The same when no node and no object has changed since `state` was made, but pods or counts have.
+    def refresh(
+        self, state: S | Refuse | Skip, placed: PodInfo, fleet: FleetView
+    ) -> S | Refuse | Skip:
+        """The same when no node and no object has changed since `state` was made, but pods or
+        counts have.
 
-        What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this is cheap.
+        What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this
+        is cheap.
         """
         return self.pre_filter(placed, fleet)
 
@@ -144,7 +174,9 @@ class QueueSort(Protocol):
     """Orders the queue."""
 
     def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
-        """A sortable key, smallest first; the cycle appends the pod's key so that ties are deterministic."""
+        """A sortable key, smallest first; the cycle appends the pod's key so that ties are
+        deterministic.
+        """
         ...
 
 
@@ -156,21 +188,23 @@ class Filter(Plugin[S]):
         """[len(rows)] 0 where the pod may go, else a code of `fleet.reasons`."""
 
     def open_rows(self, state: S, fleet: FleetView) -> tuple[Ints, int] | None:
-        """The live rows where the pod may go, ascending, and the one code that `filter` has for all others; None where
-        that is not known for less than `filter` takes. Asked of STATIC filters.
+        """The live rows where the pod may go, ascending, and the one code that `filter` has for all
+        others; None where that is not known for less than `filter` takes. Asked of STATIC filters.
         """
         return None
 
     def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
-        """The clusters that hold all nodes that it lets the pod be on now; None where that takes long to tell. Not
-        inherited.
+        """The clusters that hold all nodes that it lets the pod be on now; None where that takes
+        long to tell. Not inherited.
         """
         return None
 
     def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
-        """[clusters] why the pod may go to no node of a cluster, whatever node that is; 0 where it may. None: to all.
+        """[clusters] why the pod may go to no node of a cluster, whatever node that is; 0 where it
+        may. None: to all.
 
-        Domains of clusters that a pod may not enter are none of its own: hard spread does not wait for them to fill.
+        Domains of clusters that a pod may not enter are none of its own: hard spread does not wait
+        for them to fill.
         """
         return None
 
@@ -181,7 +215,9 @@ def closes_clusters(plugin: Filter[Any]) -> bool:
 
 
 class ClusterFilter(Filter[Codes]):
-    """A hard rule about whole clusters: PreFilter answers [clusters] 0 where the pod may go, else a reason code."""
+    """A hard rule about whole clusters: PreFilter answers [clusters] 0 where the pod may go, else a
+    reason code.
+    """
 
     by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
@@ -192,7 +228,9 @@ class ClusterFilter(Filter[Codes]):
         return codes
 
     def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
-        """What PreFilter answers; a pod that it refuses as a whole waits for that, and not for a cluster."""
+        """What PreFilter answers; a pod that it refuses as a whole waits for that, and not for a
+        cluster.
+        """
         codes = self.pre_filter(placed, fleet)
         return None if isinstance(codes, Refuse | Skip) else codes
 
@@ -212,7 +250,8 @@ class Score(Plugin[S]):
     def normalize(self, raw: Floats) -> Floats:
         """Raw scores of the feasible rows to 0..100 (only when `normalizes`).
 
-        It rests on the set of scores alone: equal ones get equal answers, however often and in which order they come.
+        It rests on the set of scores alone: equal ones get equal answers, however often and in
+        which order they come.
         """
         return raw
 
@@ -221,40 +260,58 @@ class Reserve(Plugin[S]):
     """Bookkeeping beside the node's room: called when a place is assumed, and its exact inverse."""
 
     @abstractmethod
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+    ) -> Refuse | None:
         """Book; a Refuse books nothing."""
 
     @abstractmethod
     def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
-        """Give back what reserve booked; the pod may be a later version of that one, with the same requests."""
+        """Give back what reserve booked; the pod may be a later version of that one, with the same
+        requests.
+        """
 
     def batch_key(self, key: Hashable) -> Hashable:
-        """What of its `class_key` pods have in common that `fits` and `reserve_all` may be handed together; by default
-        all of it. Not inherited.
+        """What of its `class_key` pods have in common that `fits` and `reserve_all` may be handed
+        together; by default all of it. Not inherited.
         """
         return key
 
     def too_large(self, placed: PodInfo, fleet: FleetView) -> Mapping[str, str]:
-        """Clusters for whose true size of the pod (`PodInfo.sizes`) nothing can be booked now, and why: passed over."""
+        """Clusters for whose true size of the pod (`PodInfo.sizes`) nothing can be booked now, and
+        why: passed over.
+        """
         return {}
 
     def holds_to_size(self, placed: PodInfo) -> bool:
-        """Whether the pod must not be bound in a larger size than was booked: its true size is booked first."""
+        """Whether the pod must not be bound in a larger size than was booked: its true size is
+        booked first.
+        """
         return False
 
 
 class Permit(Plugin[S]):
-    """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait (gangs)."""
+    """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait
+    (gangs).
+    """
 
     @abstractmethod
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
-        """None: go. A Refuse: give the place back. A number: hold the place that many seconds at most."""
+    def permit(
+        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+    ) -> Refuse | float | None:
+        """None: go. A Refuse: give the place back. A number: hold the place that many seconds at
+        most.
+        """
 
 
 class Explained(Protocol[S_contra]):
-    """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage, headroom)."""
+    """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage,
+    headroom).
+    """
 
-    def explain(self, state: S_contra, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: S_contra, placed: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """Plain JSON values about the chosen row."""
         ...
 
@@ -270,7 +327,9 @@ class PluginUse:
 
 @dataclass(frozen=True)
 class Canary:
-    """That a profile decides `percent` (0..100) of the pods that name the profile `of`, in its place."""
+    """That a profile decides `percent` (0..100) of the pods that name the profile `of`, in its
+    place.
+    """
 
     of: str
     percent: float

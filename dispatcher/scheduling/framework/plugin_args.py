@@ -1,11 +1,12 @@
 """Arguments of plugins, declared once: a Struct whose fields say default, bounds and meaning.
 
-    class QuietArgs(Args):
-        most: Annotated[float, Meta(ge=0, le=1, description="share above which a node is loud")] = 0.5
+    class QuietArgs(Args): most: Annotated[float, Meta(ge=0, le=1, description="share above which a
+    node is loud")] = 0.5
 
-Checks of profiles, the page of the reference, the JSON schema and that of the chart's values are made of it. A field
-that needs more than bounds names its reader (`read_by`), which answers with the value as the plugin wants it, or raises
-ValueError that says what is wrong in words for the person who wrote the profile.
+Checks of profiles, the page of the reference, the JSON schema and that of the chart's values are
+made of it. A field that needs more than bounds names its reader (`read_by`), which answers with the
+value as the plugin wants it, or raises ValueError that says what is wrong in words for the person
+who wrote the profile.
 """
 
 import math
@@ -30,13 +31,17 @@ class Args(msgspec.Struct):
 
 
 def read_by(check: Check, written: Any = None) -> dict[str, Any]:
-    """For `Meta(extra=...)`: `check` reads the field. `written`: its type in a profile, where that is another one."""
+    """For `Meta(extra=...)`: `check` reads the field. `written`: its type in a profile, where that
+    is another one.
+    """
     return {"check": check, "written": written}
 
 
 @dataclass(frozen=True)
 class Arg:
-    """One argument. `default` is as the plugin wants it; `doc` says meaning and unit; `schema` what may be written."""
+    """One argument. `default` is as the plugin wants it; `doc` says meaning and unit; `schema` what
+    may be written.
+    """
 
     default: Any
     doc: str
@@ -63,7 +68,12 @@ def _arg(field: msgspec.structs.FieldInfo) -> Arg:
         kind = kind.type
     written = field.type if extra.get("written") is None else extra["written"]
     schema = {**_inlined(msgspec.json.schema(written)), **told}
-    return Arg(field.default, told.get("description", ""), extra.get("check") or _check_of(field.name, kind), schema)
+    return Arg(
+        field.default,
+        told.get("description", ""),
+        extra.get("check") or _check_of(field.name, kind),
+        schema,
+    )
 
 
 def _check_of(name: str, kind: inspect.Type) -> Check:
@@ -111,7 +121,9 @@ class ArgProblem:
     text: str
 
 
-def check_args(table: ArgTable, given: Mapping[str, object]) -> tuple[dict[str, Any], list[ArgProblem]]:
+def check_args(
+    table: ArgTable, given: Mapping[str, object]
+) -> tuple[dict[str, Any], list[ArgProblem]]:
     """The complete arguments (defaults filled in) and everything that is wrong with those given."""
     values = {key: arg.default for key, arg in table.items()}
     problems = []
@@ -145,7 +157,9 @@ def shown(value: object, limit: int = 60) -> str:
 def is_finite_number(value: object) -> bool:
     """Whether a value is a number that a float can hold; no truth value."""
     try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return (
+            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        )
     except OverflowError:  # an int of more than 308 digits
         return False
 
@@ -208,9 +222,13 @@ def one_of(*choices: str) -> Check:
 
 
 def resource_weights(raw: object) -> tuple[tuple[str, int], ...]:
-    """{resource: weight} with at least one resource and weights 1 to 100, as kube-scheduler's `resources`."""
+    """{resource: weight} with at least one resource and weights 1 to 100, as kube-scheduler's
+    `resources`.
+    """
     if not isinstance(raw, Mapping) or not raw:
-        raise ValueError(f"must map resources to weights, for example {{cpu: 1, memory: 1}}, not {shown(raw)}")
+        raise ValueError(
+            f"must map resources to weights, for example {{cpu: 1, memory: 1}}, not {shown(raw)}"
+        )
     weight = whole_number(1, 100)
     pairs = []
     for name, value in raw.items():
@@ -225,8 +243,14 @@ def resource_weights(raw: object) -> tuple[tuple[str, int], ...]:
 
 def names_of_resources(raw: object) -> tuple[str, ...]:
     """A list of at least one resource name, each once."""
-    if not isinstance(raw, list | tuple) or not raw or not all(isinstance(name, str) for name in raw):
-        raise ValueError(f"must be a list of resources, for example [cpu, memory], not {shown(raw)}")
+    if (
+        not isinstance(raw, list | tuple)
+        or not raw
+        or not all(isinstance(name, str) for name in raw)
+    ):
+        raise ValueError(
+            f"must be a list of resources, for example [cpu, memory], not {shown(raw)}"
+        )
     if len(set(raw)) != len(raw):
         raise ValueError(f"names a resource twice: {shown(raw)}")
     return tuple(raw)
@@ -237,5 +261,6 @@ RESOURCE_WEIGHTS = read_by(
     resource_weights, Annotated[dict[str, Annotated[int, Meta(ge=1, le=100)]], Meta(min_length=1)]
 )
 RESOURCE_NAMES = read_by(
-    names_of_resources, Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    names_of_resources,
+    Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})],
 )

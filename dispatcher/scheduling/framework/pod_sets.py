@@ -1,7 +1,8 @@
-"""Sets of pods that a rule counts, named so that equal rules share one count; and an index to find them by a pod.
+"""Sets of pods that a rule counts, named so that equal rules share one count; and an index to find
+them by a pod.
 
-A set is told by namespaces and label selectors. What labels a namespace has is looked up in the cluster in which the
-pod was submitted; of a namespace that is not known, no label is.
+A set is told by namespaces and label selectors. What labels a namespace has is looked up in the
+cluster in which the pod was submitted; of a namespace that is not known, no label is.
 """
 
 import enum
@@ -21,7 +22,9 @@ T = TypeVar("T", bound=Hashable)
 _MOST_NAMED = 16
 _OPEN = AFFINITY_FROM_OTHERS, "true"
 _MOST_APPS = 64  # whose sets are kept
-LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
+LabelsOf = Callable[
+    [str, str], Mapping[str, str]
+]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
 Owner = tuple[str, str]  # of a term: cluster of submission, namespace
 AppName = tuple[str, frozenset[Label]]  # namespace, app labels
@@ -30,9 +33,11 @@ Place = tuple[str | None, str | None, Label | frozenset[Label] | None]  # see `P
 
 @dataclass(frozen=True)
 class Looks:
-    """What of a pod tells whether it is in a set: keys of its labels and of its namespace's, and who is named.
+    """What of a pod tells whether it is in a set: keys of its labels and of its namespace's, and
+    who is named.
 
-    Of a label under such a key, all that matters is whether it is one of those that are named with a value, too.
+    Of a label under such a key, all that matters is whether it is one of those that are named with
+    a value, too.
     """
 
     labels: frozenset[str | Label] = frozenset()
@@ -45,8 +50,9 @@ class Looks:
 class PodSet:
     """Pods wherever they are: equal names mean equal sets.
 
-    `matches(pod, cluster of submission, labels_of)` tells members. `namespaces`: where all of them are, None: anywhere.
-    `clues`: each is some labels, of which every member has at least one; none if nothing of the kind can be told.
+    `matches(pod, cluster of submission, labels_of)` tells members. `namespaces`: where all of them
+    are, None: anywhere. `clues`: each is some labels, of which every member has at least one; none
+    if nothing of the kind can be told.
     """
 
     name: Hashable
@@ -56,8 +62,10 @@ class PodSet:
     asks_namespaces: bool = False  # whether labels of namespaces have a say
     terminating: bool = True  # whether a terminating pod may be a member
     app: "AppName | None" = None  # whose live pods it is
-    owner: Owner | None = None  # whose cluster all are from, but for those of its namespace and of open ones
-    looks: "Callable[[], Looks]" = Looks  # of a set that terms mean: read when asked for, as few are
+    # whose cluster all are from, but for those of its namespace and of open ones
+    owner: Owner | None = None
+    # of a set that terms mean: read when asked for, as few are
+    looks: "Callable[[], Looks]" = Looks
 
 
 class TermKind(enum.Enum):
@@ -70,7 +78,9 @@ class TermKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StandingTerm:
-    """A term that placed pods have, or had lately. `number` is never used again; `key` is its topology key."""
+    """A term that placed pods have, or had lately. `number` is never used again; `key` is its
+    topology key.
+    """
 
     number: int
     kind: TermKind
@@ -102,7 +112,9 @@ class AppNames:
 
 
 def selector_key(pod: Pod, selector: LabelSelector | None) -> Hashable:
-    """A hashable name for what `selector` matches; None stands for the pods of the same app as `pod`."""
+    """A hashable name for what `selector` matches; None stands for the pods of the same app as
+    `pod`.
+    """
     if selector is None:
         return ("app", frozenset(pod.app_labels.items()))
     return ("selector", *_names(selector))
@@ -138,7 +150,11 @@ def pods_in(namespace: str, selector: LabelSelector) -> PodSet:
     name = ("beside", namespace, ("selector", *_names(selector)))
     matches = selector.matches
     return PodSet(
-        name, lambda one, *_: matches(one.labels), frozenset((namespace,)), _clues(selector), terminating=False
+        name,
+        lambda one, *_: matches(one.labels),
+        frozenset((namespace,)),
+        _clues(selector),
+        terminating=False,
     )
 
 
@@ -150,15 +166,20 @@ def reaches_beyond(term: PodAffinityTerm, namespace: str) -> bool:
 def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) -> PodSet:
     """The pods that every one of `terms` (one at least) means; their topology keys have no say.
 
-    Terms of a pod mean pods of its owner's cluster, of its own namespace anywhere, and of namespaces that their own
-    cluster has opened to the terms of others by label `AFFINITY_FROM_OTHERS`. Without an owner: pods of any cluster.
+    Terms of a pod mean pods of its owner's cluster, of its own namespace anywhere, and of
+    namespaces that their own cluster has opened to the terms of others by label
+    `AFFINITY_FROM_OTHERS`. Without an owner: pods of any cluster.
     """
     found = [_Target.of(term, owner) for term in terms]
     targets = list({target.name: target for target in found}.values())
     return PodSet(
         name=("terms", frozenset(target.name for target in targets)),
-        matches=targets[0].matches if len(targets) == 1 else _all_of([target.matches for target in targets]),
-        namespaces=next((target.namespaces for target in targets if target.namespace_selector is None), None),
+        matches=targets[0].matches
+        if len(targets) == 1
+        else _all_of([target.matches for target in targets]),
+        namespaces=next(
+            (target.namespaces for target in targets if target.namespace_selector is None), None
+        ),
         clues=tuple(dict.fromkeys(clue for target in targets for clue in _clues(target.selector))),
         asks_namespaces=any(target.asks_namespaces for target in targets),
         owner=next((target.owner for target in targets if target.owner is not None), None),
@@ -167,11 +188,15 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) 
 
 
 def unlabelled_of_term(term: PodAffinityTerm, owner: Owner) -> PodSet:
-    """The pods that a term may mean, as far as anybody knows: those of its namespaces whose labels are not told."""
+    """The pods that a term may mean, as far as anybody knows: those of its namespaces whose labels
+    are not told.
+    """
     target = _Target.of(term, owner)
     return PodSet(
         ("unlabelled", target.namespaces, _name_of(term.namespace_selector), target.owner),
-        lambda pod, home, labels_of: pod.labels_cut and target.reaches(pod.namespace, home, labels_of),
+        lambda pod, home, labels_of: (
+            pod.labels_cut and target.reaches(pod.namespace, home, labels_of)
+        ),
         None if term.namespace_selector is not None else target.namespaces,
         asks_namespaces=target.asks_namespaces,
         owner=target.owner,
@@ -181,7 +206,9 @@ def unlabelled_of_term(term: PodAffinityTerm, owner: Owner) -> PodSet:
 def _looks(targets: "Sequence[_Target]") -> Looks:
     return Looks(
         frozenset(one for target in targets for one in _named(target.selector)),
-        frozenset(name for target in targets for name in (*target.namespaces, *(target.owner or ())[1:])),
+        frozenset(
+            name for target in targets for name in (*target.namespaces, *(target.owner or ())[1:])
+        ),
         frozenset(one for target in targets for one in target.namespace_labels()),
         frozenset(target.owner[0] for target in targets if target.owner is not None),
     )
@@ -197,13 +224,17 @@ def _named(selector: LabelSelector | None) -> Iterator[str | Label]:
             yield from ((clause.key, value) for value in clause.values)
 
 
-def _all_of(matches: list[Callable[[Pod, str, LabelsOf], bool]]) -> Callable[[Pod, str, LabelsOf], bool]:
+def _all_of(
+    matches: list[Callable[[Pod, str, LabelsOf], bool]],
+) -> Callable[[Pod, str, LabelsOf], bool]:
     return lambda pod, home, labels_of: all(match(pod, home, labels_of) for match in matches)
 
 
 @dataclass(frozen=True)
 class _Target:
-    """Whom one term means. `owner`: of a term that is held to the cluster of its pod, None of one that is not."""
+    """Whom one term means. `owner`: of a term that is held to the cluster of its pod, None of one
+    that is not.
+    """
 
     name: Hashable
     selector: LabelSelector | None
@@ -222,7 +253,9 @@ class _Target:
     @property
     def asks_namespaces(self) -> bool:
         wanted = self.namespace_selector
-        return self.owner is not None or (wanted is not None and bool(wanted.match_labels or wanted.match_expressions))
+        return self.owner is not None or (
+            wanted is not None and bool(wanted.match_labels or wanted.match_expressions)
+        )
 
     def namespace_labels(self) -> Iterator[str | Label]:
         yield from _named(self.namespace_selector)
@@ -233,7 +266,9 @@ class _Target:
     def matches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
         if self.selector is None or not self.selector.matches(pod.labels):
             return False
-        if pod.labels_cut and self.selector.match_expressions:  # they may rest on a label that is not told
+        if (
+            pod.labels_cut and self.selector.match_expressions
+        ):  # they may rest on a label that is not told
             return False
         return self.reaches(pod.namespace, home, labels_of)
 
@@ -241,9 +276,16 @@ class _Target:
         """Whether it may mean pods of this namespace and cluster."""
         wanted = self.namespace_selector
         owner = self.owner
-        if namespace not in self.namespaces and not (wanted is not None and wanted.matches(labels_of(home, namespace))):
+        if namespace not in self.namespaces and not (
+            wanted is not None and wanted.matches(labels_of(home, namespace))
+        ):
             return False
-        return owner is None or home == owner[0] or namespace == owner[1] or is_open(labels_of(home, namespace))
+        return (
+            owner is None
+            or home == owner[0]
+            or namespace == owner[1]
+            or is_open(labels_of(home, namespace))
+        )
 
 
 def is_open(namespace_labels: Mapping[str, str]) -> bool:
@@ -252,7 +294,11 @@ def is_open(namespace_labels: Mapping[str, str]) -> bool:
 
 
 def _name_of(selector: LabelSelector | None) -> Hashable:
-    return None if selector is None else (frozenset(selector.match_labels.items()), selector.match_expressions)
+    return (
+        None
+        if selector is None
+        else (frozenset(selector.match_labels.items()), selector.match_expressions)
+    )
 
 
 def _clues(selector: LabelSelector | None) -> tuple[tuple[Label, ...], ...]:
@@ -268,9 +314,10 @@ def _clues(selector: LabelSelector | None) -> tuple[tuple[Label, ...], ...]:
 class PodSetIndex(Generic[T]):
     """Things by the set of pods they are about: for one pod, few of many have to be tried.
 
-    A thing about an app stands under the app's name. Any other stands under its owner's cluster (or under "any"), each
-    of its namespaces (or "any") and each label of a clue (or "none"); of several clues, under that where fewest
-    stood when it came. So what is held to one cluster costs pods of the others nothing.
+    A thing about an app stands under the app's name. Any other stands under its owner's cluster (or
+    under "any"), each of its namespaces (or "any") and each label of a clue (or "none"); of several
+    clues, under that where fewest stood when it came. So what is held to one cluster costs pods of
+    the others nothing.
     """
 
     def __init__(self) -> None:
@@ -323,7 +370,9 @@ class PodSetIndex(Generic[T]):
         for _, things in self.places_near(pod, home, labels_of) if self._things else ():
             yield from things
 
-    def places_near(self, pod: Pod, home: str, labels_of: LabelsOf) -> Iterator[tuple[Place, Mapping[T, None]]]:
+    def places_near(
+        self, pod: Pod, home: str, labels_of: LabelsOf
+    ) -> Iterator[tuple[Place, Mapping[T, None]]]:
         """The same, by the place at which they stand."""
         if self._of_apps and (things := self._things.get(app := _app_place(self._names.of(pod)))):
             yield app, things
@@ -337,12 +386,14 @@ class PodSetIndex(Generic[T]):
         """The clusters of owners whose things may be about a pod."""
         if is_open(labels_of(home, pod.namespace)):
             return list(self._owners)
-        return [one for one, owners in self._owners.items() if one == home or pod.namespace in owners]
+        return [
+            one for one, owners in self._owners.items() if one == home or pod.namespace in owners
+        ]
 
 
 def ways_to(pods: PodSet) -> list[tuple[Place, ...]]:
-    """The places of a set in an index, by the clue one goes by. Never more than _MOST_NAMED ** 2 for one: who names
-    more namespaces or labels stands under "any" and "none".
+    """The places of a set in an index, by the clue one goes by. Never more than _MOST_NAMED ** 2
+    for one: who names more namespaces or labels stands under "any" and "none".
     """
     if pods.app is not None:
         return [(_app_place(pods.app),)]

@@ -1,4 +1,6 @@
-"""A profile's plugins sorted by what they do, and the guard that keeps a broken one from breaking anything else."""
+"""A profile's plugins sorted by what they do, and the guard that keeps a broken one from breaking
+anything else.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,7 +26,13 @@ from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys, keye
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.in_step import in_step
-from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
+from dispatcher.scheduling.framework.lifecycle import (
+    Bind,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+)
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 from dispatcher.scheduling.framework.value_columns import Column
@@ -35,7 +43,9 @@ _MOST_TROUBLES = 20
 
 
 class PluginError(Exception):
-    """A plugin raised or answered nonsense; `plugin` is its name. The pod it happened for is refused, nothing else."""
+    """A plugin raised or answered nonsense; `plugin` is its name. The pod it happened for is
+    refused, nothing else.
+    """
 
     def __init__(self, plugin: str, detail: str) -> None:
         super().__init__(f"plugin {plugin}: {detail}"[:500])
@@ -72,12 +82,17 @@ class Faults:
 
 
 def guarded(
-    plugin: "Plugin | ExplainingPlugin | ReservesRows", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    plugin: "Plugin | ExplainingPlugin | ReservesRows",
+    call: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> T:
     """Call into a plugin; whatever it raises becomes a PluginError with its name."""
     watch = STOPWATCH.get()
     try:
-        return call(*args, **kwargs) if watch is None else watch.call(plugin.name, call, args, kwargs)
+        return (
+            call(*args, **kwargs) if watch is None else watch.call(plugin.name, call, args, kwargs)
+        )
     except Exception as error:
         raise PluginError.of(plugin.name, error) from error
 
@@ -93,48 +108,60 @@ class Restores(Protocol):
 
 @runtime_checkable
 class ReservesMany(Protocol):
-    """A Reserve plugin that checks and books many pods at once, on whatever rows: they are of one class, but for what
-    its own `batch_key` leaves out.
+    """A Reserve plugin that checks and books many pods at once, on whatever rows: they are of one
+    class, but for what its own `batch_key` leaves out.
     """
 
     def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
-        """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes; they
-        pass all the more if none is booked.
+        """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before
+        the next comes; they pass all the more if none is booked.
         """
         ...
 
     def reserve_all(
         self, pods: Sequence[PodInfo], fleet: FleetView
     ) -> ExplainPods | Sequence[Callable[[], Mapping[str, Any]]] | None:
-        """Book all of these, or raise and book none. Answers a function of the numbers of some of them, ascending,
-        called when their records are wanted: it returns what `explain` would have said had the pods been booked one by
-        one. Or one function a pod; nothing, where there is nothing to say.
+        """Book all of these, or raise and book none. Answers a function of the numbers of some of
+        them, ascending, called when their records are wanted: it returns what `explain` would have
+        said had the pods been booked one by one. Or one function a pod; nothing, where there is
+        nothing to say.
         """
         ...
 
 
 @runtime_checkable
 class ReservesRows(Protocol):
-    """A Reserve plugin that filters or scores, too, and books many pods of one class at once, each on its row."""
+    """A Reserve plugin that filters or scores, too, and books many pods of one class at once, each
+    on its row.
+    """
 
     name: ClassVar[str]
 
     def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
-        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or fleet key
-        says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
+        """Whether `reserve` takes all of these, and booking one changes nothing that any filter,
+        score or fleet key says of another but what `FleetState.suppose` shows. `state`: what
+        PreFilter answered for their class.
         """
         ...
 
-    def reserve_rows(self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView) -> None:
+    def reserve_rows(
+        self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
+    ) -> None:
         """Book each on its row, or raise and book none."""
         ...
 
 
 def books_many(plugin: Any) -> TypeIs[ReservesMany]:
-    """Whether it books a batch as it books its pods one by one: not where a subclass has replaced the latter alone."""
+    """Whether it books a batch as it books its pods one by one: not where a subclass has replaced
+    the latter alone.
+    """
     kind = plugin.__class__
     passes = in_step(kind, "fits", "pre_filter", "reserve")
-    return isinstance(plugin, ReservesMany) and passes and in_step(kind, "reserve_all", "reserve", "explain")
+    return (
+        isinstance(plugin, ReservesMany)
+        and passes
+        and in_step(kind, "reserve_all", "reserve", "explain")
+    )
 
 
 def books_rows(plugin: Any) -> TypeIs[ReservesRows]:
@@ -157,7 +184,9 @@ class ExplainingPlugin(Protocol):
 
 @runtime_checkable
 class ExplainsRefusals(Protocol):
-    """A filter that says more of its refusals than the reasons of single nodes: what is missing, and where."""
+    """A filter that says more of its refusals than the reasons of single nodes: what is missing,
+    and where.
+    """
 
     name: ClassVar[str]
 
@@ -173,7 +202,9 @@ class ExplainsRows(Protocol):
     def explain_rows(
         self, state: Any, placed: PodInfo, fleet: FleetView, rows: Rows
     ) -> Column | Sequence[Mapping[str, Any]]:
-        """For each row what `explain` says of it, as a column if possible; `placed` is whichever pod of the class."""
+        """For each row what `explain` says of it, as a column if possible; `placed` is whichever
+        pod of the class.
+        """
         ...
 
 
@@ -189,11 +220,13 @@ class Scored:
 class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
-    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, and their place in `looks`.
-    `class_plugins`: filters and scores; their PreFilter runs once for a class, and its answer is kept. `pod_plugins`:
-    Reserve plugins and those that only pre-filter; their PreFilter runs for every single pod, since what they book
-    changes with every pod. A filter or score that reserves, too, and yet says that it is STATIC is no pod plugin: what
-    it books shows in the fleet's objects. `pod_explainers`: pod plugins that add numbers to a decision's record.
+    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, and
+    their place in `looks`. `class_plugins`: filters and scores; their PreFilter runs once for a
+    class, and its answer is kept. `pod_plugins`: Reserve plugins and those that only pre-filter;
+    their PreFilter runs for every single pod, since what they book changes with every pod. A filter
+    or score that reserves, too, and yet says that it is STATIC is no pod plugin: what it books
+    shows in the fleet's objects. `pod_explainers`: pod plugins that add numbers to a decision's
+    record.
     """
 
     profile: str
@@ -219,18 +252,26 @@ class Plan:
         naming = [one for one in plugins if isinstance(one, NamesNodes)]
         plugins = [NamedNodes(naming), *plugins] if naming else plugins
         weights = {use.name: use.weight for use in profile.plugins}
-        scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
+        scores = [
+            Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)
+        ]
         class_plugins = [one for one in plugins if isinstance(one, Filter | Score)]
         pod_plugins = [one for one in plugins if _runs_per_pod(one, by_class=one in class_plugins)]
         permits = [one for one in plugins if isinstance(one, Permit)]
         post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         looks = [
-            one for one in plugins if any(one in some for some in (class_plugins, pod_plugins, permits, post_filters))
+            one
+            for one in plugins
+            if any(one in some for some in (class_plugins, pod_plugins, permits, post_filters))
         ]
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
-            fleet_keyed=tuple((at, one) for at, one in enumerate(looks) if type(one).fleet_key is not Plugin.fleet_key),
+            fleet_keyed=tuple(
+                (at, one)
+                for at, one in enumerate(looks)
+                if type(one).fleet_key is not Plugin.fleet_key
+            ),
             class_plugins=tuple(class_plugins),
             pod_plugins=tuple(pod_plugins),
             filters=tuple(one for one in plugins if isinstance(one, Filter)),
@@ -238,7 +279,9 @@ class Plan:
             reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
             permits=tuple(permits),
             pod_explainers=tuple(
-                one for one in pod_plugins if one not in class_plugins and isinstance(one, ExplainingPlugin)
+                one
+                for one in pod_plugins
+                if one not in class_plugins and isinstance(one, ExplainingPlugin)
             ),
             plugins=tuple(plugins),
             pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
@@ -273,9 +316,11 @@ class Plan:
         return ClassKeys(self.looks)
 
     def class_key(self, placed: PodInfo) -> ClassKey:
-        """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails.
+        """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one
+        fails.
 
-        Pods with the very same key are equal in all but `model.pod.OWN_FIELDS` and the names of their claims, too.
+        Pods with the very same key are equal in all but `model.pod.OWN_FIELDS` and the names of
+        their claims, too.
         """
         try:
             return self._keys.of(placed, self._key_of)
@@ -285,7 +330,9 @@ class Plan:
 
     def _key_of(self, placed: PodInfo) -> ClassKey:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
-        return self._key((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
+        return self._key(
+            (*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile)
+        )
 
     @cached_property
     def _batching(self) -> tuple[tuple[int, Reserve], ...]:
@@ -306,21 +353,30 @@ class Plan:
 
     @cached_property
     def _keyed_without_home(self) -> tuple[tuple[int, Plugin], ...]:
-        return tuple((at, one) for at, one in enumerate(self.looks) if "key_without_home" in vars(type(one)))
+        return tuple(
+            (at, one) for at, one in enumerate(self.looks) if "key_without_home" in vars(type(one))
+        )
 
     def key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
-        """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
+        """`key`; of a pod that can go to no node of its home now, one that pods of other homes
+        share. PluginError.
+        """
         for plugin in self._bounding_clusters:
             possible = guarded(plugin, plugin.possible_clusters, placed, fleet)
             if possible is not None and placed.home not in possible:
                 return self._key_without_home(key, placed, fleet, possible)
         return key
 
-    def _key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView, possible: frozenset[str]) -> ClassKey:
+    def _key_without_home(
+        self, key: ClassKey, placed: PodInfo, fleet: FleetView, possible: frozenset[str]
+    ) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
         keys = (
             possible,
-            *[guarded(one, _hashed, one.key_without_home, placed, fleet) for _, one in self._keyed_without_home],
+            *[
+                guarded(one, _hashed, one.key_without_home, placed, fleet)
+                for _, one in self._keyed_without_home
+            ],
         )
         if key.without_home is None or key.without_home[0] != keys:
             parts = list(key)
@@ -330,7 +386,9 @@ class Plan:
         return key.without_home[1]
 
     def fleet_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
-        """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
+        """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin
+        fails.
+        """
         for at, plugin in self.fleet_keyed:
             try:  # asked of every pod: cheaper than `guarded`
                 found = plugin.fleet_key(placed, fleet)
@@ -342,31 +400,39 @@ class Plan:
 
     @cached_property
     def fleet_keys_alike(self) -> tuple[tuple[Plugin, bool], ...]:
-        """Those of `fleet_keyed`, each with whether it says the same of pods of one template without volumes,
-        as long as nothing moves.
+        """Those of `fleet_keyed`, each with whether it says the same of pods of one template
+        without volumes, as long as nothing moves.
         """
-        return tuple((plugin, keyed_by_template(plugin, "fleet_key")) for _, plugin in self.fleet_keyed)
+        return tuple(
+            (plugin, keyed_by_template(plugin, "fleet_key")) for _, plugin in self.fleet_keyed
+        )
 
     @cached_property
     def stands_by_template(self) -> bool:
-        """Whether pods of one template without volumes have equal fleet keys, as long as nothing moves."""
+        """Whether pods of one template without volumes have equal fleet keys, as long as nothing
+        moves.
+        """
         return all(by_template for _, by_template in self.fleet_keys_alike)
 
     @cached_property
     def refuses_alike(self) -> bool:
-        """Whether what refuses a pod without volumes refuses all with the very same class key, as long as nothing
-        moves.
+        """Whether what refuses a pod without volumes refuses all with the very same class key, as
+        long as nothing moves.
         """
         return self.stands_by_template and self.pod_plugins_in_bulk
 
     @cached_property
     def pod_plugins_in_bulk(self) -> bool:
-        """Whether no pod plugin has to be asked of each pod: all of them check and book many of a class at once."""
+        """Whether no pod plugin has to be asked of each pod: all of them check and book many of a
+        class at once.
+        """
         return all(books_many(one) for one in self.pod_plugins)
 
 
 def _runs_per_pod(plugin: Plugin, *, by_class: bool) -> bool:
-    """Whether PreFilter runs for every pod: not of a filter or score whose answers rest on nodes and objects alone."""
+    """Whether PreFilter runs for every pod: not of a filter or score whose answers rest on nodes
+    and objects alone.
+    """
     if isinstance(plugin, Reserve):
         return not (by_class and plugin.depends is Depends.STATIC)
     return not by_class and _pre_filters(plugin)

@@ -13,9 +13,8 @@ from dispatcher.scheduling.framework.points import ExplainingPlugin, Plan
 class AnswerScope(enum.Enum):
     """How the answers of a plugin are kept."""
 
-    NODE_OBJECT = (
-        "node object"  # they rest on nodes alone: one column for all classes whose pods look alike to the plugin
-    )
+    # they rest on nodes alone: one column for all classes whose pods look alike to the plugin
+    NODE_OBJECT = "node object"
     ROW = "row"  # each rests on one row: kept only as part of the class's totals
     DOMAIN = "domain"  # they rest on fault domains: kept by domain, not by row
     FLEET = "fleet"  # they may rest on anything: all asked anew when something moved
@@ -23,7 +22,9 @@ class AnswerScope(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class PluginRole:
-    """A Filter or Score plugin. `key_at`: where its key stands in a class's; `filter_at`, `score_at`: in the plan's."""
+    """A Filter or Score plugin. `key_at`: where its key stands in a class's; `filter_at`,
+    `score_at`: in the plan's.
+    """
 
     plugin: Any  # of two unrelated kinds, Filter and Score, or of both
     scope: AnswerScope
@@ -64,7 +65,9 @@ class PluginRole:
         """It has a PreScore by domains: its scores rest on which domains have feasible rows."""
         plugin = self.plugin
         scores_domains = self.score_at is not None and isinstance(plugin, DomainPlugin)
-        return scores_domains and type(plugin).pre_score_domains is not DomainPlugin.pre_score_domains
+        return (
+            scores_domains and type(plugin).pre_score_domains is not DomainPlugin.pre_score_domains
+        )
 
 
 def roles_of(plan: Plan) -> tuple[PluginRole, ...]:
@@ -94,4 +97,6 @@ def _scope(plugin: Plugin, *, scored: bool) -> AnswerScope:
     if plugin.depends is Depends.STATIC:
         return AnswerScope.NODE_OBJECT
     normalizes = scored and isinstance(plugin, Score) and plugin.normalizes
-    return AnswerScope.ROW if plugin.depends is Depends.NODE and not normalizes else AnswerScope.FLEET
+    return (
+        AnswerScope.ROW if plugin.depends is Depends.NODE and not normalizes else AnswerScope.FLEET
+    )

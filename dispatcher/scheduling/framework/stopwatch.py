@@ -1,4 +1,6 @@
-"""Who times the calls into plugins: the shell, for the decisions that it samples. The core itself has no clock."""
+"""Who times the calls into plugins: the shell, for the decisions that it samples. The core itself
+has no clock.
+"""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -14,10 +16,13 @@ class Stopwatch(Protocol):
         """The calls that follow are about pods of this profile."""
         ...
 
-    def call(self, plugin: str, call: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
+    def call(
+        self, plugin: str, call: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> T:
         """Make the call, whose name is the plugin's method; what it raises goes through."""
         ...
 
 
-# Set by the shell around what it samples: a variable of the context, so that nobody else's calls are timed with it.
+# Set by the shell around what it samples: a variable of the context, so that nobody else's calls
+# are timed with it.
 STOPWATCH: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)

@@ -1,8 +1,9 @@
-"""Plain JSON values of many records, kept and written as columns, and made values again when somebody reads them.
+"""Plain JSON values of many records, kept and written as columns, and made values again when
+somebody reads them.
 
-Numbers stand as bytes of an array, and what is the same for all stands once: many records are captured and written in
-a fraction of the time that it takes to make each a map. What comes out is what went in, to the last digit and in the
-same order.
+Numbers stand as bytes of an array, and what is the same for all stands once: many records are
+captured and written in a fraction of the time that it takes to make each a map. What comes out is
+what went in, to the last digit and in the same order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,9 @@ class Each(_Form, tag=1, frozen=True):
 
 
 class Numbers(_Form, tag=2, frozen=True):
-    """Numbers, as the bytes of an array of that NumPy type; rounded to so many `digits` when they are read."""
+    """Numbers, as the bytes of an array of that NumPy type; rounded to so many `digits` when they
+    are read.
+    """
 
     kind: str
     cells: bytes
@@ -65,7 +68,9 @@ class Picked(_Form, tag=3, frozen=True):
 
 
 class Either(_Form, tag=4, frozen=True):
-    """The value of the second column where `which` is true, else that of the first; the other one means nothing."""
+    """The value of the second column where `which` is true, else that of the first; the other one
+    means nothing.
+    """
 
     which: "Column"
     first: "Column"
@@ -110,7 +115,11 @@ def numbers(values: NDArray[Any], digits: int | None = None) -> Column:
     if count > 1:
         cells = values.tobytes()
         if cells != cells[: values.itemsize] * count:
-            return _small(values) if values.dtype.kind == "i" else Numbers(values.dtype.str, cells, digits)
+            return (
+                _small(values)
+                if values.dtype.kind == "i"
+                else Numbers(values.dtype.str, cells, digits)
+            )
     one = values.item(0)
     return Same(one if digits is None else round(one, digits))
 
@@ -135,7 +144,10 @@ def picked(values: Sequence[Any]) -> Column:
     among = {one: at for at, one in enumerate(dict.fromkeys(values))} if len(values) > 1 else values
     if len(among) == 1:
         return Same(values[0])
-    return Picked(list(among), numbers(np.fromiter(map(among.__getitem__, values), dtype=np.int64, count=len(values))))
+    return Picked(
+        list(among),
+        numbers(np.fromiter(map(among.__getitem__, values), dtype=np.int64, count=len(values))),
+    )
 
 
 def where(mask: Column, column: Column, other: Column) -> Column:

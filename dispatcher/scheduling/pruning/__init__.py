@@ -1,1 +1,3 @@
-"""Pods of classes that are not kept: upper bounds first, exact scores for the rows that may still win."""
+"""Pods of classes that are not kept: upper bounds first, exact scores for the rows that may still
+win.
+"""

@@ -1,7 +1,9 @@
-"""Row bounds found by blocks: rows are looked at only in blocks of which one may reach what is asked for.
+"""Row bounds found by blocks: rows are looked at only in blocks of which one may reach what is
+asked for.
 
-Neighbours are nodes of one cluster: a block of 64 has few groups. What the highest of each of its columns come to is no
-lower than any of its rows, bit for bit, as they are added up in the same order, and rounding keeps the order.
+Neighbours are nodes of one cluster: a block of 64 has few groups. What the highest of each of its
+columns come to is no lower than any of its rows, bit for bit, as they are added up in the same
+order, and rounding keeps the order.
 
 Example, blocks of two rows, and a pod whose groups have 5 and 0 points:
 
@@ -28,7 +30,9 @@ from dispatcher.scheduling.pruning.row_bounds import BLOCK, LOWEST, GroupPoints,
 
 @kernel("shares ints int out_shares")
 def _ends(column, blocks, sign, ends):  # type: ignore[no-untyped-def]
-    """The highest (`sign` 1) or lowest (-1) number of the column in each of these blocks; NaN is neither."""
+    """The highest (`sign` 1) or lowest (-1) number of the column in each of these blocks; NaN is
+    neither.
+    """
     for block in blocks:
         end = np.float32(-np.inf) if sign > 0 else np.float32(np.inf)
         for row in range(block * BLOCK, min(block * BLOCK + BLOCK, len(column))):
@@ -39,7 +43,9 @@ def _ends(column, blocks, sign, ends):  # type: ignore[no-untyped-def]
 
 @kernel("wholes out_ints out_ints")
 def _list_groups(group, starts, found):  # type: ignore[no-untyped-def]
-    """The groups of each block, each once: where they start in `found`, and how many there are in all."""
+    """The groups of each block, each once: where they start in `found`, and how many there are in
+    all.
+    """
     count = 0
     for block in range(len(starts) - 1):
         starts[block] = count
@@ -54,9 +60,28 @@ def _list_groups(group, starts, found):  # type: ignore[no-untyped-def]
     return count
 
 
-@kernel("shares ints ints ints wholes shares shares shares shares shares shares float float out_shares")
-def _bound(points, starts, groups, moved, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, bound):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """What no row of a block passes; `moved`: rows that are in another group than those of their block."""
+@kernel(
+    "shares ints ints ints wholes shares shares shares shares shares shares float float out_shares"
+)
+def _bound(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    points,
+    starts,
+    groups,
+    moved,
+    group,
+    static,
+    base,
+    cpu,
+    most_cpu,
+    memory,
+    most_memory,
+    milli,
+    size,
+    bound,
+):
+    """What no row of a block passes; `moved`: rows that are in another group than those of their
+    block.
+    """
     milli = np.float32(milli)
     size = np.float32(size)
     for block in range(len(bound)):
@@ -74,11 +99,29 @@ def _bound(points, starts, groups, moved, group, static, base, cpu, most_cpu, me
         bound[block] = bound[block] + static[block] + base[block] - less_cpu - less_memory
 
 
-@kernel("shares wholes shares shares shares shares shares shares float float float out_shares out_shares out_shares")
+@kernel(
+    "shares wholes shares shares shares shares shares shares float float float out_shares "
+    "out_shares out_shares"
+)
 def _look(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    points, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, low, bound, reach, best
+    points,
+    group,
+    static,
+    base,
+    cpu,
+    most_cpu,
+    memory,
+    most_memory,
+    milli,
+    size,
+    low,
+    bound,
+    reach,
+    best,
 ):
-    """Find the reach of all rows, and the highest, of the blocks that may reach `low`: their bound is -inf then."""
+    """Find the reach of all rows, and the highest, of the blocks that may reach `low`: their bound
+    is -inf then.
+    """
     milli = np.float32(milli)
     size = np.float32(size)
     looked = 0
@@ -105,9 +148,11 @@ class BlockGroups(NamedTuple):
     groups: Ints
 
 
-def blocks_of(known: GroupPoints, static: StaticAnswers, partitions: Partitions) -> tuple[BlockGroups, Readings] | None:
-    """The groups and the highest static bound of each block; None where groups are not known, or without a compiler.
-    Both are found once, until a node changes.
+def blocks_of(
+    known: GroupPoints, static: StaticAnswers, partitions: Partitions
+) -> tuple[BlockGroups, Readings] | None:
+    """The groups and the highest static bound of each block; None where groups are not known, or
+    without a compiler. Both are found once, until a node changes.
     """
     base = known.base
     if base is None or _look.fast is None:
@@ -116,7 +161,9 @@ def blocks_of(known: GroupPoints, static: StaticAnswers, partitions: Partitions)
     of_groups = ("groups of blocks", id(base))
     of_static = ("static of blocks", id(static))
     groups: tuple[Partition, BlockGroups] | None = memo.get(of_groups)
-    if groups is None:  # what it was made of is kept with it, so that nothing else can come to have the same id
+    if (
+        groups is None
+    ):  # what it was made of is kept with it, so that nothing else can come to have the same id
         groups = memo[of_groups] = base, _groups_of(base)
     tops: tuple[StaticAnswers, int, Readings] | None = memo.get(of_static)
     if tops is None or tops[1] != static.version:
@@ -138,9 +185,11 @@ def _highest_of(column: Readings) -> Readings:
 
 
 class BlockTable:
-    """[5, blocks] the ends of the columns of upper bounds (base; cpu, most, memory, most by which it falls).
+    """[5, blocks] the ends of the columns of upper bounds (base; cpu, most, memory, most by which
+    it falls).
 
-    The highest base, and the lowest of the others; of blocks that were written they are found when somebody asks.
+    The highest base, and the lowest of the others; of blocks that were written they are found when
+    somebody asks.
     """
 
     def __init__(self) -> None:
@@ -162,7 +211,10 @@ class BlockTable:
         """Up to date with `columns` [5, n]."""
         blocks = -(-columns.shape[1] // BLOCK)
         if self._ends.shape[1] != blocks:
-            self._ends, self._due = np.zeros((5, blocks), dtype=np.float32), np.ones(blocks, dtype=np.bool_)
+            self._ends, self._due = (
+                np.zeros((5, blocks), dtype=np.float32),
+                np.ones(blocks, dtype=np.bool_),
+            )
         due = np.flatnonzero(self._due[:blocks])
         for at in range(5 if len(due) else 0):
             _ends.fast(columns[at], due, -1 if at else 1, self._ends[at])
@@ -171,8 +223,8 @@ class BlockTable:
 
 
 class BlockBounds(RowBounds):
-    """`RowBounds` of all rows. `columns`: points and group, static points, and the columns of upper bounds; `uses`: as
-    there; `bound` [blocks]: what their rows do not pass.
+    """`RowBounds` of all rows. `columns`: points and group, static points, and the columns of upper
+    bounds; `uses`: as there; `bound` [blocks]: what their rows do not pass.
     """
 
     def __init__(
@@ -196,7 +248,9 @@ class BlockBounds(RowBounds):
 
     def _look(self, low: float) -> None:
         """At rows of blocks that may reach `low`."""
-        if _look.fast(*self._columns, *self._uses, max(low, LOWEST), self._bound, self._reach, self._best):
+        if _look.fast(
+            *self._columns, *self._uses, max(low, LOWEST), self._bound, self._reach, self._best
+        ):
             self._reach[self._left_out] = -np.inf
 
     def enough(self, count: int) -> float:
@@ -221,8 +275,8 @@ def block_bounds(
     scratch: tuple[Readings, Readings],
     left_out: RowList,
 ) -> BlockBounds:
-    """For a pod that is expected to use so much. `columns`: static points, and those of upper bounds; `by_block`: the
-    groups, the highest static points and the ends of the others.
+    """For a pod that is expected to use so much. `columns`: static points, and those of upper
+    bounds; `by_block`: the groups, the highest static points and the ends of the others.
     """
     groups, tops, ends = by_block
     wants = float(uses[0]), float(uses[1])

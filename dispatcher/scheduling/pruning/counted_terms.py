@@ -1,21 +1,24 @@
-"""Domain terms of policies that state rules over counts, compiled: what `domain_terms` gets from parts, bit for bit.
+"""Domain terms of policies that state rules over counts, compiled: what `domain_terms` gets from
+parts, bit for bit.
 
-A policy is asked for its rules (`framework.domain_counts`) alone. While it answers the very same object, all that was
-computed from it is used again: the counts are windows on arrays of the fleet, so a pod costs one look for hosts that
-have a count, and a pass over the groups. Without a compiler, and for rules that refuse or are malformed,
-`domain_terms` asks for the parts.
+A policy is asked for its rules (`framework.domain_counts`) alone. While it answers the very same
+object, all that was computed from it is used again: the counts are windows on arrays of the fleet,
+so a pod costs one look for hosts that have a count, and a pass over the groups. Without a compiler,
+and for rules that refuse or are malformed, `domain_terms` asks for the parts.
 
-Example: pods of an app, spread over zones and hosts. Zone 0 has n0 with 2 of them and n1 with 1; zone 1 has n2 with 1
-and n3 with none. Numbers of pods on a host are below a width of 3, so the group of a row is 2 * number + zone:
+Example: pods of an app, spread over zones and hosts. Zone 0 has n0 with 2 of them and n1 with 1;
+zone 1 has n2 with 1 and n3 with none. Numbers of pods on a host are below a width of 3, so the
+group of a row is 2 * number + zone:
 
     row      n0  n1  n2  n3        group    0   1   2   3   4   5
     zone      0   0   1   1        members  0   1   1   1   1   0
     number    2   1   1   0        raw      -  -1  -4  -2  -5   -
     group     4   2   3   1
 
-With terms of -1 a pod in the zone (3 and 1) and -1 a pod on the host, each group has one raw score. Half a million rows
-are sorted into some hundred groups, and only these are scored. Most hosts have none of the app's pods, and the group of
-their zone: what these are is known, and the few others are moved.
+With terms of -1 a pod in the zone (3 and 1) and -1 a pod on the host, each group has one raw score.
+Half a million rows are sorted into some hundred groups, and only these are scored. Most hosts have
+none of the app's pods, and the group of their zone: what these are is known, and the few others are
+moved.
 """
 
 from collections import OrderedDict
@@ -32,7 +35,13 @@ from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import MAX_SCORE, Ints, PodInfo
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
-from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
+from dispatcher.scheduling.framework.kernels import (
+    FloatColumn,
+    IntColumn,
+    Number,
+    WholeNumber,
+    kernel,
+)
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.rows_by_number import RowsByNumber, SplitRows
@@ -51,10 +60,11 @@ _WITH_ALL = 2
 class RuleTables(NamedTuple):
     """One policy's rules for the kernel.
 
-    [terms]: `by_host`, and `factor`, `offset`, `elsewhere` as in ScoreTerm. [terms x groups], flat: `codes`, the
-    domain, -1 unknown, and `counts`, its pods. [groups]: `members`, rows that take pods, and `numbers`, the pods on
-    each of their hosts. `ln`: logarithms, for factors that rest on the number of domains if `sized` (0, _EVERY,
-    _WITH_ALL). `scale`, `base`, `void`: as in CountRules. `weight`: that of the profile, times `grid`.
+    [terms]: `by_host`, and `factor`, `offset`, `elsewhere` as in ScoreTerm. [terms x groups], flat:
+    `codes`, the domain, -1 unknown, and `counts`, its pods. [groups]: `members`, rows that take
+    pods, and `numbers`, the pods on each of their hosts. `ln`: logarithms, for factors that rest on
+    the number of domains if `sized` (0, _EVERY, _WITH_ALL). `scale`, `base`, `void`: as in
+    CountRules. `weight`: that of the profile, times `grid`.
     """
 
     by_host: IntColumn
@@ -75,8 +85,8 @@ class RuleTables(NamedTuple):
 
 
 def _domains_of(rules: Any, term: Any, seen: Any) -> Any:
-    """How many domains of a term have rows that take pods. Rows without a domain count as one more: their code, -1, is
-    the last entry of the scratch `seen`.
+    """How many domains of a term have rows that take pods. Rows without a domain count as one more:
+    their code, -1, is the last entry of the scratch `seen`.
     """
     size = 0
     groups = len(rules.members)
@@ -109,7 +119,9 @@ def _raw(rules: Any, size: Any, group: Any) -> Any:
 
 
 def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
-    """A raw score on its scale, by the formulas of `Scale`; `least`, `most`: of the raw scores, or (COST) the costs."""
+    """A raw score on its scale, by the formulas of `Scale`; `least`, `most`: of the raw scores, or
+    (COST) the costs.
+    """
     if rules.scale == _RANGE:
         return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
     if rules.scale == _COST:
@@ -122,7 +134,9 @@ def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
 
 @kernel(RuleTables, "out_ints out_ints out out out", formulas=(_domains_of, _raw, _normal))
 def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-def]
-    """Score each group with members and add that to `points`, -inf for others; 1 if a raw score is no finite number."""
+    """Score each group with members and add that to `points`, -inf for others; 1 if a raw score is
+    no finite number.
+    """
     least = np.inf
     most = 0.0 if rules.scale == _COST else -np.inf
     nonsense = 0
@@ -146,7 +160,9 @@ def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-d
 
 
 class _CompiledPolicy:
-    """One policy's rules as the kernel takes them; `codes` [terms, groups] the domain of each group."""
+    """One policy's rules as the kernel takes them; `codes` [terms, groups] the domain of each
+    group.
+    """
 
     def __init__(self, one: PluginEvaluator, rules: CountRules, codes: NDArray[np.int64]) -> None:
         self.evaluator = one
@@ -160,7 +176,10 @@ class _CompiledPolicy:
         ]
         self.columns = (
             np.asarray([term.domain_count.by_host for term in terms], dtype=np.int64),
-            *(np.asarray([getattr(term, name) for term in terms], dtype=np.float64) for name in _TERM_FIELDS),
+            *(
+                np.asarray([getattr(term, name) for term in terms], dtype=np.float64)
+                for name in _TERM_FIELDS
+            ),
         )
         sized = (_WITH_ALL if rules.needs_all_domains else _EVERY) if rules.sized else 0
         self.scalars = sized, int(rules.scale), rules.base, rules.void, one.role.weight * GRID, GRID
@@ -177,16 +196,25 @@ class _CompiledPolicy:
         groups = self.codes, self.counts.ravel(), members, numbers
         terms.raw[score_at], terms.normal[score_at] = raw, normal
         return not _score.fast(
-            *self.columns, LN.up_to(hosts), *self.scalars, *groups, *self.scratch, raw, normal, terms.points
+            *self.columns,
+            LN.up_to(hosts),
+            *self.scalars,
+            *groups,
+            *self.scratch,
+            raw,
+            normal,
+            terms.points,
         )
 
 
 @dataclass(eq=False)
 class _RuleGroups:
-    """The groups that `rules` are about: those of `base`, by all domains but hosts (`axes`: ids of its axes), split by
-    the number of pods on the host if a rule is about these: `of_hosts` [n], else None.
+    """The groups that `rules` are about: those of `base`, by all domains but hosts (`axes`: ids of
+    its axes), split by the number of pods on the host if a rule is about these: `of_hosts` [n],
+    else None.
 
-    `width`: numbers below that are told apart, 0 at first. By group: `numbers`, `clusters`, and tables of `policies`.
+    `width`: numbers below that are told apart, 0 at first. By group: `numbers`, `clusters`, and
+    tables of `policies`.
     """
 
     rules: Sequence[CountRules]
@@ -200,13 +228,19 @@ class _RuleGroups:
 
     def widen(self, width: int, evaluators: Sequence[PluginEvaluator], clusters: int) -> None:
         """Tell so many numbers apart; `clusters`: the id of their axis."""
-        codes = dict(zip(self.axes, (np.tile(one, width) for one in self.base.axis_codes), strict=True))
+        codes = dict(
+            zip(self.axes, (np.tile(one, width) for one in self.base.axis_codes), strict=True)
+        )
         self.width, self.clusters = width, codes[clusters]
         self.numbers = np.repeat(np.arange(width), self.base.size)
         every = np.zeros(len(self.numbers), dtype=np.int64)
         self.policies = [
             _CompiledPolicy(
-                one, rules, np.stack([codes.get(id(term.domain_count.domain), every) for term in rules.score_terms])
+                one,
+                rules,
+                np.stack(
+                    [codes.get(id(term.domain_count.domain), every) for term in rules.score_terms]
+                ),
             )
             for one, rules in zip(evaluators, self.rules, strict=True)
         ]
@@ -229,10 +263,14 @@ class CountedTerms:
         evaluators: Sequence[PluginEvaluator],
         refused: RowList,
     ) -> DomainTerms | None:
-        """What `domain_terms` answers; None if that has to be asked, also where something is wrong: it names the plugin
-        whose scores are no finite numbers.
+        """What `domain_terms` answers; None if that has to be asked, also where something is wrong:
+        it names the plugin whose scores are no finite numbers.
         """
-        if _score.fast is None or not evaluators or any(one.role.score_at is None for one in evaluators):
+        if (
+            _score.fast is None
+            or not evaluators
+            or any(one.role.score_at is None for one in evaluators)
+        ):
             return None
         try:
             return self._terms(placed, filters, clusters, evaluators, refused)
@@ -272,7 +310,9 @@ class CountedTerms:
         return terms
 
     def _groups(self, evaluators: Sequence[PluginEvaluator], placed: PodInfo) -> _RuleGroups | None:
-        """Those of the rules that these state, kept by the rules' ids while these live in what is kept."""
+        """Those of the rules that these state, kept by the rules' ids while these live in what is
+        kept.
+        """
         fleet = self._fitting.fleet
         if self._at != fleet.changes.position:
             self._kept.clear()
@@ -291,28 +331,45 @@ class CountedTerms:
         return found
 
     def _made_of(self, rules: Sequence[CountRules]) -> _RuleGroups | None:
-        """None for rules that refuse, score nothing, count two kinds of pods on hosts, or have arrays of odd shape."""
+        """None for rules that refuse, score nothing, count two kinds of pods on hosts, or have
+        arrays of odd shape.
+        """
         fleet = self._fitting.fleet
         terms = [term.domain_count for one in rules for term in one.score_terms]
         hosts = list({id(one.counts): one.counts for one in terms if one.by_host}.values())
         if any(one.refusals or not one.score_terms for one in rules) or len(hosts) > 1:
             return None
         if any(
-            one.domain.shape != (fleet.n,) or {one.domain.dtype.kind, one.counts.dtype.kind} != {"i"} for one in terms
+            one.domain.shape != (fleet.n,)
+            or {one.domain.dtype.kind, one.counts.dtype.kind} != {"i"}
+            for one in terms
         ):
             return None
         if any(not len(one.counts) and (one.domain >= 0).any() for one in terms):
             return None  # compiled code would look behind their end
-        if any(one.shape != (fleet.n,) or one.dtype != np.int64 or not one.flags.c_contiguous for one in hosts):
+        if any(
+            one.shape != (fleet.n,) or one.dtype != np.int64 or not one.flags.c_contiguous
+            for one in hosts
+        ):
             return None
         axes = {
-            id(one): one for one in (fleet.domain(CLUSTER_LEVEL), *(one.domain for one in terms if not one.by_host))
+            id(one): one
+            for one in (
+                fleet.domain(CLUSTER_LEVEL),
+                *(one.domain for one in terms if not one.by_host),
+            )
         }
         base = self._fitting.partitions.of(list(axes.values()))
-        return None if base is None else _RuleGroups(rules, base, list(axes), hosts[0] if hosts else None)
+        return (
+            None
+            if base is None
+            else _RuleGroups(rules, base, list(axes), hosts[0] if hosts else None)
+        )
 
 
-def _feasible(split: SplitRows, refused: RowList, clusters: ClusterAnswers, clusters_of: Ints) -> Ints:
+def _feasible(
+    split: SplitRows, refused: RowList, clusters: ClusterAnswers, clusters_of: Ints
+) -> Ints:
     """[groups] how many rows take the pod; `clusters_of`: by group."""
     members = split.members.copy()
     if len(refused):

@@ -1,9 +1,11 @@
-"""What clusters and other fault domains say of every row, for one pod: known by group of rows, not row by row.
+"""What clusters and other fault domains say of every row, for one pod: known by group of rows, not
+row by row.
 
-Rows in the same domains of all keys but the host's are one group, as far as what is said of hosts does not tell them
-apart: that rests on how many pods each host holds (`CountedAnswers`), a number with few values. A pod that is spread
-over hosts is judged by some hundred groups, however many nodes there are; and what rests on the cluster alone, as on
-where a pod was submitted, costs no column.
+Rows in the same domains of all keys but the host's are one group, as far as what is said of hosts
+does not tell them apart: that rests on how many pods each host holds (`CountedAnswers`), a number
+with few values. A pod that is spread over hosts is judged by some hundred groups, however many
+nodes there are; and what rests on the cluster alone, as on where a pod was submitted, costs no
+column.
 """
 
 from collections.abc import Sequence
@@ -33,7 +35,8 @@ _SLACK = 2.0**-15  # single precision errs less
 class ClusterAnswers:
     """What the `evaluators` say that look at nothing of a node but its cluster.
 
-    `closed` [clusters]: the first that refuses its nodes, else 0; `parts`: of each evaluator, its scores.
+    `closed` [clusters]: the first that refuses its nodes, else 0; `parts`: of each evaluator, its
+    scores.
     """
 
     evaluators: Sequence[PluginEvaluator]
@@ -57,18 +60,23 @@ class ClusterAnswers:
             scores = np.zeros(len(closed) + 1)
             if one.role.score_at is not None:
                 scores[known] = one.finite_scores(rows)
-            parts.append([Part(fleet.domain(CLUSTER_LEVEL), scores)] if one.role.score_at is not None else [])
+            parts.append(
+                [Part(fleet.domain(CLUSTER_LEVEL), scores)] if one.role.score_at is not None else []
+            )
         return cls(evaluators, closed, parts)
 
 
 class DomainTerms:
-    """By group: `points`, and `raw` and `normal` scores by score_at. Points are -inf where no row is feasible.
+    """By group: `points`, and `raw` and `normal` scores by score_at. Points are -inf where no row
+    is feasible.
 
-    `group` [n] the name of each row's group, of `width` ones; `names`, ascending: those of the groups told of, None:
-    all. `by_host`: a score is by hosts. `base`, `moved`: as in GroupPoints.
+    `group` [n] the name of each row's group, of `width` ones; `names`, ascending: those of the
+    groups told of, None: all. `by_host`: a score is by hosts. `base`, `moved`: as in GroupPoints.
     """
 
-    def __init__(self, group: SmallInts, names: RowList | None, width: int, *, by_host: bool) -> None:
+    def __init__(
+        self, group: SmallInts, names: RowList | None, width: int, *, by_host: bool
+    ) -> None:
         self.group = group
         self._names = names
         self._width = width
@@ -96,7 +104,9 @@ class DomainTerms:
     def upper_bounds(self) -> GroupPoints:
         """The points, rounded up."""
         points = self.by_name
-        slack = (1.0 + np.abs(points, where=np.isfinite(points), out=np.zeros(len(points)))) * _SLACK
+        slack = (
+            1.0 + np.abs(points, where=np.isfinite(points), out=np.zeros(len(points)))
+        ) * _SLACK
         moved = np.concatenate([np.zeros(0, dtype=np.int64), *self.moved])
         return GroupPoints((points + slack).astype(np.float32), self.group, self.base, moved)
 
@@ -108,7 +118,8 @@ def domain_terms(
     evaluators: Sequence[PluginEvaluator],
     refused: RowList,
 ) -> DomainTerms | None:
-    """What clusters and `evaluators`, policies by domains, say of a pod; None if these refuse, or rows are not alike.
+    """What clusters and `evaluators`, policies by domains, say of a pod; None if these refuse, or
+    rows are not alike.
 
     `refused`: the rows that only filters by row refuse.
     """
@@ -136,9 +147,13 @@ def domain_terms(
 
 
 class TermsInMaking:
-    """Terms in the making. `codes`: by id of an axis (the domains of a key, or the counts of hosts) those of groups."""
+    """Terms in the making. `codes`: by id of an axis (the domains of a key, or the counts of hosts)
+    those of groups.
+    """
 
-    def __init__(self, fleet: FleetState, terms: DomainTerms, codes: dict[int, NDArray[Any]]) -> None:
+    def __init__(
+        self, fleet: FleetState, terms: DomainTerms, codes: dict[int, NDArray[Any]]
+    ) -> None:
         self._hosts = fleet.domain(HOST_LEVEL)
         self._codes = codes
         self.terms = terms
@@ -150,7 +165,11 @@ class TermsInMaking:
             return True
         raw = np.zeros(len(open_))
         for part in parts:
-            of_hosts = part.answers if part.domain is self._hosts and isinstance(part.answers, CountedAnswers) else None
+            of_hosts = (
+                part.answers
+                if part.domain is self._hosts and isinstance(part.answers, CountedAnswers)
+                else None
+            )
             codes = self._codes.get(id(part.domain if of_hosts is None else of_hosts.counts))
             if codes is None:
                 return False
@@ -168,13 +187,19 @@ class TermsInMaking:
 class _Terms(TermsInMaking):
     """Of the groups in which rows fit."""
 
-    def __init__(self, fleet: FleetState, fitting: Fitting, codes: dict[int, NDArray[Any]], *, by_host: bool) -> None:
-        super().__init__(fleet, DomainTerms(fitting.group, fitting.names, fitting.width, by_host=by_host), codes)
+    def __init__(
+        self, fleet: FleetState, fitting: Fitting, codes: dict[int, NDArray[Any]], *, by_host: bool
+    ) -> None:
+        super().__init__(
+            fleet, DomainTerms(fitting.group, fitting.names, fitting.width, by_host=by_host), codes
+        )
         self._fitting = fitting
         self._clusters = codes[id(fleet.domain(CLUSTER_LEVEL))]
 
     @classmethod
-    def of(cls, fitting: FittingRows, filters: StaticFilters, every: Sequence[Part]) -> "_Terms | None":
+    def of(
+        cls, fitting: FittingRows, filters: StaticFilters, every: Sequence[Part]
+    ) -> "_Terms | None":
         """For `every` part; None if these tell too many rows apart."""
         fleet = fitting.fleet
         hosts = fleet.domain(HOST_LEVEL)
@@ -195,8 +220,16 @@ class _Terms(TermsInMaking):
         if split is None:
             return None
         found, (groups, *of_hosts) = split
-        codes = {axis: of_groups[groups] for axis, of_groups in zip(axes, partition.axis_codes, strict=True)}
-        made = cls(fleet, found, {**codes, **dict(zip(counts, of_hosts, strict=True))}, by_host=bool(counts))
+        codes = {
+            axis: of_groups[groups]
+            for axis, of_groups in zip(axes, partition.axis_codes, strict=True)
+        }
+        made = cls(
+            fleet,
+            found,
+            {**codes, **dict(zip(counts, of_hosts, strict=True))},
+            by_host=bool(counts),
+        )
         made.terms.base = None if counts else partition
         return made
 

@@ -1,4 +1,6 @@
-"""How many rows of each group the shared filters let pass: counted once for all pods, until a node changes."""
+"""How many rows of each group the shared filters let pass: counted once for all pods, until a node
+changes.
+"""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,7 +26,8 @@ _Names = tuple[object, ...]
 class Fitting:
     """Groups of rows, `width` names of them; some name no row that fits.
 
-    `group` [n] of each row; `names`, ascending: the groups in which rows fit, `counts` how many, `last` the last one.
+    `group` [n] of each row; `names`, ascending: the groups in which rows fit, `counts` how many,
+    `last` the last one.
     """
 
     group: SmallInts
@@ -59,7 +62,9 @@ def _count(group, refused, counts, last):  # type: ignore[no-untyped-def]
 
 @kernel("wholes ints int marks out_wholes out_ints out_ints")
 def _split(group, numbers, width, refused, found, counts, last):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """The group of each row when `numbers` tell rows apart, too; of each, how many rows fit, and the last of them."""
+    """The group of each row when `numbers` tell rows apart, too; of each, how many rows fit, and
+    the last of them.
+    """
     for row in range(len(group)):
         name = group[row] * width + numbers[row]
         found[row] = name
@@ -88,14 +93,17 @@ class FittingRows:
             if len(self._kept) >= _KEPT:
                 self._kept.popitem(last=False)
             counts = _counted(partition, filters.refusal_codes[: self.fleet.n])
-            found = self._kept[name] = _Kept(Fitting.of(partition.group, *counts), (partition, filters.columns))
+            found = self._kept[name] = _Kept(
+                Fitting.of(partition.group, *counts), (partition, filters.columns)
+            )
         return found.found
 
     def split(
         self, base: Fitting, filters: StaticFilters, numbers: Sequence[tuple[Ints, int]]
     ) -> tuple[Fitting, list[NDArray[np.int64]]] | None:
-        """`base` when `numbers` tell rows apart, too: [n] each, from 0 up to below a width; None if that is too fine.
-        And what it was made of, by name: the base's names, and each of the numbers.
+        """`base` when `numbers` tell rows apart, too: [n] each, from 0 up to below a width; None if
+        that is too fine. And what it was made of, by name: the base's names, and each of the
+        numbers.
         """
         codes = [base.names]
         for one, width in numbers:

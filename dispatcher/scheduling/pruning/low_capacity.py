@@ -1,4 +1,6 @@
-"""Which rows may not have room for a pod, without looking at all of them: an index of those that have little free."""
+"""Which rows may not have room for a pod, without looking at all of them: an index of those that
+have little free.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +20,18 @@ _AMPLE = 2  # rows are known that have less free than so many times what was ask
 
 @dataclass(slots=True)
 class _Low:
-    """`rows`, ascending: all that may have less than `amount` free of a resource; some may have more by now."""
+    """`rows`, ascending: all that may have less than `amount` free of a resource; some may have
+    more by now.
+    """
 
     amount: int
     rows: RowList
 
 
 class LowCapacityIndex:
-    """Rows with little room, by resource: found when somebody asks for more than before, then kept up to date."""
+    """Rows with little room, by resource: found when somebody asks for more than before, then kept
+    up to date.
+    """
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
@@ -57,14 +63,17 @@ class LowCapacityIndex:
                 low.rows = distinct(low.rows, short)
 
     def _free_on(self, column: int, row: int) -> int:
-        return int(self._fleet.allocatable.item(column, row)) - int(self._fleet.requested.item(column, row))
+        return int(self._fleet.allocatable.item(column, row)) - int(
+            self._fleet.requested.item(column, row)
+        )
 
     def _free(self, column: int, rows: Rows) -> Ints:
         free: Ints = self._fleet.allocatable[column][rows] - self._fleet.requested[column][rows]
         return free
 
     def short_of(self, wanted: Sequence[tuple[str, int]]) -> RowList | None:
-        """The rows on which not all of `wanted` (resource, amount) is free, ascending; some may hold no node.
+        """The rows on which not all of `wanted` (resource, amount) is free, ascending; some may
+        hold no node.
 
         None: some resource is nowhere.
         """
@@ -83,7 +92,13 @@ class LowCapacityIndex:
         low = self._low.get(column)
         if low is None or low.amount < amount:
             ample = max(amount, min(_AMPLE * amount, MAX_QUANTITY))
-            every = blocks(slice(0, self._fleet.n))  # arrays of so many rows take no new memory of the system
-            rows = [np.flatnonzero(self._free(column, block) < ample) + block.start for block in every]
-            low = self._low[column] = _Low(ample, np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp))
+            every = blocks(
+                slice(0, self._fleet.n)
+            )  # arrays of so many rows take no new memory of the system
+            rows = [
+                np.flatnonzero(self._free(column, block) < ample) + block.start for block in every
+            ]
+            low = self._low[column] = _Low(
+                ample, np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp)
+            )
         return low.rows

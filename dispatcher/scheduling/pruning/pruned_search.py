@@ -1,14 +1,17 @@
-"""Bound and prune: the exact decision for one pod of a class that is not cached, without evaluating every row.
+"""Bound and prune: the exact decision for one pod of a class that is not cached, without evaluating
+every row.
 
-Caching a class pays from its fourth pod on; a pod unlike all others is decided here. In a small fleet all rows are
-evaluated at once. In a large one two questions are answered for all rows at a few operations each: how high may the
-row score (`upper_bounds`), and is enough free (`low_capacity`). The rows with the highest bounds are scored exactly;
-the score of the second best of them is the bar, and every row whose bound reaches the bar is scored, too. So the best
-row, the runner-up and the counts of refusals are those of all rows. docs/algorithms/bound-and-prune.md has an example.
+Caching a class pays from its fourth pod on; a pod unlike all others is decided here. In a small
+fleet all rows are evaluated at once. In a large one two questions are answered for all rows at a
+few operations each: how high may the row score (`upper_bounds`), and is enough free
+(`low_capacity`). The rows with the highest bounds are scored exactly; the score of the second best
+of them is the bar, and every row whose bound reaches the bar is scored, too. So the best row, the
+runner-up and the counts of refusals are those of all rows. docs/algorithms/bound-and-prune.md has
+an example.
 
-Policies by fault domain add the same points to many rows (`domain_terms`). Not here: pods of which other plugins look
-further than one row, or which domains refuse, and pods without a place; their class decides. `searches` says which
-pods are decided here.
+Policies by fault domain add the same points to many rows (`domain_terms`). Not here: pods of which
+other plugins look further than one row, or which domains refuse, and pods without a place; their
+class decides. `searches` says which pods are decided here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +41,12 @@ from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.row_bounds import GroupPoints, RowBounds
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    Explainers,
+    Scores,
+    merged,
+)
 from dispatcher.scheduling.rules.requests import least_expected
 from shared.model.pod import PodId
 
@@ -50,11 +58,12 @@ _NOTHING: Mapping[tuple[int, int], int] = {}
 
 
 class SearchSetup:
-    """What searches have in common whose pods share static answers and are evaluated by row by the same plugins.
+    """What searches have in common whose pods share static answers and are evaluated by row by the
+    same plugins.
 
-    `scored`: who scores, in profile order, a column, a role by domain or a place in the evaluators by row that score.
-    `common_score`: what all rows have in common, `common` (place in `scored`, raw, normalised) the scores behind it.
-    Without `bounds` all rows are scored.
+    `scored`: who scores, in profile order, a column, a role by domain or a place in the evaluators
+    by row that score. `common_score`: what all rows have in common, `common` (place in `scored`,
+    raw, normalised) the scores behind it. Without `bounds` all rows are scored.
     """
 
     def __init__(
@@ -72,13 +81,18 @@ class SearchSetup:
         self._profile = profile
         by_row = [role for role in roles if role.score_at is not None]
         columns = [one for one in static.active if one.role.score_at is not None]
-        scored: list[tuple[PluginRole, StaticColumn | PluginRole | int]] = [(one.role, one) for one in columns]
+        scored: list[tuple[PluginRole, StaticColumn | PluginRole | int]] = [
+            (one.role, one) for one in columns
+        ]
         scored += [(role, at) for at, role in enumerate(by_row)]
         scored += [(role, role) for role in by_domain if role.score_at is not None]
         scored.sort(key=lambda one: one[0].score_at or 0)
         self.scored = tuple(one for _, one in scored)
         places = [role.score_at for role, _ in scored]
-        self.names = tuple(role.name for role, _ in scored), tuple(role.weight for role, _ in scored)
+        self.names = (
+            tuple(role.name for role, _ in scored),
+            tuple(role.weight for role, _ in scored),
+        )
         self._points = [one for one in columns if not one.role.normalizes]
         self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the log of nodes
         self.common_score, common = _finalised(self.source)
@@ -92,8 +106,8 @@ class SearchSetup:
         return self.version == self.static.version and self.source is self.static.group_scores
 
     def points_of(self, fleet: FleetState, rows: Rows) -> Floats:
-        """[rows] what rests on nodes alone and is not normalised, in units of 1 / GRID; of all rows it is kept until
-        a node changes.
+        """[rows] what rests on nodes alone and is not normalised, in units of 1 / GRID; of all rows
+        it is kept until a node changes.
         """
         if not isinstance(rows, slice):
             return sum([one.points_of(rows) for one in self._points], np.zeros(len(rows)))
@@ -108,8 +122,8 @@ class SearchSetup:
         refused: Mapping[tuple[int, int], int],
         shut: Mapping[tuple[int, int], int] = _NOTHING,
     ) -> DecisionContext:
-        """What a decision stands on when rows are `refused` beside those that the shared filters refuse; `shut`: all
-        nodes of clusters that are refused before anybody looks at nodes.
+        """What a decision stands on when rows are `refused` beside those that the shared filters
+        refuse; `shut`: all nodes of clusters that are refused before anybody looks at nodes.
         """
         static_filters = self.static.static_filters
         if shut:
@@ -121,31 +135,47 @@ class SearchSetup:
             feasible = fleet.n - static_filters.refused - sum(refused.values())
             return self._make(fleet, merged(static_filters.rejected, refused), feasible)
         known = self._context
-        if known is None or known.rejected is not static_filters.rejected or self._clusters != len(fleet.clusters):
-            known = self._context = self._make(fleet, static_filters.rejected, fleet.n - static_filters.refused)
+        if (
+            known is None
+            or known.rejected is not static_filters.rejected
+            or self._clusters != len(fleet.clusters)
+        ):
+            known = self._context = self._make(
+                fleet, static_filters.rejected, fleet.n - static_filters.refused
+            )
             self._clusters = len(fleet.clusters)
         return known
 
-    def _make(self, fleet: FleetState, rejected: Mapping[tuple[int, int], int], feasible: int) -> DecisionContext:
+    def _make(
+        self, fleet: FleetState, rejected: Mapping[tuple[int, int], int], feasible: int
+    ) -> DecisionContext:
         names = tuple(info.name for info in fleet.clusters)
         return DecisionContext(
-            self._profile, fleet.reasons, names, rejected, feasible, self.static.static_filters.evaluated
+            self._profile,
+            fleet.reasons,
+            names,
+            rejected,
+            feasible,
+            self.static.static_filters.evaluated,
         )
 
 
-def _finalised(group_scores: GroupScores | None) -> tuple[float, dict[int | None, tuple[float, float]]]:
+def _finalised(
+    group_scores: GroupScores | None,
+) -> tuple[float, dict[int | None, tuple[float, float]]]:
     if group_scores is None or not group_scores.finalise(np.ones(1, dtype=np.bool_)).item(0):
         return INFEASIBLE, {}
     common: dict[int | None, tuple[float, float]] = {
-        at: (group_scores.raw[at].item(0), values.item(0)) for at, values in group_scores.normal.items()
+        at: (group_scores.raw[at].item(0), values.item(0))
+        for at, values in group_scores.normal.items()
     }
     return group_scores.points.item(0), common
 
 
 @dataclass(slots=True)
 class _Found:
-    """Rows that were scored, ascending (None: all): `totals`, -inf where refused, and `raw` of each evaluator that
-    scores. `best`: where the two best stand, -1 where there is none.
+    """Rows that were scored, ascending (None: all): `totals`, -inf where refused, and `raw` of each
+    evaluator that scores. `best`: where the two best stand, -1 where there is none.
     """
 
     rows: RowList | None
@@ -164,8 +194,8 @@ def _second(found: _Found) -> float:
 
 
 class PrunedSearch(PlaceFinder):
-    """The search for one pod: `evaluators` are its row-scoped plugins; `domains`: what rests on clusters alone, and its
-    policies by fault domain.
+    """The search for one pod: `evaluators` are its row-scoped plugins; `domains`: what rests on
+    clusters alone, and its policies by fault domain.
     """
 
     def __init__(
@@ -194,8 +224,8 @@ class PrunedSearch(PlaceFinder):
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
     def select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
-        """The place for the pod and why; None if too many rows may win, there is none, or a plugin fails: the class
-        decides, and says so.
+        """The place for the pod and why; None if too many rows may win, there is none, or a plugin
+        fails: the class decides, and says so.
         """
         try:
             return self._select(pod_id, placed)
@@ -232,11 +262,21 @@ class PrunedSearch(PlaceFinder):
             self._later(),
             self._scores(found),
             RowFacts.of(fleet, row),
-            None if rival < 0 else (*fleet.name_of(found.row(rival)), found.totals.item(rival) + setup.common_score),
+            None
+            if rival < 0
+            else (*fleet.name_of(found.row(rival)), found.totals.item(rival) + setup.common_score),
         )
-        return Decision(pod_id, placed, *fleet.name_of(row), row, found.totals.item(first) + setup.common_score, why)
+        return Decision(
+            pod_id,
+            placed,
+            *fleet.name_of(row),
+            row,
+            found.totals.item(first) + setup.common_score,
+            why,
+        )
 
-    # --- who is refused ----------------------------------------------------------------------------------------------
+    # --- who is refused
+    # ----------------------------------------------------------------------------------------------
 
     def _short(self) -> RowList | None:
         """Rows that the filters by row may refuse; None: any."""
@@ -251,7 +291,11 @@ class PrunedSearch(PlaceFinder):
 
     def _refusals(self, short: RowList) -> tuple[RowList, Codes]:
         """Rows that the filters by row are to be asked about, and what the first says that refuses."""
-        rows = short[self._setup.static.static_filters.refusal_codes[short] == 0] if len(short) else short
+        rows = (
+            short[self._setup.static.static_filters.refusal_codes[short] == 0]
+            if len(short)
+            else short
+        )
         return rows, self._codes(rows)
 
     def _context(self, rows: RowList, codes: Codes) -> DecisionContext:
@@ -262,7 +306,9 @@ class PrunedSearch(PlaceFinder):
         if not self._clusters.closes:
             return self._setup.context(fleet, refused)
         nodes = list(fleet.node_counts().values())
-        shut = {(int(closed[at]), at): nodes[at] for at in np.flatnonzero(closed).tolist() if nodes[at]}
+        shut = {
+            (int(closed[at]), at): nodes[at] for at in np.flatnonzero(closed).tolist() if nodes[at]
+        }
         return self._setup.context(fleet, refused, shut)
 
     def _codes(self, rows: RowList) -> Codes:
@@ -272,7 +318,8 @@ class PrunedSearch(PlaceFinder):
                 np.copyto(codes, evaluator.codes(rows), where=codes == 0)
         return codes
 
-    # --- who wins ----------------------------------------------------------------------------------------------------
+    # --- who wins
+    # ----------------------------------------------------------------------------------------------
 
     def _all(self, rows: RowList, codes: Codes) -> _Found:
         """All rows; `codes`: why the filters by row refuse `rows`, and no others."""
@@ -289,7 +336,9 @@ class PrunedSearch(PlaceFinder):
         terms = self._terms
         points = static.upper_bounds()
         if terms is None:
-            known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(points), dtype=np.int32))
+            known = GroupPoints(
+                np.zeros(1, dtype=np.float32), np.zeros(len(points), dtype=np.int32)
+            )
         else:
             known = terms.upper_bounds()
         few = static.static_filters.few_open
@@ -297,7 +346,9 @@ class PrunedSearch(PlaceFinder):
         return bounds.row_bounds(points, known, least_expected(placed), left_out, few, blocks)
 
     def _best_two(self, placed: PodInfo, bounds: UpperBounds, refused: RowList) -> _Found | None:
-        """Rows among which are the two best of all; None if too many may be. `refused`: by the filters by row."""
+        """Rows among which are the two best of all; None if too many may be. `refused`: by the
+        filters by row.
+        """
         loose = bounds.loose  # they may reach anything
         row_bounds = self._row_bounds(placed, bounds, np.concatenate([loose, refused]))
         loose = loose[np.append(refused, -1)[np.searchsorted(refused, loose)] != loose]
@@ -310,7 +361,8 @@ class PrunedSearch(PlaceFinder):
         if rows is None:
             return None
         found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows)
-        # If the second best is below the bar, first only down to the bar of the few: a poor second is reached by most.
+        # If the second best is below the bar, first only down to the bar of the few: a poor second
+        # is reached by most.
         for lower in (few, INFEASIBLE):
             low = max(_second(found), lower)
             if low < bar:
@@ -330,13 +382,16 @@ class PrunedSearch(PlaceFinder):
         return self._ask(rows, self._setup.static.static_filters.refusal_codes[rows])
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
-        """Exact totals of some rows; `first`: who refuses these. At least one evaluator scores (`PrunedSearches`)."""
+        """Exact totals of some rows; `first`: who refuses these. At least one evaluator scores
+        (`PrunedSearches`).
+        """
         fleet = self._fleet
         terms = self._terms
         before = self._setup.points_of(self._fleet, rows)
         raw = [evaluator.scores(rows) for evaluator in self._scorers]
         weights = [evaluator.role.weight for evaluator in self._scorers]
-        # With terms, the first scores are added in the same compiled pass as these: mostly there are no others.
+        # With terms, the first scores are added in the same compiled pass as these: mostly there
+        # are no others.
         fused = 1 if add_terms.fast is not None and terms is not None and is_plain(raw[0]) else 0
         total = before if len(raw) == fused else before.copy()
         for scores, weight in zip(raw[fused:], weights[fused:], strict=True):
@@ -351,7 +406,9 @@ class PrunedSearch(PlaceFinder):
             total += 0.0 if terms is None else terms.by_name[terms.group[rows]]
         for evaluator, scores in zip(self._scorers if nonsense else (), raw, strict=False):
             finite(evaluator.role.plugin, scores[first == 0])
-        return _Found(None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows]))
+        return _Found(
+            None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows])
+        )
 
     def _joined(self, one: _Found, other: _Found) -> _Found:
         rows = np.concatenate([found.rows for found in (one, other) if found.rows is not None])
@@ -360,7 +417,8 @@ class PrunedSearch(PlaceFinder):
         raw = [np.concatenate(both)[order] for both in zip(one.raw, other.raw, strict=True)]
         return _Found(rows[order], totals, raw, two_best(totals, self._fleet.rank[rows[order]]))
 
-    # --- why ---------------------------------------------------------------------------------------------------------
+    # --- why
+    # ----------------------------------------------------------------------------------------------
 
     def _scores(self, found: _Found) -> Scores:
         """Of the best row and the runner-up."""
@@ -381,9 +439,13 @@ class PrunedSearch(PlaceFinder):
                     raw[place], normal[place] = scores, normalized
                 raws.append(raw)
                 normals.append(normal)
-        return Scores(*self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None)
+        return Scores(
+            *self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None
+        )
 
-    def _raw(self, one: StaticColumn | PluginRole | int, found: _Found, at: int, row: int, group: int) -> float:
+    def _raw(
+        self, one: StaticColumn | PluginRole | int, found: _Found, at: int, row: int, group: int
+    ) -> float:
         if isinstance(one, int):
             return found.raw[one].item(at)
         if isinstance(one, PluginRole):

@@ -1,4 +1,6 @@
-"""How high each row may reach for one pod: the bounds of `upper_bounds` with what is known of its groups of rows."""
+"""How high each row may reach for one pod: the bounds of `upper_bounds` with what is known of its
+groups of rows.
+"""
 
 from typing import NamedTuple
 
@@ -29,7 +31,9 @@ def _between(reach, best, low, high, found):  # type: ignore[no-untyped-def]
 
 @kernel("shares out_shares")
 def _highest(best, top):  # type: ignore[no-untyped-def]
-    """The lowest of the highest, as many as `top` has room for; they are kept there, ascending (before: -inf)."""
+    """The lowest of the highest, as many as `top` has room for; they are kept there, ascending
+    (before: -inf).
+    """
     for reach in best:
         if reach > top[0]:
             at = 1
@@ -46,9 +50,11 @@ def highest(reach: Readings, count: int) -> float:
 
 
 class GroupPoints(NamedTuple):
-    """Points that all rows of a group have in common, rounded up, by group; and the group of each row, [n].
+    """Points that all rows of a group have in common, rounded up, by group; and the group of each
+    row, [n].
 
-    `base`: groups by these names, of all rows but those that `moved` to another one; None: nothing is known of that.
+    `base`: groups by these names, of all rows but those that `moved` to another one; None: nothing
+    is known of that.
     """
 
     points: Readings
@@ -58,12 +64,15 @@ class GroupPoints(NamedTuple):
 
 
 class RowBounds:
-    """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the highest.
+    """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the
+    highest.
 
     `rows`, ascending: what the entries of `reach` are about; None: all rows.
     """
 
-    def __init__(self, reach: Readings, best: Readings, left_out: RowList, rows: RowList | None = None) -> None:
+    def __init__(
+        self, reach: Readings, best: Readings, left_out: RowList, rows: RowList | None = None
+    ) -> None:
         if rows is not None:
             at = np.searchsorted(rows, left_out)
             left_out = at[np.append(rows, -1)[at] == left_out]
@@ -84,7 +93,9 @@ class RowBounds:
     def between(self, low: float, high: float, most: int) -> RowList | None:
         """The rows that reach `low` but not `high`, ascending; None if these are more than `most`."""
         if _between.fast is None:
-            found: RowList = np.flatnonzero((self._reach >= low) & (self._reach < high) & (self._reach > -np.inf))
+            found: RowList = np.flatnonzero(
+                (self._reach >= low) & (self._reach < high) & (self._reach > -np.inf)
+            )
             count = len(found)
         else:
             found = np.empty(min(most, len(self._reach)), dtype=np.int64)

@@ -1,7 +1,7 @@
 """Rows of groups told apart by a number that each has, as by how many pods of an app are on a host.
 
-Most rows have none: these stay in the group of their domains, and the few others are moved. `counted_terms` has an
-example.
+Most rows have none: these stay in the group of their domains, and the few others are moved.
+`counted_terms` has an example.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ _Groups = tuple[Partition, Ints | None]
 
 @kernel("ints out_ints")
 def _with_number(numbers, found):  # type: ignore[no-untyped-def]
-    """How many numbers are not 0; their places are found, as far as there is room for them. In blocks whose first loop
-    the compiler makes of vector instructions.
+    """How many numbers are not 0; their places are found, as far as there is room for them. In
+    blocks whose first loop the compiler makes of vector instructions.
     """
     count = 0
     for block in range(-(-len(numbers) // _BLOCK)):
@@ -42,7 +42,9 @@ def _with_number(numbers, found):  # type: ignore[no-untyped-def]
 
 @kernel("ints ints int marks out_wholes out_ints")
 def _move(places, numbers, size, refused, group, members):  # type: ignore[no-untyped-def]
-    """Move the rows at these places from the group of their domains, of `size` ones, to that with their number."""
+    """Move the rows at these places from the group of their domains, of `size` ones, to that with
+    their number.
+    """
     for at in range(len(places)):
         row = places[at]
         before = group[row]
@@ -54,11 +56,12 @@ def _move(places, numbers, size, refused, group, members):  # type: ignore[no-un
 
 @dataclass(slots=True)
 class SplitRows:
-    """`group` [n] of each row: number * groups + that of its domains; `members` [groups x width]: rows that fit. All
-    numbers are below `width`. `whole`: all rows are in the group of their domains but those that have `moved`.
+    """`group` [n] of each row: number * groups + that of its domains; `members` [groups x width]:
+    rows that fit. All numbers are below `width`. `whole`: all rows are in the group of their
+    domains but those that have `moved`.
 
-    `base`: the groups of domains; `of`: who asked, for which width, the filters and their version; `loads_at`: up to
-    which change of rows.
+    `base`: the groups of domains; `of`: who asked, for which width, the filters and their version;
+    `loads_at`: up to which change of rows.
     """
 
     base: Partition
@@ -72,24 +75,31 @@ class SplitRows:
 
 
 class RowsByNumber:
-    """Splits the rows of groups, and follows them from one pod to the next: an answer holds until the next call."""
+    """Splits the rows of groups, and follows them from one pod to the next: an answer holds until
+    the next call.
+    """
 
     def __init__(self, fitting: FittingRows) -> None:
         self._fitting = fitting
         self._last: SplitRows | None = None
 
-    def split(self, whose: object, groups: _Groups, width: int, filters: StaticFilters) -> SplitRows | None:
-        """The rows of a partition by their numbers [n] (None: there are none), `width` of them told apart at least;
-        None for too many groups, or a number below 0. `whose`: the numbers of one move with the pods of rows alone.
+    def split(
+        self, whose: object, groups: _Groups, width: int, filters: StaticFilters
+    ) -> SplitRows | None:
+        """The rows of a partition by their numbers [n] (None: there are none), `width` of them told
+        apart at least; None for too many groups, or a number below 0. `whose`: the numbers of one
+        move with the pods of rows alone.
 
         Where few rows fit, the groups of others are anything.
         """
         of = whose, width, filters, filters.version
         return self._again(groups, of) or self._anew(groups, of)
 
-    def _again(self, groups: _Groups, of: tuple[object, int, StaticFilters, int]) -> SplitRows | None:
-        """By the last split and the rows that changed since: only their hosts' numbers may have. None if that was of
-        other groups, too many rows changed, or there is no group for a number.
+    def _again(
+        self, groups: _Groups, of: tuple[object, int, StaticFilters, int]
+    ) -> SplitRows | None:
+        """By the last split and the rows that changed since: only their hosts' numbers may have.
+        None if that was of other groups, too many rows changed, or there is no group for a number.
         """
         last, (base, numbers), loads = self._last, groups, self._fitting.fleet.loads
         if last is None or numbers is None or last.of != of or len(last.moved) > _FEW:
@@ -97,7 +107,9 @@ class RowsByNumber:
         rows = loads.since(last.loads_at)
         if rows is None or len(rows) > _FEW:
             return None
-        last.moved.append(rows)  # also those before one that has no group: `_unmoved` puts them back
+        last.moved.append(
+            rows
+        )  # also those before one that has no group: `_unmoved` puts them back
         for row in rows.tolist():
             number = numbers.item(row)
             fits = int(of[2].refusal_codes.item(row) == 0)
@@ -109,7 +121,9 @@ class RowsByNumber:
         last.loads_at = loads.position
         return last
 
-    def _anew(self, groups: _Groups, of: tuple[object, int, StaticFilters, int]) -> SplitRows | None:
+    def _anew(
+        self, groups: _Groups, of: tuple[object, int, StaticFilters, int]
+    ) -> SplitRows | None:
         (base, numbers), filters, few = groups, of[2], of[2].few_open
         rows = slice(0, self._fitting.fleet.n) if few is None else window_of(few)
         numbers = None if numbers is None else np.ascontiguousarray(numbers[rows])
@@ -132,13 +146,24 @@ class RowsByNumber:
         if few is not None:
             group = base.group if numbers is None else _spread(group, rows, self._fitting.fleet.n)
         of = of[0], width, filters, filters.version
-        made = SplitRows(base, group, members, width, few is None, of, self._fitting.fleet.loads.position, [places])
+        made = SplitRows(
+            base,
+            group,
+            members,
+            width,
+            few is None,
+            of,
+            self._fitting.fleet.loads.position,
+            [places],
+        )
         if few is None and numbers is not None:
             self._last = made
         return made
 
     def _unmoved(self, base: Partition) -> SmallInts:
-        """[n] the groups of a partition, to be written: those of the last split where it was of the same one."""
+        """[n] the groups of a partition, to be written: those of the last split where it was of the
+        same one.
+        """
         last = self._last
         self._last = None
         if last is None or last.base is not base:

@@ -1,4 +1,6 @@
-"""Which pods are decided by a pruned search: those whose classes are not cached (yet), where all plugins allow it."""
+"""Which pods are decided by a pruned search: those whose classes are not cached (yet), where all
+plugins allow it.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -33,8 +35,8 @@ _WORTH_CACHING = 4
 
 @dataclass(slots=True)
 class _Asked:
-    """Plugins that cannot be bounded, asked for pods alike to them: those that have something to say, or may have while
-    no node changes.
+    """Plugins that cannot be bounded, asked for pods alike to them: those that have something to
+    say, or may have while no node changes.
     """
 
     at: int
@@ -50,11 +52,14 @@ def _may_be_active(one: PluginEvaluator) -> bool:
 class PrunedSearches:
     """Makes the searches for pods of one plan whose classes are not worth caching (yet).
 
-    A class that is met for the fourth time is. That plugins are skipped is cached for all pods alike to them. `large`:
-    from so many rows on few are looked at; below, that costs more than asking all.
+    A class that is met for the fourth time is. That plugins are skipped is cached for all pods
+    alike to them. `large`: from so many rows on few are looked at; below, that costs more than
+    asking all.
     """
 
-    def __init__(self, plan: Plan, fleet: FleetState, classes: EquivalenceCache, large: int = LARGE) -> None:
+    def __init__(
+        self, plan: Plan, fleet: FleetState, classes: EquivalenceCache, large: int = LARGE
+    ) -> None:
         roles = classes.roles
         self._large = large
         self._classes = classes
@@ -80,12 +85,16 @@ class PrunedSearches:
         self._by_host: OrderedDict[ClassKey, bool] = OrderedDict()
 
     def search_for(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
-        """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
+        """The search for a pod of the class of a key; None if its class has to decide, or to say
+        which plugin fails.
+        """
         last = self._last
         self._last = None
         if last is not None and last[1].by_host:
             self._note(last[0])
-        if self._by_host.pop(key, False) or not (key in self._classes or self._is_worth_caching(key)):
+        if self._by_host.pop(key, False) or not (
+            key in self._classes or self._is_worth_caching(key)
+        ):
             try:
                 found = self._made(key, placed)
             except PluginError:
@@ -97,7 +106,9 @@ class PrunedSearches:
         return None
 
     def _note(self, key: ClassKey) -> None:
-        """In a large fleet, what a class would keep is stale with each of its pods that is spread over hosts."""
+        """In a large fleet, what a class would keep is stale with each of its pods that is spread
+        over hosts.
+        """
         if self._fleet.n >= self._large:
             self._by_host[key] = True
             if len(self._by_host) > _MOST_MET:
@@ -124,7 +135,11 @@ class PrunedSearches:
             return None
         by_domain = self._by_domain(key, placed)
         clusters = self._of_clusters(key, placed, self._by_cluster if large else ())
-        if by_domain is None or clusters is None or (clusters.closes and not self._clusters_first(static)):
+        if (
+            by_domain is None
+            or clusters is None
+            or (clusters.closes and not self._clusters_first(static))
+        ):
             return None
         evaluators: list[PluginEvaluator] = []
         for evaluator in self._bounded:
@@ -140,19 +155,29 @@ class PrunedSearches:
         if setup is None or (setup.bounds is not None and not setup.bounds.refresh()):
             return None
         self._room.refresh()
-        return PrunedSearch(setup, evaluators, self._room, self._fitting, self._counted, (clusters, by_domain))
+        return PrunedSearch(
+            setup, evaluators, self._room, self._fitting, self._counted, (clusters, by_domain)
+        )
 
     def _clusters_first(self, static: StaticAnswers) -> bool:
-        """Whether those that go by cluster refuse before all others do, so that theirs are the reasons."""
-        last = max([role.key_at for role in self._by_cluster if role.filter_at is not None], default=-1)
+        """Whether those that go by cluster refuse before all others do, so that theirs are the
+        reasons.
+        """
+        last = max(
+            [role.key_at for role in self._by_cluster if role.filter_at is not None], default=-1
+        )
         filters = [one.role.key_at for one in static.active if one.role.filter_at is not None]
         filters += [one.role.key_at for one in self._bounded if one.role.filter_at is not None]
         return last < min(filters, default=last + 1)
 
-    def _of_clusters(self, key: ClassKey, placed: PodInfo, roles: Sequence[PluginRole]) -> ClusterAnswers | None:
+    def _of_clusters(
+        self, key: ClassKey, placed: PodInfo, roles: Sequence[PluginRole]
+    ) -> ClusterAnswers | None:
         """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
         if not roles:
-            if self._no_answers is None or len(self._no_answers.closed) != len(self._fleet.clusters):
+            if self._no_answers is None or len(self._no_answers.closed) != len(
+                self._fleet.clusters
+            ):
                 self._no_answers = ClusterAnswers.ask(self._fitting, ())
             return self._no_answers
         active = []
@@ -174,10 +199,14 @@ class PrunedSearches:
         return ClusterAnswers.ask(self._fitting, active)
 
     def _by_domain(self, key: ClassKey, placed: PodInfo) -> list[PluginEvaluator] | None:
-        """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
+        """Of those that cannot be bounded, who has something to say: policies by domains; None if
+        others have, too.
+        """
         name = tuple([key[role.key_at] for role in self._others])
         position = self._fleet.changes.position
-        known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)  # kept again unless one fails
+        known = self._some_active.pop(name, None) or self._all_skipped.pop(
+            name, None
+        )  # kept again unless one fails
         if known is None or known.at != position:
             known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
         asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
@@ -195,12 +224,19 @@ class PrunedSearches:
         """Keep fewer kinds with an active plugin: what one has answered may hold a few bytes a row."""
         kept = self._some_active if active else self._all_skipped
         kept[name] = asked
-        most = min(_MOST_KEPT, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n)) if active else _MOST_KEPT
+        most = (
+            min(_MOST_KEPT, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n))
+            if active
+            else _MOST_KEPT
+        )
         if len(kept) > most:
             kept.popitem(last=False)
 
     def _setup(
-        self, static: StaticAnswers, roles: tuple[PluginRole, ...], by_domain: tuple[PluginRole, ...]
+        self,
+        static: StaticAnswers,
+        roles: tuple[PluginRole, ...],
+        by_domain: tuple[PluginRole, ...],
     ) -> SearchSetup | None:
         large = self._fleet.n >= self._large
         known = static.search_setups.get((roles, by_domain, large))
@@ -209,7 +245,9 @@ class PrunedSearches:
         by_row = tuple(role for role in roles if role.score_at is not None)
         if not by_row:
             return None
-        made = SearchSetup(self._profile, static, roles, by_domain, self._bounds_of(by_row) if large else None)
+        made = SearchSetup(
+            self._profile, static, roles, by_domain, self._bounds_of(by_row) if large else None
+        )
         static.search_setups[roles, by_domain, large] = made
         return made
 

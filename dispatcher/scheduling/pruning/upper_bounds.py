@@ -1,7 +1,9 @@
-"""Upper bounds on the score of each row that hold for any pod: what lets a search look at few rows and still be exact.
+"""Upper bounds on the score of each row that hold for any pod: what lets a search look at few rows
+and still be exact.
 
-A table adds up the bounds of several score plugins (`framework.bounds`), in single precision, rounded up. With the
-answers that rest on nodes alone it gives the bound of every row for one pod: a few operations a row.
+A table adds up the bounds of several score plugins (`framework.bounds`), in single precision,
+rounded up. With the answers that rest on nodes alone it gives the bound of every row for one pod: a
+few operations a row.
 """
 
 from collections.abc import Sequence
@@ -27,9 +29,11 @@ _NEVER = -1
 
 
 @kernel("shares wholes shares shares shares shares shares shares float float out_shares out_shares")
-def _reach(points, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """The reach of each row, and the highest of each block of rows. In loops of one kind of work each, the compiler
-    makes the second one of vector instructions: half the time of all.
+def _reach(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    points, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best
+):
+    """The reach of each row, and the highest of each block of rows. In loops of one kind of work
+    each, the compiler makes the second one of vector instructions: half the time of all.
     """
     milli = np.float32(milli)
     size = np.float32(size)
@@ -53,8 +57,8 @@ def _reach(points, group, static, base, cpu, most_cpu, memory, most_memory, mill
 class UpperBounds:
     """The bounds of some score plugins together, kept up to date row by row.
 
-    `loose`: rows that changed since: they may reach anything. `usual`: how far below the highest reach the bar was
-    last time (see `pruned_search`), if that can be told.
+    `loose`: rows that changed since: they may reach anything. `usual`: how far below the highest
+    reach the bar was last time (see `pruned_search`), if that can be told.
     """
 
     def __init__(self, roles: Sequence[PluginRole], fleet: FleetState) -> None:
@@ -119,11 +123,15 @@ class UpperBounds:
         told: list[tuple[UpperBound, float]] = []
         for role in self._roles:
             plugin: BoundedScore = role.plugin
-            upper_bound = guarded(plugin, plugin.upper_bound, self._view, rows, self._fleet.clock + _HORIZON_S)
+            upper_bound = guarded(
+                plugin, plugin.upper_bound, self._view, rows, self._fleet.clock + _HORIZON_S
+            )
             if upper_bound is None:
                 return False
             told.append((upper_bound, role.weight))
-        base = sum((one.base * weight for one, weight in told), np.full(len(told[0][0].base), self._slack))
+        base = sum(
+            (one.base * weight for one, weight in told), np.full(len(told[0][0].base), self._slack)
+        )
         self._columns[0, rows] = base
         for at, falls in (
             (1, [(one.cpu, one.most_cpu, weight) for one, weight in told]),
@@ -142,17 +150,19 @@ class UpperBounds:
         rows: RowList | None = None,
         blocks: tuple[BlockGroups, Readings] | None = None,
     ) -> RowBounds:
-        """For a pod that is expected to use so much (milli-CPU, bytes), without rows that are `left_out`. `static` [n]:
-        points that rest on nodes alone, -inf where refused; `rows`, ascending: all others are (None: any row may be
-        open). `blocks`: the groups and the highest static points of each block, if these are known. What is answered
-        holds until the next call.
+        """For a pod that is expected to use so much (milli-CPU, bytes), without rows that are
+        `left_out`. `static` [n]: points that rest on nodes alone, -inf where refused; `rows`,
+        ascending: all others are (None: any row may be open). `blocks`: the groups and the highest
+        static points of each block, if these are known. What is answered holds until the next call.
         """
         whole = self._columns[:, : len(static)]
         group = known.group
         columns: Readings | Sequence[Readings] = whole
         if rows is not None:
             at = window_of(rows)
-            columns = [column[at] for column in whole]  # one by one: of all together a copy would be made first
+            columns = [
+                column[at] for column in whole
+            ]  # one by one: of all together a copy would be made first
             static = static[at]
             group = group[at]
         if _reach.fast is None:
@@ -160,22 +170,34 @@ class UpperBounds:
             return RowBounds(reach, reach, left_out, rows)
         n = len(static)
         if len(self._scratch[0]) < n:
-            self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // BLOCK + 1, dtype=np.float32)
+            self._scratch = (
+                np.zeros(2 * n, dtype=np.float32),
+                np.zeros(2 * n // BLOCK + 1, dtype=np.float32),
+            )
         reach = self._scratch[0][:n]
         best = self._scratch[1][: -(-n // BLOCK)]
         if rows is None and blocks is not None:
             by_block = blocks[0], blocks[1], self._blocks.of(whole)
             return block_bounds(known, (static, *columns), by_block, uses, (reach, best), left_out)
-        _reach.fast(known.points, group, static, *columns, float(uses[0]), float(uses[1]), reach, best)
+        _reach.fast(
+            known.points, group, static, *columns, float(uses[0]), float(uses[1]), reach, best
+        )
         return RowBounds(reach, best, left_out, rows)
 
 
 def _reach_of(
-    points: Readings, static: Readings, columns: Readings | Sequence[Readings], uses: tuple[int, int]
+    points: Readings,
+    static: Readings,
+    columns: Readings | Sequence[Readings],
+    uses: tuple[int, int],
 ) -> Readings:
     """The NumPy form of `_reach`."""
     (base, cpu, most_cpu, memory, most_memory), (milli, size) = columns, uses
     reach: Readings = (
-        points + static + base - np.minimum(cpu * milli, most_cpu) - np.minimum(memory * size, most_memory)
+        points
+        + static
+        + base
+        - np.minimum(cpu * milli, most_cpu)
+        - np.minimum(memory * size, most_memory)
     )
     return reach

@@ -1,4 +1,6 @@
-"""How the fleet's rate of moves is shared: no cluster takes more than half of it while others have pods to move."""
+"""How the fleet's rate of moves is shared: no cluster takes more than half of it while others have
+pods to move.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,12 +10,15 @@ from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
 
 class ClusterShares:
-    """Of one look. `under_way`: moves ordered before and not done yet; `last`: moves of the last look by cluster.
+    """Of one look. `under_way`: moves ordered before and not done yet; `last`: moves of the last
+    look by cluster.
 
     What is left when all others had their turn is anybody's.
     """
 
-    def __init__(self, rules: RebalancingRules, under_way: Iterable[Move], last: Mapping[str, int]) -> None:
+    def __init__(
+        self, rules: RebalancingRules, under_way: Iterable[Move], last: Mapping[str, int]
+    ) -> None:
         self._rules = rules
         self._last = last
         self._under_way = Counter(one.spot.place[0] for one in under_way)

@@ -1,10 +1,16 @@
-"""Which pods may be moved at all: what descheduler calls evictable, and what a pod's owner may say about it."""
+"""Which pods may be moved at all: what descheduler calls evictable, and what a pod's owner may say
+about it.
+"""
 
 from shared.model import names
 from shared.model.pod import RUNNING, Pod
 
-CONTROLLERS = frozenset(("ReplicaSet", "StatefulSet", "ReplicationController"))  # each makes a new pod at once
-_NEVER = frozenset(("DaemonSet", "Node"))  # a pod of the first belongs to its node, one of the second is its mirror
+CONTROLLERS = frozenset(
+    ("ReplicaSet", "StatefulSet", "ReplicationController")
+)  # each makes a new pod at once
+_NEVER = frozenset(
+    ("DaemonSet", "Node")
+)  # a pod of the first belongs to its node, one of the second is its mirror
 _CRITICAL = 2_000_000_000  # priority of system-cluster-critical
 
 
@@ -17,8 +23,8 @@ def stays(pod: Pod) -> str:
 def keeps_place(pod: Pod) -> str:
     """Why a pod is not to be moved, whether it runs or not; "" if it may be.
 
-    The annotation `global-dispatcher.io/rebalance` "false" keeps it where it is; "true" lets a pod of any other
-    controller go, a Job's or a custom one's.
+    The annotation `global-dispatcher.io/rebalance` "false" keeps it where it is; "true" lets a pod
+    of any other controller go, a Job's or a custom one's.
     """
     said = pod.annotations.get(names.REBALANCE, "")
     kind = pod.owner.partition("/")[0]

@@ -1,4 +1,6 @@
-"""Moves that were ordered: what they will change on their nodes, which of them are under way, and who rests."""
+"""Moves that were ordered: what they will change on their nodes, which of them are under way, and
+who rests.
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -26,8 +28,9 @@ _KEPT_S = 1800.0  # means have taken in by then what has left
 class Move:
     """A pod that goes from a hot spot to a better place.
 
-    use, there: [signals] what it makes of its node now, and will make of the other. expected: the utilisation of that
-    one with it, of the signal that is hot. gain: points that the two nodes cost less.
+    use, there: [signals] what it makes of its node now, and will make of the other. expected: the
+    utilisation of that one with it, of the signal that is hot. gain: points that the two nodes cost
+    less.
     """
 
     victim: Victim
@@ -51,7 +54,8 @@ class Move:
         spot, (cluster, node) = self.spot, self.target
         return (
             f"node {spot.place[1]} of cluster {spot.place[0]} has been above the threshold for "
-            f"{(self.at - spot.since) / 60:.0f} min ({spot.signal} {spot.utilisation:.0%}); node {node} of cluster "
+            f"{(self.at - spot.since) / 60:.0f} min ({spot.signal} {spot.utilisation:.0%}); node "
+            f"{node} of cluster "
             f"{cluster} is expected to have {self.expected:.0%} with this pod"
         )
 
@@ -98,17 +102,27 @@ class Moves:
             or any(app[1] and app_name(one.victim.placed.pod) == app for one in recent)
         )
 
-    def in_vain(self, fleet: FleetState, spot: HotSpot, signal: int, evaluated_from: float = -np.inf) -> int:
-        """How many pods have left a hot spot of late that it has not become cooler for; 0 if it has, or may yet.
+    def in_vain(
+        self, fleet: FleetState, spot: HotSpot, signal: int, evaluated_from: float = -np.inf
+    ) -> int:
+        """How many pods have left a hot spot of late that it has not become cooler for; 0 if it
+        has, or may yet.
 
-        What must have left the mean by now: due = sum(use * (1 - left_to_settle)), and what has not is missing. A node
-        to which others came meanwhile is not judged, nor one that is or was saturated. `signal`: the row of the spot's
-        signal in `Move.use`. `evaluated_from`: moves before that do not count.
+        What must have left the mean by now: due = sum(use * (1 - left_to_settle)), and what has not
+        is missing. A node to which others came meanwhile is not judged, nor one that is or was
+        saturated. `signal`: the row of the spot's signal in `Move.use`. `evaluated_from`: moves
+        before that do not count.
         """
-        alike = (one for one in self._moves if (one.spot.place, one.spot.signal) == (spot.place, spot.signal))
+        alike = (
+            one
+            for one in self._moves
+            if (one.spot.place, one.spot.signal) == (spot.place, spot.signal)
+        )
         earliest = max(fleet.now - _LOOKED_BACK_S, evaluated_from)
         gone = [one for one in alike if one.at >= earliest and not _is_there(fleet, one)]
-        if len(gone) < _ENOUGH or any(one.placed_at > gone[0].at for one in fleet.occupants_on(*spot.place)):
+        if len(gone) < _ENOUGH or any(
+            one.placed_at > gone[0].at for one in fleet.occupants_on(*spot.place)
+        ):
             return 0
         if max(gone[0].spot.utilisation, highest(fleet, spot)) >= _SATURATED:
             return 0
@@ -119,13 +133,17 @@ class Moves:
         return len(gone) if due >= _LEAST_DUE and missing >= _MISSING * due else 0
 
     def shift(self, fleet: FleetState, carried: Floats, expected: Floats) -> None:
-        """Take out of both ([signals, n]) what has left but is in the means; add to `expected` what is on its way."""
+        """Take out of both ([signals, n]) what has left but is in the means; add to `expected` what
+        is on its way.
+        """
         for move in self._moves:
             source = fleet.row_of(*move.spot.place)
             target = fleet.row_of(*move.target)
             if source is not None:
                 read_at = float(fleet.used_at[:, source].max())
-                left = move.use * (1.0 if _is_there(fleet, move) else left_to_settle(move.at, read_at))
+                left = move.use * (
+                    1.0 if _is_there(fleet, move) else left_to_settle(move.at, read_at)
+                )
                 carried[:, source] -= left
                 expected[:, source] -= left
             if target is not None and fleet.now - move.at < LANDS_S:

@@ -5,12 +5,14 @@
     use of pod = measured * what the pod counts as / what all pods do whose load is in the mean
     cost       = sum over signals of weight * (u^3 + u / 5), as points: 0 an idle node, 100 a full one
 
-The names are ExpectedLoad's (docs/telemetry.md), and so is the cost: its score is 100 less that. Signals other than cpu
-and memory go by the larger of the CPU and memory shares. What one pod uses is not known: it counts as what pods of its
-owner are known to use (`fleet.owner_uses`), else as its request, scaled so that the pods of a node always make what the
-node carries. So a pod that burns a node is met before its neighbours, once its like are known.
+The names are ExpectedLoad's (docs/telemetry.md), and so is the cost: its score is 100 less that.
+Signals other than cpu and memory go by the larger of the CPU and memory shares. What one pod uses
+is not known: it counts as what pods of its owner are known to use (`fleet.owner_uses`), else as its
+request, scaled so that the pods of a node always make what the node carries. So a pod that burns a
+node is met before its neighbours, once its like are known.
 
-Example: a node carries 0.8 of its CPU; its three pods request 1, 1 and 2 cores: they make 0.2, 0.2 and 0.4.
+Example: a node carries 0.8 of its CPU; its three pods request 1, 1 and 2 cores: they make 0.2, 0.2
+and 0.4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +35,9 @@ _LINE = 0.2
 
 
 def measured(fleet: FleetState, signals: Sequence[str]) -> Floats:
-    """[signals, n] the mean of the readings; NaN where it is not known, or the newest is older than FRESH_S."""
+    """[signals, n] the mean of the readings; NaN where it is not known, or the newest is older than
+    FRESH_S.
+    """
     found = np.full((len(signals), fleet.n), np.nan)
     for at, name in enumerate(signals):
         column = fleet.signal_axis.column(name)
@@ -54,18 +58,26 @@ def coming(fleet: FleetState, signals: Sequence[str]) -> Floats:
     return found
 
 
-def uses_on(fleet: FleetState, row: int, carried: Floats, signals: Sequence[str]) -> dict[PodId, Floats]:
-    """[signals] what each pod on a row makes of what it carries ([signals]), of pods whose load the means hold."""
+def uses_on(
+    fleet: FleetState, row: int, carried: Floats, signals: Sequence[str]
+) -> dict[PodId, Floats]:
+    """[signals] what each pod on a row makes of what it carries ([signals]), of pods whose load the
+    means hold.
+    """
     room = [float(_room(fleet, at)[row]) for at in _EITHER]
     pods = [one for one in fleet.occupants_on(*fleet.name_of(row)) if not one.settles]
-    counted = [fleet.with_use(one.placed).counts_as or nonzero_request(one.placed.pod) for one in pods]
+    counted = [
+        fleet.with_use(one.placed).counts_as or nonzero_request(one.placed.pod) for one in pods
+    ]
     asked = np.asarray(counted, dtype=np.float64).reshape(-1, 2) / room
     parts = np.stack([asked[:, _ROWS.get(name, _EITHER)].max(axis=1) for name in signals], axis=1)
     uses = carried * parts / np.maximum(parts.sum(axis=0), 1e-12)
     return {one.pod_id: use for one, use in zip(pods, uses, strict=True)}
 
 
-def in_node(fleet: FleetState, use: Floats, source: int, target: int, signals: Sequence[str]) -> Floats:
+def in_node(
+    fleet: FleetState, use: Floats, source: int, target: int, signals: Sequence[str]
+) -> Floats:
     """[signals] the share of another node that a pod makes there."""
     ratios = [float(_room(fleet, at)[source]) / float(_room(fleet, at)[target]) for at in _EITHER]
     found: Floats = use * [max(ratios[at] for at in _ROWS.get(name, _EITHER)) for name in signals]

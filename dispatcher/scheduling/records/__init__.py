@@ -1,1 +1,3 @@
-"""What is decided, why, and the latest of it of each pod; no policy, and nothing of how places are found."""
+"""What is decided, why, and the latest of it of each pod; no policy, and nothing of how places are
+found.
+"""

@@ -1,15 +1,18 @@
-"""Why a pod went where it went, or nowhere: captured as a few numbers when it is decided, made words when asked.
+"""Why a pod went where it went, or nowhere: captured as a few numbers when it is decided, made
+words when asked.
 
 The record of a decision (plain JSON values):
-    pod {namespace, name, uid}, home, time, profile, outcome "scheduled",
-    decision {cluster, node, score}, runner_up {cluster, node, score} or null, margin (null without a runner-up),
-    scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}}, and for a plugin that read live load of
-        the chosen node also signals [name],
-    rejected [{reason, cluster, count}], feasible, evaluated,
-    readings {signal: {used, mean, age_s, source} or "unknown"} of the chosen node,
-    extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see model.refusal).
-The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
-    nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
+    pod {namespace, name, uid}, home, time, profile, outcome "scheduled", decision {cluster, node,
+    score}, runner_up {cluster, node, score} or null, margin (null without a runner-up), scores
+    {plugin: {raw, normalized, weight, weighted, runner_up_weighted}}, and for a plugin that read
+    live load of the chosen node also signals [name], rejected [{reason, cluster, count}], feasible,
+    evaluated, readings {signal: {used, mean, age_s, source} or "unknown"} of the chosen node,
+    extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see
+    model.refusal).
+The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name:
+message},
+    nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0,
+    evaluated, refusals.
 """
 
 import itertools
@@ -40,7 +43,11 @@ from dispatcher.scheduling.framework.value_columns import (
     picked,
     where,
 )
-from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, ScoreColumns
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    DecisionRecord,
+    ScoreColumns,
+)
 from dispatcher.scheduling.records.extras import extras_of
 from dispatcher.scheduling.records.messages import no_place_message
 from shared.model.pod import PodId
@@ -55,10 +62,11 @@ _ALONE = "%s/%s score %.1f, the only one of %s nodes that fits%s"
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
 
-    `extras`: by plugin, what it explained about the place, or a function that returns it for a record (see `extras`).
-    `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
-    `cycle`: what plugins keep for the points after the decision.
-    Most decisions have neither extras nor waits: no dict is made for these, of which garbage collection would know.
+    `extras`: by plugin, what it explained about the place, or a function that returns it for a
+    record (see `extras`). `waits`: Permit plugins that want the place held before it is acted on,
+    and for how many seconds at most. `cycle`: what plugins keep for the points after the decision.
+    Most decisions have neither extras nor waits: no dict is made for these, of which garbage
+    collection would know.
     """
 
     pod_id: PodId
@@ -117,11 +125,12 @@ class Decision(msgspec.Struct, gc=False, eq=False):
 
 
 class Unschedulable(msgspec.Struct):
-    """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments.
+    """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons`
+    without arguments.
 
-    `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost their promise to it.
-    `absent`: resources that it wants and no node has, where their reasons have no code of their own. `hints`: what
-    plugins add to the message.
+    `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost
+    their promise to it. `absent`: resources that it wants and no node has, where their reasons have
+    no code of their own. `hints`: what plugins add to the message.
     """
 
     pod_id: PodId
@@ -139,7 +148,9 @@ class Unschedulable(msgspec.Struct):
 
     def again(self, pod_id: PodId, placed: PodInfo, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
-        same = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
+        same = Unschedulable(
+            pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster
+        )
         same.nominated = self.nominated
         same.absent = self.absent
         same.hints = self.hints
@@ -147,7 +158,9 @@ class Unschedulable(msgspec.Struct):
 
     @property
     def full_message(self) -> str:
-        """The message with hints, and what clusters refused the pod for: the same words as long as nothing changes."""
+        """The message with hints, and what clusters refused the pod for: the same words as long as
+        nothing changes.
+        """
         more = "".join([f"; {hint}" for hint in self.hints]) + _refused(self.placed)
         return self.message.removesuffix(".") + more if more else self.message
 
@@ -158,8 +171,13 @@ class Unschedulable(msgspec.Struct):
             "outcome": "unschedulable",
             "message": self.full_message,
             "clusters": self._clusters(),
-            "nominated": dict(zip(("cluster", "node"), self.nominated, strict=True)) if self.nominated else None,
-            "victims": [{"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node} for one in self.victims],
+            "nominated": dict(zip(("cluster", "node"), self.nominated, strict=True))
+            if self.nominated
+            else None,
+            "victims": [
+                {"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node}
+                for one in self.victims
+            ],
             "rejected": self.context.rejected_rows(self.absent),
             "feasible": self.context.feasible,
             "evaluated": self.context.evaluated,
@@ -169,11 +187,14 @@ class Unschedulable(msgspec.Struct):
         home = self.placed.home
         refused = self.placed.refused
         told = {
-            name: "".join([f"; {one.text}" for one in refused if one.concerns(name, home) and not one.over])
+            name: "".join(
+                [f"; {one.text}" for one in refused if one.concerns(name, home) and not one.over]
+            )
             for name in self.per_cluster
         }
         return {
-            name: text.removesuffix(".") + told[name] if told[name] else text for name, text in self.per_cluster.items()
+            name: text.removesuffix(".") + told[name] if told[name] else text
+            for name, text in self.per_cluster.items()
         }
 
     def summary(self) -> str:
@@ -182,7 +203,11 @@ class Unschedulable(msgspec.Struct):
 
 
 def _refused(placed: PodInfo) -> str:
-    return "".join([f"; {one.text}" for one in placed.refused if not one.over]) if placed.refused else ""
+    return (
+        "".join([f"; {one.text}" for one in placed.refused if not one.over])
+        if placed.refused
+        else ""
+    )
 
 
 def _about(placed: PodInfo, time: float, profile: str) -> dict[str, Any]:
@@ -203,7 +228,9 @@ def records_of(decisions: Iterable[Decision]) -> Iterator[dict[str, Any]]:
 
 
 def tables_of(decisions: Iterable[Decision]) -> Iterator[Table]:
-    """The records of those of one batch that stand together, in the order in which they were taken, as one table."""
+    """The records of those of one batch that stand together, in the order in which they were taken,
+    as one table.
+    """
     for _, batch in itertools.groupby(decisions, lambda one: id(one.why.batch)):
         found = list(batch)
         yield Table(len(found), _column(found))
@@ -233,7 +260,9 @@ def _column(batch: Sequence[Decision]) -> Column:
             "evaluated": stands_on.column([one.evaluated for one in stands_on.found]),
             "readings": _readings(names, first.time, parts.facts),
             "extras": extras_of(
-                [one.pod_id for one in batch], [one.extras for one in batch], {**parts.extras, **explained.extras}
+                [one.pod_id for one in batch],
+                [one.extras for one in batch],
+                {**parts.extras, **explained.extras},
             ),
         }
     )
@@ -253,14 +282,18 @@ def _refusals(batch: Sequence[Decision]) -> list[list[dict[str, Any]]]:
     nothing = list[dict[str, Any]]()
     now = batch[0].time
     refused = (one.placed.refused for one in batch)
-    return [[one.record(now) for one in some if not one.over] if some else nothing for some in refused]
+    return [
+        [one.record(now) for one in some if not one.over] if some else nothing for some in refused
+    ]
 
 
 def _place(clusters: Sequence[str], nodes: Sequence[str], scores: Floats) -> Column:
     return fields({"cluster": picked(clusters), "node": picked(nodes), "score": numbers(scores)})
 
 
-def _rivals(has: Column, rivals: Sequence[tuple[str, str, float] | None], scores: Floats) -> dict[str, Column]:
+def _rivals(
+    has: Column, rivals: Sequence[tuple[str, str, float] | None], scores: Floats
+) -> dict[str, Column]:
     clusters, nodes, points = zip(*(one or _NOBODY for one in rivals), strict=True)
     found = np.asarray(points)
     return {
@@ -272,11 +305,15 @@ def _rivals(has: Column, rivals: Sequence[tuple[str, str, float] | None], scores
 _NOBODY = ("", "", 0.0)
 
 
-def _scores(has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequence[Sequence[str]]]) -> Column:
+def _scores(
+    has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequence[Sequence[str]]]
+) -> Column:
     names, weights, raw, normalized, runner_up = columns
     factors = np.asarray(weights, dtype=np.float64)[:, None]
     found = dict[str, Column]()
-    shown = zip(names, weights, raw, normalized, factors * normalized, factors * runner_up, strict=True)
+    shown = zip(
+        names, weights, raw, normalized, factors * normalized, factors * runner_up, strict=True
+    )
     for name, weight, given, value, weighted, rival in shown:
         by_kind = {
             "raw": numbers(given),
@@ -289,7 +326,9 @@ def _scores(has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequ
     return fields(found)
 
 
-def _with_signals(columns: dict[str, Column], signals: Sequence[Sequence[str]], count: int) -> Column:
+def _with_signals(
+    columns: dict[str, Column], signals: Sequence[Sequence[str]], count: int
+) -> Column:
     """`signals`: of each decision, or one for all."""
     if all(one == signals[0] for one in signals):
         return fields(columns | ({"signals": Same(signals[0])} if signals[0] else {}))
@@ -311,11 +350,17 @@ class _Contexts(NamedTuple):
 
     def column(self, values: Sequence[Any]) -> Column:
         """`values`: of each of the different ones."""
-        return Same(values[0]) if all(one == values[0] for one in values) else Picked(values, self.which)
+        return (
+            Same(values[0])
+            if all(one == values[0] for one in values)
+            else Picked(values, self.which)
+        )
 
 
 class _Explanations(NamedTuple):
-    """By plugin what it explains of the chosen rows, and which signals it read there (of each row, or one for all)."""
+    """By plugin what it explains of the chosen rows, and which signals it read there (of each row,
+    or one for all).
+    """
 
     extras: dict[str, Column]
     signals: dict[str, Sequence[Sequence[str]]]
@@ -330,8 +375,14 @@ def _explain(batch: Sequence[Decision], facts: RowFacts) -> _Explanations:
         explained = _at_once(plugin, state, batch[0].placed, rows)
         if explained is None:
             alone = alone or [PastRows(fleet, facts.alone(place)) for place in range(len(batch))]
-            each_explained = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
-            explained = each([one for one, _ in each_explained]), [signals for _, signals in each_explained]
+            each_explained = [
+                _one_row(plugin, state, one.placed, row)
+                for one, row in zip(batch, alone, strict=True)
+            ]
+            explained = (
+                each([one for one, _ in each_explained]),
+                [signals for _, signals in each_explained],
+            )
         found.extras[plugin.name], found.signals[plugin.name] = explained
     return found
 
@@ -357,7 +408,9 @@ def _explains_rows(kind: type) -> bool:
     return hasattr(kind, "explain_rows")
 
 
-def _one_row(plugin: ExplainingPlugin, state: object, placed: PodInfo, row: PastRows) -> tuple[object, list[str]]:
+def _one_row(
+    plugin: ExplainingPlugin, state: object, placed: PodInfo, row: PastRows
+) -> tuple[object, list[str]]:
     row.signals.asked.clear()
     try:
         explained = plugin.explain(state, placed, row, 0)
@@ -372,7 +425,9 @@ def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
     unknown = Same("unknown")
     known = np.isfinite(signals.used) & np.isfinite(signals.used_at)
     ages = np.maximum(now - signals.used_at, 0.0)
-    for name, is_known, used, mean, age in zip(names, known, signals.used, signals.mean, ages, strict=False):
+    for name, is_known, used, mean, age in zip(
+        names, known, signals.used, signals.mean, ages, strict=False
+    ):
         shown = {
             "used": numbers(used),
             "mean": numbers(mean),

@@ -1,7 +1,8 @@
 """What is captured of a decision when it is taken, so that it can be explained when somebody asks.
 
-Deciding is hot, asking is rare: whoever decides (an equivalence class, a pruned search, the batch lookahead, the count
-merge) keeps a few numbers in its own form beside its own code, and every such form satisfies `DecisionRecord`.
+Deciding is hot, asking is rare: whoever decides (an equivalence class, a pruned search, the batch
+lookahead, the count merge) keeps a few numbers in its own form beside its own code, and every such
+form satisfies `DecisionRecord`.
 """
 
 from collections import Counter
@@ -36,8 +37,9 @@ class DecisionContext:
     needs: Needs | None = None  # of the pods that it is about
 
     def whys(self, code: int, absent: Sequence[str] = ()) -> list[Why]:
-        """The reasons behind a code. Where codes are scarce, what users make up has none of its own: then the pod
-        itself tells what it needs elsewhere, and `absent` the resources that it wants and no node has.
+        """The reasons behind a code. Where codes are scarce, what users make up has none of its
+        own: then the pod itself tells what it needs elsewhere, and `absent` the resources that it
+        wants and no node has.
         """
         found = list[Why]()
         for why in self.reasons.whys(code):
@@ -50,7 +52,9 @@ class DecisionContext:
         return found
 
     def counts(self, absent: Sequence[str] = ()) -> dict[tuple[str, Why], int]:
-        """(cluster, reason) -> nodes refused for it; a node that is refused for several counts in each."""
+        """(cluster, reason) -> nodes refused for it; a node that is refused for several counts in
+        each.
+        """
         counts: Counter[tuple[str, Why]] = Counter()
         for (code, cluster), nodes in self.rejected.items():
             for why in self.whys(code, absent):
@@ -71,7 +75,9 @@ class DecisionContext:
 
 
 class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
-    """Per score plugin of the class: name, weight, raw and normalised value of the chosen row and of the runner-up."""
+    """Per score plugin of the class: name, weight, raw and normalised value of the chosen row and
+    of the runner-up.
+    """
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
@@ -81,7 +87,9 @@ class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
 
 
 class ScoreColumns(NamedTuple):
-    """The same of several decisions: [plugins, decisions] each. `runner_up` means nothing where there is none."""
+    """The same of several decisions: [plugins, decisions] each. `runner_up` means nothing where
+    there is none.
+    """
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
@@ -93,8 +101,9 @@ class ScoreColumns(NamedTuple):
 class RecordParts(NamedTuple):
     """What the records of some decisions are made of; an entry for each decision.
 
-    `facts`: the chosen rows as they were. `extras`: by plugin that looks further than the chosen row what it kept for
-    it; empty where they were asked at once. `rivals`: (cluster, node, score) of the next best, None without one.
+    `facts`: the chosen rows as they were. `extras`: by plugin that looks further than the chosen
+    row what it kept for it; empty where they were asked at once. `rivals`: (cluster, node, score)
+    of the next best, None without one.
     """
 
     contexts: Sequence[DecisionContext]
@@ -139,7 +148,9 @@ class DecisionRecord(Protocol):
         """(cluster, node, score) of the next best; None if there is none."""
 
 
-def merged(one: Mapping[tuple[int, int], int], other: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
+def merged(
+    one: Mapping[tuple[int, int], int], other: Mapping[tuple[int, int], int]
+) -> dict[tuple[int, int], int]:
     """Two counts added up."""
     counts = dict(one)
     for key, count in other.items():

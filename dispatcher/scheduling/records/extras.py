@@ -1,5 +1,5 @@
-"""What plugins explained of decisions when they were taken: values, functions that return them, or one function for all
-decisions of a batch.
+"""What plugins explained of decisions when they were taken: values, functions that return them, or
+one function for all decisions of a batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,30 @@ class BatchExplanation:
     def of(self, pod_ids: Sequence[PodId]) -> Column:
         """The explanations of these, in the order in which they were decided."""
         wanted = set(pod_ids)
-        return told_of(self._explain, [at for at, pod_id in enumerate(self._pod_ids) if pod_id in wanted])
+        return told_of(
+            self._explain, [at for at, pod_id in enumerate(self._pod_ids) if pod_id in wanted]
+        )
 
 
-def extras_of(pod_ids: Sequence[PodId], extras: Sequence[Mapping[str, Any]], later: dict[str, Column]) -> Column:
-    """What was noted for each, by plugin, and one column a plugin for all; where both have one, `later` counts."""
+def extras_of(
+    pod_ids: Sequence[PodId], extras: Sequence[Mapping[str, Any]], later: dict[str, Column]
+) -> Column:
+    """What was noted for each, by plugin, and one column a plugin for all; where both have one,
+    `later` counts.
+    """
     noted = tuple(extras[0])
     if any(tuple(one) != noted for one in extras):
         rows = fields(later).values(len(extras))
         alone = zip(pod_ids, extras, rows, strict=True)
         return each(
-            [{name: _value_of(pod_id, value) for name, value in one.items()} | row for pod_id, one, row in alone]
+            [
+                {name: _value_of(pod_id, value) for name, value in one.items()} | row
+                for pod_id, one, row in alone
+            ]
         )
-    return fields({**{name: _of_all(pod_ids, [one[name] for one in extras]) for name in noted}, **later})
+    return fields(
+        {**{name: _of_all(pod_ids, [one[name] for one in extras]) for name in noted}, **later}
+    )
 
 
 def _of_all(pod_ids: Sequence[PodId], noted: Sequence[Any]) -> Column:

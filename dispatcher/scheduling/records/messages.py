@@ -26,12 +26,17 @@ _NO_NODES = "no nodes available to schedule pods"
 def no_place_message(nodes: int, texts: Counter[str]) -> str:
     """kube-scheduler's sentence: '0/30 nodes are available: 12 Insufficient cpu, 18 Too many pods.'
 
-    A node may be refused for several reasons; the parts are sorted as texts, as kube-scheduler does.
+    A node may be refused for several reasons; the parts are sorted as texts, as kube-scheduler
+    does.
     """
     if not nodes:
         return _NO_NODES
     parts = sorted(f"{count} {text}" for text, count in texts.items())
-    return f"0/{nodes} nodes are available: {', '.join(parts)}." if parts else f"0/{nodes} nodes are available."
+    return (
+        f"0/{nodes} nodes are available: {', '.join(parts)}."
+        if parts
+        else f"0/{nodes} nodes are available."
+    )
 
 
 def is_ours(why: Why) -> bool:
@@ -40,7 +45,9 @@ def is_ours(why: Why) -> bool:
 
 
 def refusal_message(nodes: int, why: Why) -> str:
-    """The sentence for a pod that is refused as a whole: kube-scheduler's where the reason is one of its own."""
+    """The sentence for a pod that is refused as a whole: kube-scheduler's where the reason is one
+    of its own.
+    """
     if is_ours(why):
         return why.text
     return f"0/{nodes} nodes are available: {why.text}." if nodes else _NO_NODES

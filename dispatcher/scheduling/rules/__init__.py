@@ -1,1 +1,3 @@
-"""What a pod asks of nodes, read once for the plugins: affinity, spread, volumes, and whole-number arithmetic."""
+"""What a pod asks of nodes, read once for the plugins: affinity, spread, volumes, and whole-number
+arithmetic.
+"""

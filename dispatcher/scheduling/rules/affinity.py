@@ -1,4 +1,6 @@
-"""What a pod's inter-pod affinity says, read once: which pods, in which fault domains, with what weight."""
+"""What a pod's inter-pod affinity says, read once: which pods, in which fault domains, with what
+weight.
+"""
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ _NONE = PodAffinity()
 
 @dataclass(frozen=True)
 class AffinityRule:
-    """Pods of a set, by domains of topology key `key`. `weight`: of a preferred term, negative for anti-affinity."""
+    """Pods of a set, by domains of topology key `key`. `weight`: of a preferred term, negative for
+    anti-affinity.
+    """
 
     pods: PodSet
     key: str
@@ -38,8 +42,8 @@ class AffinityRule:
 class AffinityRules:
     """The terms of one pod, each with the kind it is counted under.
 
-    `together`: the pods that all required affinity terms mean at once, None without such terms. `…_unlabelled`: those
-    that required terms may mean, as nobody knows their labels.
+    `together`: the pods that all required affinity terms mean at once, None without such terms.
+    `…_unlabelled`: those that required terms may mean, as nobody knows their labels.
     """
 
     required: tuple[AffinityRule, ...]
@@ -71,12 +75,17 @@ class AffinityRules:
     @cached_property
     def name(self) -> Hashable:
         """Equal names mean equal rules."""
-        return tuple(tuple(rule.name for rule in rules) for rules in (self.required, self.repelling, self.preferred))
+        return tuple(
+            tuple(rule.name for rule in rules)
+            for rules in (self.required, self.repelling, self.preferred)
+        )
 
     @cached_property
     def sets(self) -> tuple[PodSet, ...]:
         """The pods of each rule, and those of `together`."""
-        pods = [rule.pods for rules in (self.required, self.repelling, self.preferred) for rule in rules]
+        pods = [
+            rule.pods for rules in (self.required, self.repelling, self.preferred) for rule in rules
+        ]
         return (*pods, self.together) if self.together else tuple(pods)
 
     @cached_property
@@ -110,9 +119,14 @@ def _rule(term: PodAffinityTerm, pod: Pod, owner: Owner, weight: int = 1) -> Aff
     return AffinityRule(pods_of_terms((term,), owner), topology_key(term.topology_key, pod), weight)
 
 
-def _unlabelled(terms: Iterable[PodAffinityTerm], pod: Pod, owner: Owner) -> tuple[AffinityRule, ...]:
+def _unlabelled(
+    terms: Iterable[PodAffinityTerm], pod: Pod, owner: Owner
+) -> tuple[AffinityRule, ...]:
     meant = [one for one in terms if one.selector is not None]
-    rules = [AffinityRule(unlabelled_of_term(one, owner), topology_key(one.topology_key, pod)) for one in meant]
+    rules = [
+        AffinityRule(unlabelled_of_term(one, owner), topology_key(one.topology_key, pod))
+        for one in meant
+    ]
     return tuple({rule.name: rule for rule in rules}.values())
 
 
@@ -123,8 +137,8 @@ def _terms_of(one: PodAffinity | None) -> Iterator[PodAffinityTerm]:
 
 
 class _Read:
-    """The terms of a template, kept so that no other object can take their place, and the rules that they are: one for
-    each cluster and namespace of such pods where these have a say.
+    """The terms of a template, kept so that no other object can take their place, and the rules
+    that they are: one for each cluster and namespace of such pods where these have a say.
     """
 
     def __init__(self, placed: PodInfo, limit: int) -> None:
@@ -147,7 +161,9 @@ class _Read:
 
 
 class AffinityBook:
-    """The rules of pods that were met lately; pods of one template that share their terms in memory are read once."""
+    """The rules of pods that were met lately; pods of one template that share their terms in memory
+    are read once.
+    """
 
     def __init__(self, limit: int = 1024) -> None:
         self._limit = limit

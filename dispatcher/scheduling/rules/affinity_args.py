@@ -1,7 +1,7 @@
 """Node affinity as people write it in a profile, read as `model.pod.Affinity`.
 
-Either clauses of which all must hold, [{key: pool, operator: In, values: [batch]}], or Kubernetes' own nodeAffinity:
-{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [...]},
+Either clauses of which all must hold, [{key: pool, operator: In, values: [batch]}], or Kubernetes'
+own nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [...]},
 preferredDuringSchedulingIgnoredDuringExecution: [{weight, preference}, ...]}.
 """
 
@@ -12,7 +12,16 @@ import msgspec
 from msgspec import Meta
 
 from dispatcher.scheduling.framework.plugin_args import shown, whole_number
-from shared.model.labels import EXISTS, GT, LT, NOT_EXISTS, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from shared.model.labels import (
+    EXISTS,
+    GT,
+    LT,
+    NOT_EXISTS,
+    OPERATORS,
+    NodeSelectorTerm,
+    PreferredTerm,
+    Requirement,
+)
 from shared.model.pod import Affinity
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -34,14 +43,22 @@ def added_affinity(raw: object) -> Affinity:
         clauses = _clauses(raw)
         return Affinity((NodeSelectorTerm(clauses),)) if clauses else Affinity()
     if not isinstance(raw, Mapping) or not set(raw) <= {_REQUIRED, _PREFERRED}:
-        raise ValueError(f"must be a list of {{key, operator, values}} or hold {_REQUIRED}, {_PREFERRED}")
-    return Affinity(_required(raw.get(_REQUIRED)), tuple(_preferred(one) for one in _list(raw.get(_PREFERRED))))
+        raise ValueError(
+            f"must be a list of {{key, operator, values}} or hold {_REQUIRED}, {_PREFERRED}"
+        )
+    return Affinity(
+        _required(raw.get(_REQUIRED)), tuple(_preferred(one) for one in _list(raw.get(_PREFERRED)))
+    )
 
 
 def _required(raw: object) -> tuple[NodeSelectorTerm, ...] | None:
     if raw is None:
         return None
-    if not isinstance(raw, Mapping) or set(raw) != {"nodeSelectorTerms"} or not raw["nodeSelectorTerms"]:
+    if (
+        not isinstance(raw, Mapping)
+        or set(raw) != {"nodeSelectorTerms"}
+        or not raw["nodeSelectorTerms"]
+    ):
         raise ValueError(f"{_REQUIRED} must hold nodeSelectorTerms, at least one, not {shown(raw)}")
     return tuple(_term(one) for one in _list(raw["nodeSelectorTerms"]))
 
@@ -83,15 +100,25 @@ def _clause(raw: object) -> Requirement:
     if not isinstance(key, str) or not key:
         raise ValueError(f"a clause needs a label key, not {shown(key)}")
     if operator not in OPERATORS:
-        raise ValueError(f"operator of {key} must be one of {', '.join(OPERATORS)}, not {shown(operator)}")
+        raise ValueError(
+            f"operator of {key} must be one of {', '.join(OPERATORS)}, not {shown(operator)}"
+        )
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"values of {key} must be a list of texts (quote true, numbers), not {shown(values)}")
+        raise ValueError(
+            f"values of {key} must be a list of texts (quote true, numbers), not {shown(values)}"
+        )
     _check_count(key, operator, len(values))
     return Requirement(key, operator, tuple(values))
 
 
 def _check_count(key: str, operator: str, values: int) -> None:
-    wanted = "no values" if operator in (EXISTS, NOT_EXISTS) else "one value" if operator in (GT, LT) else "values"
+    wanted = (
+        "no values"
+        if operator in (EXISTS, NOT_EXISTS)
+        else "one value"
+        if operator in (GT, LT)
+        else "values"
+    )
     if {"no values": values == 0, "one value": values == 1, "values": values > 0}[wanted]:
         return
     raise ValueError(f"operator {operator} of {key} needs {wanted}, not {values}")

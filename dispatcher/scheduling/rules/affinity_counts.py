@@ -1,4 +1,6 @@
-"""Inter-pod affinity as domain counts: those that its rules look at, and what one more pod adds to each."""
+"""Inter-pod affinity as domain counts: those that its rules look at, and what one more pod adds to
+each.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,19 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from dispatcher.scheduling.framework import FleetView, Ints, PodInfo
-from dispatcher.scheduling.framework.domain_counts import MaxCount, RequiredCount, RuleCount, ScoreTerm
+from dispatcher.scheduling.framework.domain_counts import (
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    ScoreTerm,
+)
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityRules
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason
 from shared.model.topology import HOST_LEVEL, level_of
 
-_Count = tuple[str, Ints, int, int]  # topology key, pods by domain, times what weight; what one more pod adds to them
+_Count = tuple[
+    str, Ints, int, int
+]  # topology key, pods by domain, times what weight; what one more pod adds to them
 
 
 @dataclass(frozen=True)
 class AffinityCounts:
-    """The counts that a pod's rules and the standing terms `about` it look at, and what one more pod like it adds.
+    """The counts that a pod's rules and the standing terms `about` it look at, and what one more
+    pod like it adds.
 
     `brought`: number of a standing term -> what the pod adds to it.
     """
@@ -58,30 +68,50 @@ class AffinityCounts:
     def score_terms(self, hard_weight: int) -> Sequence[ScoreTerm]:
         """One for each topology key; `hard_weight`: what a required term of a placed pod is worth."""
         preferred = [self._own(rule.pods, rule.key, rule.weight) for rule in self.rules.preferred]
-        theirs = self._standing(TermKind.PREFERRED, 1), self._standing(TermKind.REQUIRED, hard_weight)
+        theirs = (
+            self._standing(TermKind.PREFERRED, 1),
+            self._standing(TermKind.REQUIRED, hard_weight),
+        )
         return tuple(
-            ScoreTerm(domain_count, 1.0) for domain_count in self._domain_counts((*preferred, *theirs[0], *theirs[1]))
+            ScoreTerm(domain_count, 1.0)
+            for domain_count in self._domain_counts((*preferred, *theirs[0], *theirs[1]))
         )
 
     def _own(self, pods: PodSet, key: str, weight: int = 1) -> _Count:
-        return key, self.fleet.affinity.count_in(pods, key), weight, int(is_one_of(pods, self.placed, self.fleet))
+        return (
+            key,
+            self.fleet.affinity.count_in(pods, key),
+            weight,
+            int(is_one_of(pods, self.placed, self.fleet)),
+        )
 
     def _standing(self, kind: TermKind, weight: int) -> list[_Count]:
         terms = [term for term in self.about if term.kind is kind]
-        return [(one.key, self.fleet.affinity.count_of(one), weight, one.brought(self.brought)) for one in terms]
+        return [
+            (one.key, self.fleet.affinity.count_of(one), weight, one.brought(self.brought))
+            for one in terms
+        ]
 
     def _domain_counts(self, counts: Sequence[_Count]) -> Iterator[RuleCount]:
         """The counts of each key added up."""
         for key in dict.fromkeys(key for key, *_ in counts):
-            found = [(count * weight, more * weight) for own_key, count, weight, more in counts if own_key == key]
+            found = [
+                (count * weight, more * weight)
+                for own_key, count, weight, more in counts
+                if own_key == key
+            ]
             total = np.sum([count for count, _ in found], axis=0)
             more = sum(more for _, more in found)
-            yield RuleCount(self.fleet.topology.domain(key), total, more, by_host=level_of(key) == HOST_LEVEL)
+            yield RuleCount(
+                self.fleet.topology.domain(key), total, more, by_host=level_of(key) == HOST_LEVEL
+            )
 
 
 def is_one_of(pods: PodSet, placed: PodInfo, fleet: FleetView) -> bool:
     """Whether a pod is one of `pods`."""
-    return pods.matches(placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace))
+    return pods.matches(
+        placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace)
+    )
 
 
 def _labels_of(fleet: FleetView, home: str, namespace: str) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """Which PodDisruptionBudgets of the fleet speak against the eviction of a pod.
 
-Whoever writes budgets may write very many, and such that cover all pods of the namespace. So what a pod costs does not
-rest on how many cover it (see `selector_index`), and only budgets of namespaces whose pods are looked at are read.
+Whoever writes budgets may write very many, and such that cover all pods of the namespace. So what a
+pod costs does not rest on how many cover it (see `selector_index`), and only budgets of namespaces
+whose pods are looked at are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,15 @@ from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules.selector_index import Planes, SelectorIndex, bits, less, planes
 from shared.model.objects import PodDisruptionBudget
 
-# What budgets allow still, by cluster and namespace: those that were asked for more than that, and planes of the rest.
+# What budgets allow still, by cluster and namespace: those that were asked for more than that, and
+# planes of the rest.
 Left = dict[tuple[str, str], tuple[int, Planes]]
 
 
 class Budgets:
-    """The fleet's PodDisruptionBudgets. Those of a pod's home cluster count for it, and of the one where it runs."""
+    """The fleet's PodDisruptionBudgets. Those of a pod's home cluster count for it, and of the one
+    where it runs.
+    """
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,7 +35,9 @@ class Budgets:
         found = self._objects.derived(cluster, _allowing, PodDisruptionBudget, namespace=namespace)
         if found is None:
             return None
-        selecting = self._objects.derived(cluster, _selecting, (PodDisruptionBudget, "selector"), namespace=namespace)
+        selecting = self._objects.derived(
+            cluster, _selecting, (PodDisruptionBudget, "selector"), namespace=namespace
+        )
         return _Guard(selecting, found)
 
     def take(self, victim: Victim, left: Left) -> str:
@@ -73,8 +79,12 @@ Found = Mapping[str, PodDisruptionBudget]  # those of a namespace
 
 
 def _covering(found: Found) -> list[PodDisruptionBudget]:
-    """Those that cover any pods, in the order of their names. An empty selector covers all of the namespace."""
-    return sorted((one for one in found.values() if one.selector is not None), key=lambda one: one.name)
+    """Those that cover any pods, in the order of their names. An empty selector covers all of the
+    namespace.
+    """
+    return sorted(
+        (one for one in found.values() if one.selector is not None), key=lambda one: one.name
+    )
 
 
 def _selecting(found: Found) -> SelectorIndex:

@@ -1,6 +1,8 @@
-"""A pod's CSI volumes and those of nodes: which, and of which driver. Source: kube-scheduler's NodeVolumeLimits (CSI).
+"""A pod's CSI volumes and those of nodes: which, and of which driver. Source: kube-scheduler's
+NodeVolumeLimits (CSI).
 
-A volume that is certainly nowhere yet is counted, not named: pods that bring as many new ones are alike.
+A volume that is certainly nowhere yet is counted, not named: pods that bring as many new ones are
+alike.
 """
 
 from collections import Counter
@@ -9,13 +11,18 @@ from typing import NamedTuple
 
 from dispatcher.scheduling.framework import FleetView, PodInfo
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
-from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.model.objects import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from shared.model.pod import CLAIM, Volume
 
 
 class Wanted(NamedTuple):
-    """The pod's CSI volumes. `new`: how many of each driver are nowhere yet, so that it is no matter which these are;
-    `known`: those that may be on some node.
+    """The pod's CSI volumes. `new`: how many of each driver are nowhere yet, so that it is no
+    matter which these are; `known`: those that may be on some node.
     """
 
     new: tuple[tuple[str, int], ...] = ()
@@ -55,7 +62,9 @@ class CsiVolumes:
         if claim is None:
             return None
         made_by = self._classes.get(claim.storage_class or "")
-        return csi_volume_of_claim(claim, self._volumes.get(claim.volume) if claim.volume else None, made_by)
+        return csi_volume_of_claim(
+            claim, self._volumes.get(claim.volume) if claim.volume else None, made_by
+        )
 
 
 def wanted_of(placed: PodInfo, fleet: FleetView) -> Wanted:
@@ -84,10 +93,14 @@ def wanted_of(placed: PodInfo, fleet: FleetView) -> Wanted:
 
 
 def _is_new(
-    found: CsiVolume, claim: PersistentVolumeClaim, volume: PersistentVolume | None, home: str, fleet: FleetView
+    found: CsiVolume,
+    claim: PersistentVolumeClaim,
+    volume: PersistentVolume | None,
+    home: str,
+    fleet: FleetView,
 ) -> bool:
-    """Whether a claim's CSI volume is certainly on no node: no pod uses the claim, and no inline disk, other claim,
-    other PersistentVolume or attachment stands for the same volume.
+    """Whether a claim's CSI volume is certainly on no node: no pod uses the claim, and no inline
+    disk, other claim, other PersistentVolume or attachment stands for the same volume.
     """
     if fleet.volumes.names(home, claim.namespace, claim.name) or fleet.volumes.has_disk(found):
         return False
@@ -99,10 +112,14 @@ def _is_new(
 
 def attachments_of(home: str, fleet: FleetView) -> Attached:
     """What is attached to the nodes of a cluster, or to be."""
-    return fleet.objects.derived(home, _attached, VolumeAttachment, (PersistentVolume, "handle", "in_tree"))
+    return fleet.objects.derived(
+        home, _attached, VolumeAttachment, (PersistentVolume, "handle", "in_tree")
+    )
 
 
-def _attached(attachments: Mapping[str, VolumeAttachment], volumes: Mapping[str, PersistentVolume]) -> Attached:
+def _attached(
+    attachments: Mapping[str, VolumeAttachment], volumes: Mapping[str, PersistentVolume]
+) -> Attached:
     """In-tree volumes are not counted here."""
     there: dict[str, set[CsiVolume]] = {}
     for one in attachments.values():
@@ -110,4 +127,8 @@ def _attached(attachments: Mapping[str, VolumeAttachment], volumes: Mapping[str,
         if volume is not None and one.attacher and volume.handle and not volume.in_tree:
             there.setdefault(one.node, set()).add((one.attacher, volume.handle))
     most = max(map(len, there.values()), default=0)
-    return Attached({node: frozenset(found) for node, found in there.items()}, frozenset().union(*there.values()), most)
+    return Attached(
+        {node: frozenset(found) for node, found in there.items()},
+        frozenset().union(*there.values()),
+        most,
+    )

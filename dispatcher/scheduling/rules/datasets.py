@@ -14,7 +14,9 @@ Datasets = tuple[tuple[str, tuple[str, ...]], ...]  # name, clusters that have i
 def read_datasets(raw: object) -> Datasets:
     """{name: [clusters]}, at least one cluster each."""
     if not isinstance(raw, Mapping):
-        raise ValueError(f"must map names of data to clusters, for example {{genomes: [west]}}, not {shown(raw)}")
+        raise ValueError(
+            f"must map names of data to clusters, for example {{genomes: [west]}}, not {shown(raw)}"
+        )
     found = []
     for name, clusters in raw.items():
         try:
@@ -28,5 +30,7 @@ def read_datasets(raw: object) -> Datasets:
     return tuple(found)
 
 
-_WRITTEN = dict[Annotated[str, Meta(pattern=NAME_PATTERN)], Annotated[list[str], Meta(min_length=1)]]
+_WRITTEN = dict[
+    Annotated[str, Meta(pattern=NAME_PATTERN)], Annotated[list[str], Meta(min_length=1)]
+]
 DATASETS: dict[str, Any] = read_by(read_datasets, _WRITTEN)

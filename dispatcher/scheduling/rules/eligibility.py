@@ -1,6 +1,8 @@
-"""Which nodes a pod itself asks for: nodeSelector, required node affinity, the clusters it allows; as row masks.
+"""Which nodes a pod itself asks for: nodeSelector, required node affinity, the clusters it allows;
+as row masks.
 
-Shared by the filters that enforce this and by fault-domain spread, which counts only the domains a pod may go to.
+Shared by the filters that enforce this and by fault-domain spread, which counts only the domains a
+pod may go to.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -41,12 +43,14 @@ _WHOLE_FLEET = "fleet"
 
 
 class LabelMasks:
-    """Row masks for label clauses. Listed values are looked up, so that one costs the same however many nodes have: a
-    user may write clauses without end, also on names of hosts.
+    """Row masks for label clauses. Listed values are looked up, so that one costs the same however
+    many nodes have: a user may write clauses without end, also on names of hosts.
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[str, ByCode[str]] = {}  # by label key, its values as numbers, and 1 for those which are
+        self._numbers: dict[
+            str, ByCode[str]
+        ] = {}  # by label key, its values as numbers, and 1 for those which are
 
     def clause(self, clause: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node's label satisfies the clause."""
@@ -65,17 +69,23 @@ class LabelMasks:
         bound = integer(clause.values[0]) if len(clause.values) == 1 else None
         if clause.operator not in (GT, LT) or bound is None or not len(values):
             return np.zeros(len(codes), dtype=np.bool_)
-        if clause.key not in self._numbers:  # of keys that nodes have: of others there are no values
+        if (
+            clause.key not in self._numbers
+        ):  # of keys that nodes have: of others there are no values
             if len(self._numbers) >= _MOST_KEYS:
                 self._numbers.clear()
             self._numbers[clause.key] = ByCode(_number_of, np.int64, 0, (2,))
-        number, known = self._numbers[clause.key].of(values)[codes].T  # code -1 (absent) reads the last entry
+        number, known = (
+            self._numbers[clause.key].of(values)[codes].T
+        )  # code -1 (absent) reads the last entry
         mask: Bools = (known == 1) & (number > bound if clause.operator == GT else number < bound)
         return mask
 
     def term(self, term: NodeSelectorTerm, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies all clauses; an empty term matches no node."""
-        mask = np.full(len(fleet.nodes.live[rows]), bool(term.match_expressions or term.match_fields))
+        mask = np.full(
+            len(fleet.nodes.live[rows]), bool(term.match_expressions or term.match_fields)
+        )
         for clause in term.match_expressions:
             mask &= clause.readable and self.clause(clause, fleet, rows)
         for clause in term.match_fields:
@@ -83,8 +93,13 @@ class LabelMasks:
         return mask
 
     def selected(self, pod: Pod, fleet: FleetView, rows: Rows) -> Bools:
-        """[rows] whether the node satisfies nodeSelector and, if there are any, one of the required terms."""
-        masks = [self.clause(Requirement(key, IN, (value,)), fleet, rows) for key, value in pod.node_selector.items()]
+        """[rows] whether the node satisfies nodeSelector and, if there are any, one of the required
+        terms.
+        """
+        masks = [
+            self.clause(Requirement(key, IN, (value,)), fleet, rows)
+            for key, value in pod.node_selector.items()
+        ]
         required = pod.affinity.required if pod.affinity else None
         if required is not None:
             masks.append(self.any_term(required, fleet, rows))
@@ -95,7 +110,11 @@ class LabelMasks:
     def rows(self, pod: Pod, fleet: FleetView) -> RowList:
         """The live rows that satisfy the same, ascending."""
         few = self.few_rows(pod, fleet)
-        return np.flatnonzero(fleet.nodes.live & self.selected(pod, fleet, slice(0, fleet.n))) if few is None else few
+        return (
+            np.flatnonzero(fleet.nodes.live & self.selected(pod, fleet, slice(0, fleet.n)))
+            if few is None
+            else few
+        )
 
     def few_rows(self, pod: Pod, fleet: FleetView) -> RowList | None:
         """The same; None unless its selector says that they are few."""
@@ -123,7 +142,9 @@ def _is_one_of(codes: SmallInts, texts: Sequence[str], values: CodedValues[str])
     """[codes] whether the value behind a code is one of `texts`."""
     found = [code for code in map(values.find, dict.fromkeys(texts)) if code is not None]
     if len(found) <= 1:
-        mask: Bools = codes == (found[0] if found else len(values))  # one value, as nodeSelector asks for
+        mask: Bools = codes == (
+            found[0] if found else len(values)
+        )  # one value, as nodeSelector asks for
         return mask
     table = np.zeros(len(values) + 1, dtype=np.bool_)
     table[found] = True
@@ -131,7 +152,9 @@ def _is_one_of(codes: SmallInts, texts: Sequence[str], values: CodedValues[str])
 
 
 def _name_mask(clause: Requirement, fleet: FleetView) -> Bools:
-    """[n] node names against a metadata.name clause; Kubernetes allows In and NotIn there, the rest matches nothing."""
+    """[n] node names against a metadata.name clause; Kubernetes allows In and NotIn there, the rest
+    matches nothing.
+    """
     if clause.key != NAME_FIELD or clause.operator not in (IN, NOT_IN):
         return np.zeros(fleet.n, dtype=np.bool_)
     named = np.zeros(fleet.n, dtype=np.bool_)
@@ -144,7 +167,9 @@ def _name_mask(clause: Requirement, fleet: FleetView) -> Bools:
 
 
 def selection_key(pod: Pod) -> Hashable:
-    """Everything of a pod that `LabelMasks.selected` looks at; None for a pod that asks for nothing."""
+    """Everything of a pod that `LabelMasks.selected` looks at; None for a pod that asks for
+    nothing.
+    """
     required = pod.affinity.required if pod.affinity else None
     if required is None and not pod.node_selector:
         return None
@@ -152,32 +177,41 @@ def selection_key(pod: Pod) -> Hashable:
 
 
 def tolerations_key(placed: PodInfo) -> Hashable:
-    """Everything of a pod that decides which taints it tolerates, and where: in another cluster it may have fewer
-    tolerations, by its home and its namespace. How long an eviction waits has no part in it.
+    """Everything of a pod that decides which taints it tolerates, and where: in another cluster it
+    may have fewer tolerations, by its home and its namespace. How long an eviction waits has no
+    part in it.
     """
     own = placed.pod.tolerations
     if not own:
         return own
     key = frozenset((one.key, one.operator, one.value, one.effect) for one in own)
-    return key if len(kept_abroad(own, ())) == len(own) else (key, placed.home, placed.pod.namespace)
+    return (
+        key if len(kept_abroad(own, ())) == len(own) else (key, placed.home, placed.pod.namespace)
+    )
 
 
 class Tolerance(NamedTuple):
-    """The tolerations of a pod by cluster: `kinds` of them, the pod's own first; `of` [clusters] says which it is."""
+    """The tolerations of a pod by cluster: `kinds` of them, the pod's own first; `of` [clusters]
+    says which it is.
+    """
 
     kinds: tuple[tuple[Toleration, ...], ...]
     of: SmallInts
 
     @classmethod
     def read(cls, placed: PodInfo, fleet: FleetView) -> "Tolerance":
-        """Those that its delegate would have; at home, and where a cluster's policy is not known, its own."""
+        """Those that its delegate would have; at home, and where a cluster's policy is not known,
+        its own.
+        """
         own = placed.pod.tolerations
         kinds = {placed.pod.tolerations: 0}
         of = np.zeros(len(fleet.clusters), dtype=np.int32)
         if len(kept_abroad(own, ())) < len(own):
             for at, info in enumerate(fleet.clusters):
                 if info.opens is not None and info.name != placed.home:
-                    kept = kept_abroad(own, opened_to(placed.home, placed.pod.namespace, info.opens))
+                    kept = kept_abroad(
+                        own, opened_to(placed.home, placed.pod.namespace, info.opens)
+                    )
                     of[at] = kinds.setdefault(kept, len(kinds))
         return cls(tuple(kinds), of)
 
@@ -185,7 +219,9 @@ class Tolerance(NamedTuple):
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that keeps new pods away and that none of these tolerates."""
     hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    return next((one for one in hard if not any(one.tolerated_by(each) for each in tolerations)), None)
+    return next(
+        (one for one in hard if not any(one.tolerated_by(each) for each in tolerations)), None
+    )
 
 
 class TaintMasks:
@@ -201,7 +237,9 @@ class TaintMasks:
         if known is None:
             if len(self._known) >= _MEMO_LIMIT:
                 self._known.clear()
-            known = self._known[kinds] = ByCode(partial(_tolerating, kinds), np.bool_, True, (len(kinds),))
+            known = self._known[kinds] = ByCode(
+                partial(_tolerating, kinds), np.bool_, True, (len(kinds),)
+            )
         verdicts = known.of(fleet.nodes.taint_sets)
         nodes = fleet.nodes
         mask: Bools = verdicts[nodes.taint_set, 0 if len(kinds) == 1 else of[nodes.cluster]]
@@ -225,16 +263,24 @@ def clusters_key(placed: PodInfo) -> Hashable:
 
 
 def has_volumes(pod: Pod) -> bool:
-    """Whether the pod has claims or inline disks: they are the home cluster's, and so the pod can run only there."""
+    """Whether the pod has claims or inline disks: they are the home cluster's, and so the pod can
+    run only there.
+    """
     return bool(pod.volumes)
 
 
 def topology_key(key: str, pod: Pod) -> str:
-    """The key of the fault domains that a spread or affinity rule of `pod` means: its domains may span clusters or not.
+    """The key of the fault domains that a spread or affinity rule of `pod` means: its domains may
+    span clusters or not.
 
-    The annotation `global-dispatcher.io/domain-scope: cluster` keeps every domain within one cluster.
+    The annotation `global-dispatcher.io/domain-scope: cluster` keeps every domain within one
+    cluster.
     """
-    return within_cluster(key) if pod.annotations.get(names.DOMAIN_SCOPE) == _ONE_CLUSTER else level_of(key)
+    return (
+        within_cluster(key)
+        if pod.annotations.get(names.DOMAIN_SCOPE) == _ONE_CLUSTER
+        else level_of(key)
+    )
 
 
 class ClusterChoiceError(ValueError):
@@ -255,14 +301,16 @@ def allowed_clusters(placed: PodInfo, fleet: FleetView) -> Bools | None:
         if not wanted:
             keeps = f"{names.STAY} keeps" if stays else "its volumes keep"
             raise ClusterChoiceError(
-                f"{keeps} it in cluster {placed.home}, which {names.CLUSTERS} does not allow; remove one"
+                f"{keeps} it in cluster {placed.home}, which {names.CLUSTERS} does not allow; "
+                "remove one"
             )
     if wanted is None:
         return None
     known = [info.name for info in fleet.clusters]
     if wanted.isdisjoint(known):
         raise ClusterChoiceError(
-            f"annotation {names.CLUSTERS} names no cluster of this fleet: {_listed(wanted)}{_meant(wanted, known)}; "
+            f"annotation {names.CLUSTERS} names no cluster of this fleet: "
+            f"{_listed(wanted)}{_meant(wanted, known)}; "
             f"known: {_listed(known)}"
         )
     return np.fromiter((name in wanted for name in known), dtype=np.bool_, count=len(known))
@@ -299,7 +347,9 @@ def _wanted(annotations: Mapping[str, str]) -> set[str] | None:
         return None
     wanted = {name for name in (part.strip() for part in text.split(",")) if name}
     if not wanted:
-        raise ClusterChoiceError(f"annotation {names.CLUSTERS} is empty: name clusters as 'a,b' or remove it")
+        raise ClusterChoiceError(
+            f"annotation {names.CLUSTERS} is empty: name clusters as 'a,b' or remove it"
+        )
     return wanted
 
 
@@ -307,19 +357,26 @@ def _check_scope(annotations: Mapping[str, str]) -> None:
     text = annotations.get(names.DOMAIN_SCOPE, _WHOLE_FLEET)
     if text not in (_ONE_CLUSTER, _WHOLE_FLEET):
         raise ClusterChoiceError(
-            f"annotation {names.DOMAIN_SCOPE} must be '{_ONE_CLUSTER}' or '{_WHOLE_FLEET}', not {text[:40]!r}"
+            f"annotation {names.DOMAIN_SCOPE} must be '{_ONE_CLUSTER}' or '{_WHOLE_FLEET}', not "
+            f"{text[:40]!r}"
         )
 
 
 def _stays(annotations: Mapping[str, str]) -> bool:
     text = annotations.get(names.STAY, "false")
     if text not in ("true", "false"):
-        raise ClusterChoiceError(f"annotation {names.STAY} must be 'true' or 'false', not {text[:40]!r}")
+        raise ClusterChoiceError(
+            f"annotation {names.STAY} must be 'true' or 'false', not {text[:40]!r}"
+        )
     return text == "true"
 
 
 def _meant(wanted: set[str], known: list[str]) -> str:
-    close = (match for name in sorted(wanted)[:10] for match in get_close_matches(name[:63], known[:1000], 1))
+    close = (
+        match
+        for name in sorted(wanted)[:10]
+        for match in get_close_matches(name[:63], known[:1000], 1)
+    )
     return next((f"; did you mean {one}?" for one in close), "")
 
 

@@ -1,4 +1,6 @@
-"""Which clusters a pod may enter at all: what all filters of its profile that go by cluster say together."""
+"""Which clusters a pod may enter at all: what all filters of its profile that go by cluster say
+together.
+"""
 
 from collections.abc import Sequence
 
@@ -8,9 +10,11 @@ from dispatcher.scheduling.framework import Bools, Filter, FleetView, PodInfo
 from shared.model.reasons import Reason
 
 
-def open_clusters(filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, *, honor_taints: bool) -> Bools | None:
-    """[clusters] whether the pod may enter each; None if it may enter all. A cordon counts as a taint of the cluster:
-    where those are not to be honored, the pod waits until it is taken back.
+def open_clusters(
+    filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, *, honor_taints: bool
+) -> Bools | None:
+    """[clusters] whether the pod may enter each; None if it may enter all. A cordon counts as a
+    taint of the cluster: where those are not to be honored, the pod waits until it is taken back.
     """
     open_ = np.ones(len(fleet.clusters), dtype=np.bool_)
     for one in filters:
@@ -22,4 +26,6 @@ def open_clusters(filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, 
 
 
 def _lets_in(code: int, fleet: FleetView, *, honor_taints: bool) -> bool:
-    return not code or (not honor_taints and fleet.reasons.why(code).reason is Reason.CLUSTER_CORDONED)
+    return not code or (
+        not honor_taints and fleet.reasons.why(code).reason is Reason.CLUSTER_CORDONED
+    )

@@ -19,8 +19,8 @@ OWN_APP = Near(APP, "")
 
 
 def near_of(pod: Pod) -> Near | None:
-    """What the annotation `near` names; None for a pod without it, or with one that cannot be read: its agent has said
-    so.
+    """What the annotation `near` names; None for a pod without it, or with one that cannot be read:
+    its agent has said so.
     """
     text = pod.annotations.get(names.NEAR)
     try:
@@ -55,8 +55,8 @@ def clusters_with(near: Near, placed: PodInfo, fleet: FleetView) -> Ints:
 
 
 def pods_meant(near: Near, placed: PodInfo, fleet: FleetView) -> PodSet | None:
-    """The pods of an APP, or those that a SERVICE of the cluster of submission selects; None if there is none, or it
-    selects none.
+    """The pods of an APP, or those that a SERVICE of the cluster of submission selects; None if
+    there is none, or it selects none.
     """
     if near.kind == APP:
         return pods_beside(placed.pod, None)

@@ -2,8 +2,8 @@
 
     nearness(rtt) = 100 * half / (half + rtt)        100 at 0 ms, 50 at `half` ms, never 0
 
-Unknown is neither near nor far: a cluster whose way to the place is unknown gets the mean of those other clusters of
-which it is known, and 50 where it is known of none.
+Unknown is neither near nor far: a cluster whose way to the place is unknown gets the mean of those
+other clusters of which it is known, and 50 where it is known of none.
 """
 
 import numpy as np
@@ -29,13 +29,17 @@ def to_nearest(rtt_ms: Floats, there: Bools, half_ms: float) -> Floats:
 
 
 def least_known(table: Floats) -> Floats:
-    """[rows] the least number of each row of a table that has columns; NaN where all are unknown (NaN)."""
+    """[rows] the least number of each row of a table that has columns; NaN where all are unknown
+    (NaN).
+    """
     least: Floats = np.fmin.reduce(table, axis=1)
     return least
 
 
 def to_many(rtt_ms: Floats, weights: Floats, half_ms: float) -> Floats:
-    """[clusters] mean nearness to clusters by weight, at least one above 0: what a caller of pods there sees."""
+    """[clusters] mean nearness to clusters by weight, at least one above 0: what a caller of pods
+    there sees.
+    """
     there = np.flatnonzero(weights > 0)
     total = np.zeros(len(weights))
     for at in there.tolist():
@@ -47,14 +51,18 @@ def to_many(rtt_ms: Floats, weights: Floats, half_ms: float) -> Floats:
 
 
 def filled(found: Floats, there: Bools) -> Floats:
-    """[clusters] points; unknown ones (NaN) get the mean of what is known of clusters that are not `there`."""
+    """[clusters] points; unknown ones (NaN) get the mean of what is known of clusters that are not
+    `there`.
+    """
     known = found[~np.isnan(found) & ~there]
     filled: Floats = np.where(np.isnan(found), known.mean() if len(known) else NEUTRAL, found)
     return filled
 
 
 def nearest_of(fleet: FleetView, cluster: int, there: Bools) -> int | None:
-    """The nearest cluster of `there` from `cluster` by what counts; itself if it is one; None where no way is known."""
+    """The nearest cluster of `there` from `cluster` by what counts; itself if it is one; None where
+    no way is known.
+    """
     if there[cluster]:
         return cluster
     ways = np.where(there, fleet.links.rtt_ms()[cluster], np.nan)

@@ -6,25 +6,32 @@ from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import Pod
 from shared.model.resources import CPU, MEMORY, PODS
 
-# kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is taken to use.
+# kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is
+# taken to use.
 DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 2**20
 
 
 def nonzero_request(pod: Pod) -> tuple[int, int]:
-    """(milli-CPU, bytes) the pod is expected to use: as its reader reckoned, else its requests or the defaults."""
+    """(milli-CPU, bytes) the pod is expected to use: as its reader reckoned, else its requests or
+    the defaults.
+    """
     if pod.expected is not None:
         return pod.expected
     return pod.requests.get(CPU) or DEFAULT_CPU, pod.requests.get(MEMORY) or DEFAULT_MEMORY
 
 
 def expected_request(placed: PodInfo) -> tuple[int, int]:
-    """(milli-CPU, bytes) the pod counts as until readings show it: by what its owner's pods use, else as above."""
+    """(milli-CPU, bytes) the pod counts as until readings show it: by what its owner's pods use,
+    else as above.
+    """
     return placed.counts_as or nonzero_request(placed.pod)
 
 
 def least_expected(placed: PodInfo) -> tuple[int, int]:
-    """The lesser of both: what a bound on the score may rest on, whichever of them a plugin goes by."""
+    """The lesser of both: what a bound on the score may rest on, whichever of them a plugin goes
+    by.
+    """
     (cpu, memory), (other_cpu, other_memory) = nonzero_request(placed.pod), expected_request(placed)
     return min(cpu, other_cpu), min(memory, other_memory)
 

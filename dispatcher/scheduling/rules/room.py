@@ -1,4 +1,6 @@
-"""What of the room that a pod wants lacks on nodes, as reason codes: amounts beside allocatable - requested."""
+"""What of the room that a pod wants lacks on nodes, as reason codes: amounts beside allocatable -
+requested.
+"""
 
 from collections.abc import Sequence
 
@@ -26,7 +28,9 @@ def _lacking(allocatable, requested, amount):  # type: ignore[no-untyped-def]
 
 @kernel("ints ints ints int int int out_ints")
 def _mark(allocatable, requested, rows, amount, short, beyond, kinds):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """Add `short` to the kind of each row that has no room for `amount`, and `beyond` where an empty one has none."""
+    """Add `short` to the kind of each row that has no room for `amount`, and `beyond` where an
+    empty one has none.
+    """
     for at in range(len(rows)):
         whole = allocatable[rows[at]]
         if amount > whole - requested[rows[at]]:
@@ -34,14 +38,18 @@ def _mark(allocatable, requested, rows, amount, short, beyond, kinds):  # type: 
 
 
 def lacking_codes(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Rows) -> Codes:
-    """[len(rows)] 0, or one code of all of `wanted` (resource, amount) that lacks on the row: TOO_MANY_PODS and
-    INSUFFICIENT. At most `MOST_TOLD` resources are named.
+    """[len(rows)] 0, or one code of all of `wanted` (resource, amount) that lacks on the row:
+    TOO_MANY_PODS and INSUFFICIENT. At most `MOST_TOLD` resources are named.
     """
     wanted = wanted[:MOST_TOLD]
     if not isinstance(rows, slice) and len(rows) <= _FEW:
-        return np.asarray([_codes_on(row, wanted, fleet) for row in np.asarray(rows).tolist()], dtype=np.uint16)
+        return np.asarray(
+            [_codes_on(row, wanted, fleet) for row in np.asarray(rows).tolist()], dtype=np.uint16
+        )
     if _mark.fast is not None and not isinstance(rows, slice) and len(wanted) <= _MOST_COUNTED:
-        return _codes_of(wanted, _marked(wanted, fleet, np.ascontiguousarray(rows, dtype=np.int64)), fleet)
+        return _codes_of(
+            wanted, _marked(wanted, fleet, np.ascontiguousarray(rows, dtype=np.int64)), fleet
+        )
     if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
         return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
     lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
@@ -72,7 +80,11 @@ def _lacks_anywhere(name: str, amount: int, fleet: FleetView, rows: Rows) -> boo
     column = fleet.axis.column(name)
     if column is None:
         return True
-    return bool(_lacking.fast(fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount))
+    return bool(
+        _lacking.fast(
+            fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount
+        )
+    )
 
 
 def _marked(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: RowList) -> Ints:
@@ -86,7 +98,15 @@ def _marked(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: RowList) 
             kinds |= short | beyond
         else:
             nodes = fleet.nodes
-            _mark.fast(nodes.allocatable[column], nodes.requested[column], rows, amount, short, beyond, kinds)
+            _mark.fast(
+                nodes.allocatable[column],
+                nodes.requested[column],
+                rows,
+                amount,
+                short,
+                beyond,
+                kinds,
+            )
     return kinds
 
 
@@ -96,7 +116,9 @@ def _codes_of(wanted: Sequence[tuple[str, int]], kinds: Ints, fleet: FleetView) 
     met = np.flatnonzero(np.bincount(kinds)).tolist()
     table = np.zeros(met[-1] + 1, dtype=np.uint16)
     lacking = [kind for kind in met if kind]
-    table[lacking] = [_code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in lacking]
+    table[lacking] = [
+        _code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in lacking
+    ]
     codes: Codes = table[kinds]
     return codes
 
@@ -105,11 +127,15 @@ def _lacks(name: str, amount: int, fleet: FleetView, rows: Rows) -> Bools:
     column = fleet.axis.column(name)
     if column is None:
         return np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
-    lacks: Bools = amount > fleet.nodes.allocatable[column][rows] - fleet.nodes.requested[column][rows]
+    lacks: Bools = (
+        amount > fleet.nodes.allocatable[column][rows] - fleet.nodes.requested[column][rows]
+    )
     return lacks
 
 
-def _codes_of_lacks(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows) -> Codes:
+def _codes_of_lacks(
+    wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows
+) -> Codes:
     """[rows] the code of everything that is lacking there; each distinct code is made once."""
     patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
     for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):

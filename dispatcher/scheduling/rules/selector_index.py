@@ -1,8 +1,9 @@
 """Which of very many label selectors match some labels, found without a look at each selector.
 
-Bit n of a number stands for selector n, so that one operation on two numbers is one on all selectors. What a selector
-needs, and what speaks against it, is filed under the label that it names. A number for each selector is kept as
-planes: bit n of plane p is bit p of the number of selector n.
+Bit n of a number stands for selector n, so that one operation on two numbers is one on all
+selectors. What a selector needs, and what speaks against it, is filed under the label that it
+names. A number for each selector is kept as planes: bit n of plane p is bit p of the number of
+selector n.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,9 @@ def planes(numbers: Sequence[int]) -> Planes:
 
 
 def less(numbers: Planes, which: int) -> tuple[Planes, int]:
-    """One less for each of `which`; and those of them that were 0, whose number means nothing from now on."""
+    """One less for each of `which`; and those of them that were 0, whose number means nothing from
+    now on.
+    """
     found = list(numbers)
     for at, plane in enumerate(numbers):
         if not which:
@@ -75,7 +78,9 @@ class _Filed:
 
 
 class SelectorIndex:
-    """Selectors by what they name. Those with operators that label selectors do not have are asked one by one."""
+    """Selectors by what they name. Those with operators that label selectors do not have are asked
+    one by one.
+    """
 
     def __init__(self, selectors: Sequence[LabelSelector]) -> None:
         self._count = len(selectors)
@@ -94,7 +99,9 @@ class SelectorIndex:
 
     def _file(self, at: int, selector: LabelSelector) -> int:
         """File a selector; how many keys a pod's labels must have for it."""
-        wanted: dict[str, set[str] | None] = {key: {value} for key, value in selector.match_labels.items()}
+        wanted: dict[str, set[str] | None] = {
+            key: {value} for key, value in selector.match_labels.items()
+        }
         barred = set[_Label]()
         for clause in selector.match_expressions:
             key = clause.key
@@ -105,7 +112,11 @@ class SelectorIndex:
             elif clause.operator == EXISTS:
                 wanted.setdefault(key, None)
             else:
-                barred |= {(key, None)} if clause.operator == NOT_EXISTS else {(key, value) for value in values}
+                barred |= (
+                    {(key, None)}
+                    if clause.operator == NOT_EXISTS
+                    else {(key, value) for value in values}
+                )
         for key, some in wanted.items():
             for value in (None,) if some is None else some:
                 self._met.add((key, value), at)
@@ -140,4 +151,6 @@ class SelectorIndex:
 
 
 def _is_plain(selector: LabelSelector) -> bool:
-    return all(one.operator in (IN, NOT_IN, EXISTS, NOT_EXISTS) for one in selector.match_expressions)
+    return all(
+        one.operator in (IN, NOT_IN, EXISTS, NOT_EXISTS) for one in selector.match_expressions
+    )

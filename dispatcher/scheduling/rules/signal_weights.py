@@ -16,9 +16,14 @@ WrittenWeights = Annotated[dict[str, Annotated[float, Meta(ge=0.01, le=1000)]], 
 def signal_weights(raw: object) -> Weights:
     """{signal: weight}, one at least."""
     if not isinstance(raw, Mapping) or not raw:
-        raise ValueError(f"must map signals to weights, for example {{cpu: 2, memory: 1}}, not {shown(raw)}")
+        raise ValueError(
+            f"must map signals to weights, for example {{cpu: 2, memory: 1}}, not {shown(raw)}"
+        )
     wrong = [name for name in raw if not isinstance(name, str) or not is_signal_name(name)]
     if wrong:
-        raise ValueError(f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at most")
+        raise ValueError(
+            f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at "
+            "most"
+        )
     weight = number(0.01, 1000)
     return tuple((name, weight(value)) for name, value in raw.items())

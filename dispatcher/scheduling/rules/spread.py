@@ -1,6 +1,8 @@
-"""How the pods of an app lie over fault domains: counts per domain, which domains are eligible, and the skew.
+"""How the pods of an app lie over fault domains: counts per domain, which domains are eligible, and
+the skew.
 
-All counts are of matching pods of the namespace in the whole fleet, running and assumed, each once. Unit: pods.
+All counts are of matching pods of the namespace in the whole fleet, running and assumed, each once.
+Unit: pods.
 """
 
 from collections import OrderedDict
@@ -17,9 +19,23 @@ from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
-from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
+from dispatcher.scheduling.framework.value_columns import (
+    Column,
+    Same,
+    fields,
+    numbers,
+    picked,
+    where,
+)
 from dispatcher.scheduling.rules.eligibility import topology_key
-from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, rows_with, with_domains
+from dispatcher.scheduling.rules.spread_domains import (
+    Domains,
+    Name,
+    domains_of,
+    domains_on,
+    rows_with,
+    with_domains,
+)
 from shared.model.pod import Pod, SpreadConstraint
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 
@@ -29,8 +45,8 @@ _MOST_NAMED = 3  # clusters of a domain, in a sentence
 
 @dataclass(frozen=True)
 class ConstraintDomains:
-    """One constraint on the domains of its level; it counts `pods`. `own` is 1 if the pod matches its own selector, so
-    that it adds to what is counted.
+    """One constraint on the domains of its level; it counts `pods`. `own` is 1 if the pod matches
+    its own selector, so that it adds to what is counted.
     """
 
     constraint: SpreadConstraint
@@ -80,8 +96,8 @@ class ConstraintDomains:
 class ConstraintCounts:
     """One constraint as things stand: [domains] matching pods.
 
-    `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`; of a soft
-    constraint nobody asks for it.
+    `least` is the least count over the eligible domains, 0 while there are fewer than
+    `min_domains`; of a soft constraint nobody asks for it.
     """
 
     area: ConstraintDomains
@@ -92,13 +108,19 @@ class ConstraintCounts:
     def of(cls, area: ConstraintDomains, fleet: FleetView) -> "ConstraintCounts":
         """Count anew."""
         counts = area.counts(fleet)
-        return cls(area, counts, _least(area, counts, []) if area.constraint.hard and area.has_min_domains else 0)
+        return cls(
+            area,
+            counts,
+            _least(area, counts, []) if area.constraint.hard and area.has_min_domains else 0,
+        )
 
     @property
     def highest(self) -> int:
         """The highest count, without a look at domains in which no pod counts."""
         domains = self.area.domains
-        counts = self.counts if domains.counted is None else self.counts[domains.domain[domains.counted]]
+        counts = (
+            self.counts if domains.counted is None else self.counts[domains.domain[domains.counted]]
+        )
         return int(counts.max(initial=0))
 
     @property
@@ -106,7 +128,11 @@ class ConstraintCounts:
         """The counts, and what one more pod of the class adds."""
         area = self.area
         return RuleCount(
-            area.domain, self.counts, area.own, by_host=area.level == HOST_LEVEL, counted=area.domains.counting
+            area.domain,
+            self.counts,
+            area.own,
+            by_host=area.level == HOST_LEVEL,
+            counted=area.domains.counting,
         )
 
     def max_count(self, code: int, elsewhere: int) -> MaxCount:
@@ -114,7 +140,11 @@ class ConstraintCounts:
         area = self.area
         most = area.constraint.max_skew - area.own
         return MaxCount(
-            self.domain_count, most, code, elsewhere, present=area.present if area.has_min_domains else None
+            self.domain_count,
+            most,
+            code,
+            elsewhere,
+            present=area.present if area.has_min_domains else None,
         )
 
     @property
@@ -123,7 +153,8 @@ class ConstraintCounts:
         return self.area.constraint.max_skew + self.least - self.area.own
 
     def hint(self, fleet: FleetView) -> str:
-        """Which domain is in the way of a pod that finds no place, '' if the constraint keeps it out of none.
+        """Which domain is in the way of a pod that finds no place, '' if the constraint keeps it
+        out of none.
 
         The emptiest domain always takes one more by this constraint: it is its nodes that cannot.
         """
@@ -133,7 +164,10 @@ class ConstraintCounts:
             return ""
         if not area.has_min_domains:
             wanted = area.constraint.min_domains
-            return f"spread over {key}: {area.domains.size} domains count, and minDomains asks for {wanted}"
+            return (
+                f"spread over {key}: {area.domains.size} domains count, and minDomains asks for "
+                f"{wanted}"
+            )
         emptiest = np.flatnonzero(area.present & (self.counts == self.least))
         first = int(emptiest[0])
         known, others = area.domains.names_of([first], fleet)
@@ -143,12 +177,15 @@ class ConstraintCounts:
         where = "" if area.level in (HOST_LEVEL, CLUSTER_LEVEL) else f" (cluster {names})"
         more = f" and {len(emptiest) - 1} more like it" if len(emptiest) > 1 else ""
         return (
-            f"spread over {key}: domain {name!r}{where}{more} has {self.least} of the pods that count, "
+            f"spread over {key}: domain {name!r}{where}{more} has {self.least} of the pods that "
+            "count, "
             "and no node there can take this one"
         )
 
     def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
-        """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
+        """For people: domain of the row, its skew, the least count and the counts of (the first)
+        eligible domains.
+        """
         found: dict[str, Any] = self.explanation(np.asarray([row]), fleet).told([0]).values(1)[0]
         return found
 
@@ -192,8 +229,8 @@ def _find_least(counts, eligible, left_out, first, last):  # type: ignore[no-unt
 
 
 def _least(area: ConstraintDomains, counts: Ints, left_out: list[int]) -> int:
-    """The least count over the eligible domains but these eligible ones, which must leave some. IndexError where counts
-    are not of these domains.
+    """The least count over the eligible domains but these eligible ones, which must leave some.
+    IndexError where counts are not of these domains.
     """
     if len(counts) != len(area.present):
         raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
@@ -206,12 +243,13 @@ def _least(area: ConstraintDomains, counts: Ints, left_out: list[int]) -> int:
 
 @dataclass(slots=True)
 class SpreadExplanation:
-    """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
+    """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it
+    is kept long.
 
-    `chosen`: by pod, the domain it went to (-1 unknown); `more`: what it adds there, by pod or of each. `of_shown`,
-    `of_chosen`: counts of these domains before the first pod; `names` (of a host: cluster and node) of the `shown` ones
-    and of the others. `met`: the eligible ones among the chosen; `least_else`: the least count of the other eligible
-    ones, None without any.
+    `chosen`: by pod, the domain it went to (-1 unknown); `more`: what it adds there, by pod or of
+    each. `of_shown`, `of_chosen`: counts of these domains before the first pod; `names` (of a host:
+    cluster and node) of the `shown` ones and of the others. `met`: the eligible ones among the
+    chosen; `least_else`: the least count of the other eligible ones, None without any.
     """
 
     constraint: SpreadConstraint
@@ -236,7 +274,11 @@ class SpreadExplanation:
         counts: dict[str, Column] = {}
         for code in self.shown:
             mine = np.where(self.chosen == code, adds, 0) if code in self.met else None
-            told = Same(before[code]) if mine is None else numbers((before[code] + np.cumsum(mine) - mine)[ats])
+            told = (
+                Same(before[code])
+                if mine is None
+                else numbers((before[code] + np.cumsum(mine) - mine)[ats])
+            )
             counts[self._name(code)] = told
         skews = numbers(own - least)
         return fields(
@@ -245,7 +287,9 @@ class SpreadExplanation:
                 "max_skew": Same(self.constraint.max_skew),
                 "hard": Same(self.constraint.hard),
                 "min": numbers(least),
-                "skew": where(numbers(self.chosen[ats] < 0), Same(None), skews) if None in domains.values() else skews,
+                "skew": where(numbers(self.chosen[ats] < 0), Same(None), skews)
+                if None in domains.values()
+                else skews,
                 "counts": fields(counts),
                 "domains": Same(self.domains),
             }
@@ -256,18 +300,24 @@ class SpreadExplanation:
         return "/".join(shown[code] if code in shown else others[code])
 
     def _own_and_least(self, ats: Sequence[int], adds: Ints) -> tuple[Ints, Ints]:
-        """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
+        """By pod, the count of the domain it went to, and the least of the eligible ones (0 while
+        these are few).
+        """
         chosen = self.chosen.tolist()
         last = ats[-1] + 1
         met = frozenset(self.met)
         places = {code: at for at, code in enumerate(dict.fromkeys(chosen))}
         at = np.asarray([places[code] for code in chosen[:last]], dtype=np.int64)
         counts = np.asarray([self.of_chosen.get(code, 0) for code in places], dtype=np.int64)
-        eligible = np.asarray([self.has_min_domains and code in met for code in places], dtype=np.bool_)
+        eligible = np.asarray(
+            [self.has_min_domains and code in met for code in places], dtype=np.bool_
+        )
         least_else = _NO_COUNT if self.least_else is None else self.least_else
         found = np.empty((2, last), dtype=np.int64)
         count_on = _count_on.fast or _count_on.function
-        count_on(at, adds[:last], eligible, least_else if self.has_min_domains else 0, counts, *found)
+        count_on(
+            at, adds[:last], eligible, least_else if self.has_min_domains else 0, counts, *found
+        )
         return (found[0], found[1]) if len(ats) == last else (found[0, ats], found[1, ats])
 
 
@@ -276,10 +326,11 @@ _NO_COUNT = np.iinfo(np.int64).max
 
 @kernel("ints ints bools int out_ints out_ints out_ints")
 def _count_on(at, adds, eligible, least_else, counts, own, leasts):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """Write for pods, one after the other, the count of its domain before it, and the least count of eligible ones.
+    """Write for pods, one after the other, the count of its domain before it, and the least count
+    of eligible ones.
 
-    `at` [pods]: which of the chosen domains it goes to, where it `adds` so much; `eligible`, `counts` [chosen domains];
-    `least_else`: of the other eligible ones.
+    `at` [pods]: which of the chosen domains it goes to, where it `adds` so much; `eligible`,
+    `counts` [chosen domains]; `least_else`: of the other eligible ones.
     """
     # `left`: how many of the chosen ones have no more than the least; counts only rise
     least = least_else
@@ -299,25 +350,33 @@ def _count_on(at, adds, eligible, least_else, counts, own, leasts):  # type: ign
             counts[at[pod]] = count + adds[pod]
 
 
-def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> ConstraintDomains:
-    """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
+def area_of(
+    one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools
+) -> ConstraintDomains:
+    """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have
+    a part in it.
+    """
     return _area(one, pod, domains_of(topology_key(one.key, pod), fleet, eligible))
 
 
 def _area(one: SpreadConstraint, pod: Pod, domains: Domains) -> ConstraintDomains:
-    return ConstraintDomains(one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector))
+    return ConstraintDomains(
+        one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector)
+    )
 
 
 class KnownDomains:
-    """The areas of constraints that go by nodes alone: by their domains, their labels and their names. What they are is
-    found once for all pods that ask for the same, until a node changes; so that classes of many homes have the very
-    same arrays, and what is made of these is made once, too.
+    """The areas of constraints that go by nodes alone: by their domains, their labels and their
+    names. What they are is found once for all pods that ask for the same, until a node changes; so
+    that classes of many homes have the very same arrays, and what is made of these is made once,
+    too.
     """
 
     def __init__(self) -> None:
         self._at: SmallInts | None = None
         self._known: OrderedDict[tuple[str, tuple[str, ...], Hashable], Domains] = OrderedDict()
-        self._selected: tuple[Hashable, RowList] | None = None  # by the pods that were asked about last
+        # by the pods that were asked about last
+        self._selected: tuple[Hashable, RowList] | None = None
         self._having: dict[str, int] = {}  # level -> how many rows have such a domain
 
     def area_of(
@@ -328,8 +387,9 @@ class KnownDomains:
         levels: tuple[str, ...],
         selects: tuple[Hashable, Callable[[], RowList]] | None = None,
     ) -> ConstraintDomains:
-        """A constraint of `pod` on the nodes that have domains of all `levels`, and of these on the live rows that the
-        pod selects, ascending, if it `selects` any: by this key, the rows being asked for where they are not known.
+        """A constraint of `pod` on the nodes that have domains of all `levels`, and of these on the
+        live rows that the pod selects, ascending, if it `selects` any: by this key, the rows being
+        asked for where they are not known.
         """
         hosts = fleet.topology.domain(HOST_LEVEL)
         if hosts is not self._at:  # while no node changes, it is the very same array
@@ -351,7 +411,12 @@ class KnownDomains:
         return _area(one, pod, found)
 
     def _select(
-        self, level: str, fleet: FleetView, levels: tuple[str, ...], selection: Hashable, selects: Callable[[], RowList]
+        self,
+        level: str,
+        fleet: FleetView,
+        levels: tuple[str, ...],
+        selection: Hashable,
+        selects: Callable[[], RowList],
     ) -> Domains:
         if self._selected is None or self._selected[0] != (levels, selection):
             rows = selects()
@@ -377,8 +442,18 @@ def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
 
 
 def spread_key(one: SpreadConstraint, pod: Pod) -> Hashable:
-    """Everything of a constraint and of its pod that `area_of` and `ConstraintCounts.of` look at, but the namespace."""
+    """Everything of a constraint and of its pod that `area_of` and `ConstraintCounts.of` look at,
+    but the namespace.
+    """
     counted = selector_key(pod, one.selector)
     policies = (one.honor_affinity, one.honor_taints)
     own = counts_itself(one, pod)
-    return topology_key(one.key, pod), one.max_skew, one.hard, one.min_domains, counted, own, policies
+    return (
+        topology_key(one.key, pod),
+        one.max_skew,
+        one.hard,
+        one.min_domains,
+        counted,
+        own,
+        policies,
+    )

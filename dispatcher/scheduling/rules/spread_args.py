@@ -1,4 +1,6 @@
-"""Spread constraints for pods that have none of their own, as a profile writes them or as Kubernetes has them."""
+"""Spread constraints for pods that have none of their own, as a profile writes them or as
+Kubernetes has them.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -15,8 +17,12 @@ SYSTEM: Final = "System"
 LIST: Final = "List"
 APP: Final = "App"
 # kube-scheduler's own defaults, in its order.
-SYSTEM_DEFAULTS = (SpreadConstraint(names.HOSTNAME, 3, hard=False), SpreadConstraint(names.ZONE, 5, hard=False))
-# Ours for pods of one app: so lenient that they decide between equals, and a hot node weighs more than a dozen pods.
+SYSTEM_DEFAULTS = (
+    SpreadConstraint(names.HOSTNAME, 3, hard=False),
+    SpreadConstraint(names.ZONE, 5, hard=False),
+)
+# Ours for pods of one app: so lenient that they decide between equals, and a hot node weighs more
+# than a dozen pods.
 APP_DEFAULTS = (
     SpreadConstraint("cluster", 50, hard=False),
     SpreadConstraint("zone", 50, hard=False),
@@ -46,7 +52,9 @@ def _constraint(raw: object) -> SpreadConstraint:
     skew = raw.get("max_skew", 1)
     hard = raw.get("hard", False)
     if not isinstance(key, str) or not key:
-        raise ValueError(f"key must be a level (zone, cluster, ...) or a node label, not {shown(key)}")
+        raise ValueError(
+            f"key must be a level (zone, cluster, ...) or a node label, not {shown(key)}"
+        )
     if isinstance(skew, bool) or not isinstance(skew, int) or not 1 <= skew <= 1_000_000:
         raise ValueError(f"max_skew of {key} must be a whole number from 1, not {shown(skew)}")
     if not isinstance(hard, bool):
@@ -55,7 +63,11 @@ def _constraint(raw: object) -> SpreadConstraint:
 
 
 def system_defaults(selector: LabelSelector | None) -> tuple[SpreadConstraint, ...]:
-    """kube-scheduler's defaults for a pod that Services and its owner mean by `selector`; none without one."""
+    """kube-scheduler's defaults for a pod that Services and its owner mean by `selector`; none
+    without one.
+    """
     if selector is None or not (selector.match_labels or selector.match_expressions):
         return ()
-    return tuple(SpreadConstraint(one.key, one.max_skew, one.hard, selector) for one in SYSTEM_DEFAULTS)
+    return tuple(
+        SpreadConstraint(one.key, one.max_skew, one.hard, selector) for one in SYSTEM_DEFAULTS
+    )

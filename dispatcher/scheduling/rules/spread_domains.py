@@ -1,4 +1,6 @@
-"""The fault domains of one level: which are eligible for a pod, on which rows pods count, and what they are called."""
+"""The fault domains of one level: which are eligible for a pod, on which rows pods count, and what
+they are called.
+"""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +19,11 @@ Name = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Domains:
-    """Those of a level, on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
+    """Those of a level, on the nodes as they are: [n] domain of each row, and [domains] which ones
+    are eligible.
 
-    `counted`: the rows whose pods count, None for all that have a domain. `like`: domains of another level for which
-    the same rows count, so that one `counting` stands for both.
+    `counted`: the rows whose pods count, None for all that have a domain. `like`: domains of
+    another level for which the same rows count, so that one `counting` stands for both.
     """
 
     level: str
@@ -72,8 +75,12 @@ class Domains:
         codes: list[int] = self.shown.tolist()
         return codes
 
-    def names_of(self, codes: Sequence[int], fleet: FleetView) -> tuple[Mapping[int, Name], Mapping[int, Name]]:
-        """What the shown domains are called, and the others of `codes`, in parts: (cluster, node) of hosts."""
+    def names_of(
+        self, codes: Sequence[int], fleet: FleetView
+    ) -> tuple[Mapping[int, Name], Mapping[int, Name]]:
+        """What the shown domains are called, and the others of `codes`, in parts: (cluster, node)
+        of hosts.
+        """
         names = self._names
         if not names:  # no domain's name changes as long as no node does
             names.update(self._named(self.shown_codes, fleet))
@@ -85,7 +92,9 @@ class Domains:
         return {}
 
     def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, Name]:
-        if self.level == HOST_LEVEL:  # not domain_values: it would name every node of the fleet for the sake of a few
+        if (
+            self.level == HOST_LEVEL
+        ):  # not domain_values: it would name every node of the fleet for the sake of a few
             return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
         values = fleet.topology.domain_values(self.level)
         return {code: (values[code],) for code in codes}
@@ -100,8 +109,9 @@ class Domains:
         return mask
 
     def by_host(self, pods: Hashable, by_row: Ints) -> Ints:
-        """[domains] how many of these pods are on each host, given those of the counted rows. As with counts of the
-        fleet, what was answered last for the same pods is written anew: half a million zeros cost more than all else.
+        """[domains] how many of these pods are on each host, given those of the counted rows. As
+        with counts of the fleet, what was answered last for the same pods is written anew: half a
+        million zeros cost more than all else.
         """
         if pods not in self._by_host:
             self._by_host.clear()
@@ -144,8 +154,8 @@ def domains_on(
     other: Domains | None = None,
     present: Bools | None = None,
 ) -> Domains:
-    """The same of eligible `rows`, ascending, of those `having` a domain. `other`: domains of another level, for which
-    the same rows may count.
+    """The same of eligible `rows`, ascending, of those `having` a domain. `other`: domains of
+    another level, for which the same rows may count.
     """
     domain = fleet.topology.domain(level)
     where = window_of(rows)

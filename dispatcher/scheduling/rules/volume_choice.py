@@ -1,7 +1,9 @@
-"""Which of a claim's candidate volumes it gets on each row: the first that is there and not another claim's already.
+"""Which of a claim's candidate volumes it gets on each row: the first that is there and not another
+claim's already.
 
-Volumes that are tied to values of one label (those of one node, or of some zones) are looked up by the label's code,
-since there may be as many of them as nodes; `scan` tries the rest, and the rows where claims compete, one by one.
+Volumes that are tied to values of one label (those of one node, or of some zones) are looked up by
+the label's code, since there may be as many of them as nodes; `scan` tries the rest, and the rows
+where claims compete, one by one.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,9 @@ class Chooser:
         self._fleet = fleet
         self._masks = masks
         self._rows: NDArray[np.intp] = np.arange(fleet.n)[rows]
-        self._numbers: dict[str, int] = {}  # of volumes, since several claims may have the same candidates
+        self._numbers: dict[
+            str, int
+        ] = {}  # of volumes, since several claims may have the same candidates
         self._taken: list[Indices] = []
 
     def choose(self, candidates: Candidates) -> Indices:
@@ -65,7 +69,9 @@ class Chooser:
         return first
 
     def scan(self, volumes: Sequence[PersistentVolume], where: NDArray[np.intp]) -> Indices:
-        """The same for some of the rows, volume by volume, without those that other claims have taken there."""
+        """The same for some of the rows, volume by volume, without those that other claims have
+        taken there.
+        """
         chosen = np.full(len(where), NONE, dtype=np.int32)
         for index, volume in enumerate(volumes):
             free = chosen == NONE

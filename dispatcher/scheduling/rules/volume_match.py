@@ -1,4 +1,5 @@
-"""Which persistent volumes a claim without one may be bound to: the order of preference, before nodes are looked at.
+"""Which persistent volumes a claim without one may be bound to: the order of preference, before
+nodes are looked at.
 
 Source: k8s.io/component-helpers/storage/volume, FindMatchingVolume, as kube-scheduler calls it.
 """
@@ -16,19 +17,25 @@ AVAILABLE = "Available"
 
 @dataclass(frozen=True)
 class Candidates:
-    """Volumes for one claim, best first; a volume that is kept for the claim (`prebound`) leaves no choice."""
+    """Volumes for one claim, best first; a volume that is kept for the claim (`prebound`) leaves no
+    choice.
+    """
 
     volumes: tuple[PersistentVolume, ...]
     prebound: bool = False
 
     @cached_property
     def by_label(self) -> tuple[dict[str, dict[str, int]], list[int]]:
-        """label -> value -> the first volume that is tied to it; and those that say more than that, or nothing."""
+        """label -> value -> the first volume that is tied to it; and those that say more than that,
+        or nothing.
+        """
         tied: dict[str, dict[str, int]] = {}
         rest: list[int] = []
         for index, volume in enumerate(self.volumes):
             terms = volume.node_affinity or ()
-            clauses = terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else ()
+            clauses = (
+                terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else ()
+            )
             if len(clauses) == 1 and clauses[0].operator == IN and clauses[0].readable:
                 by_value = tied.setdefault(clauses[0].key, {})
                 for value in clauses[0].values:
@@ -45,7 +52,9 @@ def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 @dataclass(frozen=True)
 class VolumesFor:
-    """The volumes of a cluster that a claim may get: `free` by storage class, `kept` by the claim that they name."""
+    """The volumes of a cluster that a claim may get: `free` by storage class, `kept` by the claim
+    that they name.
+    """
 
     free: Mapping[str, Sequence[PersistentVolume]]
     kept: Mapping[str, Sequence[PersistentVolume]]
@@ -70,7 +79,9 @@ def volumes_for(volumes: Mapping[str, PersistentVolume]) -> VolumesFor:
 def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> Candidates:
     """The volumes of its class that would do, smallest first, equal ones by name."""
     wanted = [
-        volume for volume in volumes if volume.storage_class == (claim.storage_class or "") and _could(volume, claim)
+        volume
+        for volume in volumes
+        if volume.storage_class == (claim.storage_class or "") and _could(volume, claim)
     ]
     kept = [volume for volume in wanted if is_kept_for(volume, claim)]
     if kept:

@@ -1,4 +1,5 @@
-"""What a pod's claims need of nodes: worked out once from the objects of its cluster, then asked of rows at once.
+"""What a pod's claims need of nodes: worked out once from the objects of its cluster, then asked of
+rows at once.
 
 Source: kube-scheduler's volume binder (GetPodVolumeClaims, FindPodVolumes).
 """
@@ -34,9 +35,11 @@ Terms = tuple[NodeSelectorTerm, ...]
 
 @dataclass(frozen=True)
 class Provision:
-    """How a claim without a volume may be given one: where its class allows, and where there is space (None: anywhere).
+    """How a claim without a volume may be given one: where its class allows, and where there is
+    space (None: anywhere).
 
-    `possible` is False for a class that provides none. `free`: the bytes that there are in each of `spaces`.
+    `possible` is False for a class that provides none. `free`: the bytes that there are in each of
+    `spaces`.
     """
 
     possible: bool
@@ -47,7 +50,9 @@ class Provision:
 
 @dataclass(frozen=True)
 class Delayed:
-    """A claim whose volume is chosen together with the node. `node` is where it is already to be provided, '' none."""
+    """A claim whose volume is chosen together with the node. `node` is where it is already to be
+    provided, '' none.
+    """
 
     claim: PersistentVolumeClaim
     node: str
@@ -57,7 +62,9 @@ class Delayed:
 
 @dataclass(frozen=True)
 class VolumePlan:
-    """The pod's claims: `bound` ones by what their volume demands (None: the volume is not there), and delayed ones."""
+    """The pod's claims: `bound` ones by what their volume demands (None: the volume is not there),
+    and delayed ones.
+    """
 
     home: str
     bound: tuple[PersistentVolume | None, ...]
@@ -81,7 +88,9 @@ _Sorted = tuple[list[PersistentVolume | None], list[tuple[PersistentVolumeClaim,
 
 
 def _sorted_claims(placed: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
-    """The volumes of the pod's bound claims (None: not there), and its claims that wait with their classes."""
+    """The volumes of the pod's bound claims (None: not there), and its claims that wait with their
+    classes.
+    """
     found = find_claims(placed, fleet)
     home = placed.home
     if isinstance(found, Refuse):
@@ -100,9 +109,9 @@ def _sorted_claims(placed: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
 
 
 def plan_key(placed: PodInfo, fleet: FleetView) -> Hashable:
-    """Equal for pods that get equal plans: their claims ask for the same, or have volumes in the same places, whatever
-    the names. Left out is what `plan_of` reads of objects by kind (classes, free volumes): when a kind changes, the
-    plan is made anew anyway.
+    """Equal for pods that get equal plans: their claims ask for the same, or have volumes in the
+    same places, whatever the names. Left out is what `plan_of` reads of objects by kind (classes,
+    free volumes): when a kind changes, the plan is made anew anyway.
     """
     found = _sorted_claims(placed, fleet)
     if isinstance(found, Refuse):
@@ -114,20 +123,27 @@ def plan_key(placed: PodInfo, fleet: FleetView) -> Hashable:
     kept = fleet.objects.derived(placed.home, volumes_for, PersistentVolume).kept
     # A volume is kept for a claim by its key and, where it says so, its UID.
     return places, tuple(
-        [(_wish(claim), (claim.key, claim.uid) if claim.key in kept else None) for claim, _ in waiting]
+        [
+            (_wish(claim), (claim.key, claim.uid) if claim.key in kept else None)
+            for claim, _ in waiting
+        ]
     )
 
 
 def _wish(claim: PersistentVolumeClaim) -> Hashable:
     """What a claim without a volume asks for."""
     only = claim.selector
-    labels = None if only is None else (frozenset(only.match_labels.items()), only.match_expressions)
+    labels = (
+        None if only is None else (frozenset(only.match_labels.items()), only.match_expressions)
+    )
     where = claim.selected_node, claim.storage_class
     return *where, claim.request, claim.block, claim.attributes_class, claim.access_modes, labels
 
 
 def plan_of(placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse:
-    """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
+    """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used,
+    or not yet.
+    """
     found = _sorted_claims(placed, fleet)
     home = placed.home
     if isinstance(found, Refuse):
@@ -143,25 +159,40 @@ def plan_of(placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse:
 
 
 def _turn(claim: PersistentVolumeClaim) -> tuple[bool, int]:
-    """Those whose node is chosen come first; the others by size: small claims leave large volumes to large ones."""
+    """Those whose node is chosen come first; the others by size: small claims leave large volumes
+    to large ones.
+    """
     return not claim.selected_node, 0 if claim.selected_node else claim.request
 
 
 def delayed_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
-    """The claims of the pod's plan that have no volume yet, in its order; or the Refuse in its place."""
+    """The claims of the pod's plan that have no volume yet, in its order; or the Refuse in its
+    place.
+    """
     found = _sorted_claims(placed, fleet)
-    return found if isinstance(found, Refuse) else sorted([claim for claim, _ in found[1]], key=_turn)
+    return (
+        found if isinstance(found, Refuse) else sorted([claim for claim, _ in found[1]], key=_turn)
+    )
 
 
 def _delayed(
-    claim: PersistentVolumeClaim, made_by: StorageClass, volumes: VolumesFor, home: str, fleet: FleetView
+    claim: PersistentVolumeClaim,
+    made_by: StorageClass,
+    volumes: VolumesFor,
+    home: str,
+    fleet: FleetView,
 ) -> Delayed:
     node = claim.selected_node
     return Delayed(
         claim,
         node,
         Candidates(()) if node else candidates(claim, volumes.worth_a_look(claim)),
-        _provision(claim, made_by, fleet.objects.of(home, CSIDriver), fleet.objects.of(home, CSIStorageCapacity)),
+        _provision(
+            claim,
+            made_by,
+            fleet.objects.of(home, CSIDriver),
+            fleet.objects.of(home, CSIStorageCapacity),
+        ),
     )
 
 
@@ -179,7 +210,9 @@ def _provision(
     found = [
         (one.topology, one.capacity or 0)
         for one in capacities.values()
-        if one.storage_class == made_by.name and one.topology is not None and _holds(one, claim.request)
+        if one.storage_class == made_by.name
+        and one.topology is not None
+        and _holds(one, claim.request)
     ]
     spaces = tuple(topology for topology, _ in found)
     return Provision(possible, made_by.topologies, spaces, tuple(free for _, free in found))
@@ -219,10 +252,14 @@ class Rulings:
             if volume is None:
                 bits[bits == 0] = _MISSING
             elif volume.node_affinity is not None:
-                bits[~self._masks.any_term(volume.node_affinity, fleet, rows) & (bits == 0)] = _AFFINITY
+                bits[~self._masks.any_term(volume.node_affinity, fleet, rows) & (bits == 0)] = (
+                    _AFFINITY
+                )
         return bits
 
-    def _static(self, plan: VolumePlan, fleet: FleetView, rows: Rows, verdict: Verdict) -> dict[str, Bools]:
+    def _static(
+        self, plan: VolumePlan, fleet: FleetView, rows: Rows, verdict: Verdict
+    ) -> dict[str, Bools]:
         """Choose volumes for the claims whose node is open; where a claim finds none."""
         chooser = Chooser(fleet, rows, self._masks)
         for one in plan.delayed:
@@ -231,7 +268,12 @@ class Rulings:
         return {key: chosen < 0 for key, chosen in verdict.chosen.items()}
 
     def _provide(
-        self, provision: Provision, needs: Bools, fleet: FleetView, rows: Rows, bits: NDArray[np.uint8]
+        self,
+        provision: Provision,
+        needs: Bools,
+        fleet: FleetView,
+        rows: Rows,
+        bits: NDArray[np.uint8],
     ) -> Bools:
         """Where the claim needs a new volume and cannot have one; `bits` says why."""
         if not needs.any():

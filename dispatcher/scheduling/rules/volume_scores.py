@@ -1,9 +1,10 @@
 """How much room the storage that a pod's claims would get has left: the more, the better.
 
-score = the mean over storage classes of 100 - 100 * requested / capacity, whole numbers, rounded down before the mean
-and to the nearest after it. Where a claim would get a volume that is there, requests and capacities of such volumes
-count; else those of claims to be provided where the driver tells its capacity. Without either: 0. Source:
-kube-scheduler 1.37, VolumeBinding with StorageCapacityScoring and its default shape.
+score = the mean over storage classes of 100 - 100 * requested / capacity, whole numbers, rounded
+down before the mean and to the nearest after it. Where a claim would get a volume that is there,
+requests and capacities of such volumes count; else those of claims to be provided where the driver
+tells its capacity. Without either: 0. Source: kube-scheduler 1.37, VolumeBinding with
+StorageCapacityScoring and its default shape.
 """
 
 import numpy as np
@@ -30,7 +31,9 @@ def scores_of(plan: VolumePlan, rulings: Rulings, fleet: FleetView, rows: Rows) 
 
 
 def _add_volume(there: "_Classes", one: Delayed, at: NDArray[np.int32]) -> None:
-    sizes = np.asarray([volume.capacity for volume in one.candidates.volumes] + [0], dtype=np.float64)
+    sizes = np.asarray(
+        [volume.capacity for volume in one.candidates.volumes] + [0], dtype=np.float64
+    )
     there.add(one.claim.storage_class or "", one.claim.request, sizes[at], at >= 0, shared=False)
 
 
@@ -46,8 +49,12 @@ class _Classes:
         self._count = count
         self._of: dict[str, tuple[_Bytes, _Bytes, NDArray[np.bool_]]] = {}
 
-    def add(self, name: str, request: int, sizes: _Bytes, where: NDArray[np.bool_], *, shared: bool) -> None:
-        """One more claim on the rows `where`; `shared`: its capacity is that of its class, not one of its own."""
+    def add(
+        self, name: str, request: int, sizes: _Bytes, where: NDArray[np.bool_], *, shared: bool
+    ) -> None:
+        """One more claim on the rows `where`; `shared`: its capacity is that of its class, not one
+        of its own.
+        """
         if name not in self._of:
             nothing = np.zeros(self._count)
             self._of[name] = (nothing, nothing.copy(), np.zeros(self._count, dtype=np.bool_))

@@ -1,4 +1,6 @@
-"""What a pod's volumes are: which claim, which persistent volume, and which volume of which CSI driver."""
+"""What a pod's volumes are: which claim, which persistent volume, and which volume of which CSI
+driver.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +12,8 @@ from shared.model.reasons import Reason
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 LOST = "Lost"
 
-# In-tree provisioners and what they migrate to; '' where kube-scheduler does not count migrated volumes.
+# In-tree provisioners and what they migrate to; '' where kube-scheduler does not count migrated
+# volumes.
 _MIGRATED = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -40,15 +43,17 @@ def not_found(kind: str, name: str) -> Refuse:
 
 
 def owned_by(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Whether an ephemeral volume's claim was made for this pod; another pod's claim of that name is not."""
+    """Whether an ephemeral volume's claim was made for this pod; another pod's claim of that name
+    is not.
+    """
     return claim.owner_uid == pod.uid
 
 
 def csi_volume_of_claim(
     claim: PersistentVolumeClaim, volume: PersistentVolume | None, made_by: StorageClass | None
 ) -> CsiVolume | None:
-    """The CSI volume behind a claim that names this volume; for one without a volume yet (None), the one that the
-    claim's class will provide. None: no CSI volume.
+    """The CSI volume behind a claim that names this volume; for one without a volume yet (None),
+    the one that the claim's class will provide. None: no CSI volume.
 
     Source: kube-scheduler's NodeVolumeLimits.
     """
@@ -63,14 +68,19 @@ def csi_volume_of_claim(
 def csi_volume_of_disk(volume: Volume) -> CsiVolume | None:
     """The CSI volume that an inline disk migrates to, None where it does not."""
     if volume.kind == GCE_DISK:
-        return "pd.csi.storage.gke.io", f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.name}"
+        return (
+            "pd.csi.storage.gke.io",
+            f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.name}",
+        )
     if volume.kind == EBS_VOLUME:
         return "ebs.csi.aws.com", volume.name.rpartition("/")[2]
     return ("disk.csi.azure.com", volume.name) if volume.kind == AZURE_DISK else None
 
 
 def find_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
-    """The claims of the pod that can be worked with, each once, in order; else a Refuse in kube-scheduler's words."""
+    """The claims of the pod that can be worked with, each once, in order; else a Refuse in
+    kube-scheduler's words.
+    """
     pod = placed.pod
     found: dict[str, PersistentVolumeClaim] = {}
     for volume in claims_of(pod):
@@ -85,9 +95,16 @@ def find_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim
 def _unusable(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | None) -> Refuse | None:
     if claim is None:
         awaited = volume.ephemeral
-        return refuse(Reason.CLAIM_AWAITED, volume.name) if awaited else not_found("persistentvolumeclaim", volume.name)
+        return (
+            refuse(Reason.CLAIM_AWAITED, volume.name)
+            if awaited
+            else not_found("persistentvolumeclaim", volume.name)
+        )
     if claim.phase == LOST:
-        return refuse(Reason.CLAIM_LOST, f'"{claim.name}" bound to non-existent persistentvolume "{claim.volume}"')
+        return refuse(
+            Reason.CLAIM_LOST,
+            f'"{claim.name}" bound to non-existent persistentvolume "{claim.volume}"',
+        )
     if claim.terminating:
         return refuse(Reason.CLAIM_DELETED, claim.name)
     if volume.ephemeral and not owned_by(pod, claim):

@@ -1,18 +1,23 @@
-"""Arithmetic of whole numbers as kube-scheduler's scores have it, over columns: exact, and as fast as floats are."""
+"""Arithmetic of whole numbers as kube-scheduler's scores have it, over columns: exact, and as fast
+as floats are.
+"""
 
 import numpy as np
 
 from dispatcher.scheduling.framework import Floats, Ints
 from shared.model.resources import MAX_QUANTITY
 
-# Below this, 100 * part is exact in a double, and its correctly rounded quotient never reaches the next whole number.
+# Below this, 100 * part is exact in a double, and its correctly rounded quotient never reaches the
+# next whole number.
 EXACT = 2**46
 _SHIFT = 8  # what would wrap at 64 bits is told apart a little less finely
 _NO_WRAP = 2**56
 
 
 def percent(part: Ints, whole: Ints) -> Floats:
-    """[n] floor(100 * part / whole) where 0 <= part <= whole and whole > 0; what it says elsewhere has no meaning."""
+    """[n] floor(100 * part / whole) where 0 <= part <= whole and whole > 0; what it says elsewhere
+    has no meaning.
+    """
     if whole.max(initial=0) < EXACT:
         # Rows where `part` passes `whole` may be inexact: they have no meaning.
         quotient: Floats = np.floor(100.0 * part / np.maximum(whole, 1))
@@ -26,5 +31,7 @@ def percent(part: Ints, whole: Ints) -> Floats:
 
 def plus(column: Ints, amount: int) -> Ints:
     """[n] column + amount, for quantities up to MAX_QUANTITY each, without a wrap."""
-    total: Ints = column + amount if amount < MAX_QUANTITY else np.minimum(column, MAX_QUANTITY - 1) + amount
+    total: Ints = (
+        column + amount if amount < MAX_QUANTITY else np.minimum(column, MAX_QUANTITY - 1) + amount
+    )
     return total

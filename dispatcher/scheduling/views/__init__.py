@@ -1,4 +1,6 @@
-"""What people ask of the core: clusters, nodes, pods and why, as plain JSON-ready rows in a stable order."""
+"""What people ask of the core: clusters, nodes, pods and why, as plain JSON-ready rows in a stable
+order.
+"""
 
 from dispatcher.scheduling.views.cluster_rows import cluster_names, clusters_view, links_view
 from dispatcher.scheduling.views.drain_rows import drain_view

@@ -18,13 +18,14 @@ _MOST_APART = 20  # namespaces of a cluster, and Services of one
 
 
 def clusters_view(core: SchedulerCore) -> Pieces:
-    """One row, and piece, a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
+    """One row, and piece, a cluster: readiness and why not, nodes, pods it runs, age of its last
+    report in seconds.
 
-    `remote`: copies there of pods of other clusters; `unstarted`: those that do not start. `cordoned_in`,
-    `fenced_in`: the clusters for whose pods it is so. `name_taken_in`: those with a node of their own that has the name
-    of its proxy node.
-    `apart`: namespaces whose pods stay in this cluster for what others lack.
-    Clusters that are none of ours, but have pods of ours, come last.
+    `remote`: copies there of pods of other clusters; `unstarted`: those that do not start.
+    `cordoned_in`, `fenced_in`: the clusters for whose pods it is so. `name_taken_in`: those with a
+    node of their own that has the name of its proxy node. `apart`: namespaces whose pods stay in
+    this cluster for what others lack. Clusters that are none of ours, but have pods of ours, come
+    last.
     """
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
@@ -32,7 +33,11 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     submitted = core.tracked.submitted()
     unstarted = Counter(cluster for cluster, _ in core.unstarted.told.values())
     for name, view in sorted(core.clusters.items()):
-        counts = {"remote": copies[name], "submitted": submitted[name], "unstarted": unstarted[name]}
+        counts = {
+            "remote": copies[name],
+            "submitted": submitted[name],
+            "unstarted": unstarted[name],
+        }
         yield [_cluster_row(core, view, shared[name], counts)]
     yield [_unconfigured_row(core, one) for one in _unconfigured(core)]
 
@@ -47,15 +52,27 @@ def _unconfigured(core: SchedulerCore) -> list[unconfigured.UnconfiguredCluster]
 
 
 def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:
-    numbers = {"nodes": 0, "ready_nodes": 0, "pods": found.went, "remote": 0, "submitted": found.came}
+    numbers = {
+        "nodes": 0,
+        "ready_nodes": 0,
+        "pods": found.went,
+        "remote": 0,
+        "submitted": found.came,
+    }
     told = {"name": found.cluster, "ready": False, "problem": found.text}
     return {**told, **_closed_in(core, found.cluster), **numbers, "report_age_s": None}
 
 
 def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Row) -> Row:
     own = [node for node in view.nodes.values() if not node.proxy_for]
-    proxies = {name for name, node in view.nodes.items() if node.proxy_for}  # what others put there runs nowhere
-    bound = (pod for pod in view.pods.values() if pod.node and pod.node not in proxies and not pod.terminal)
+    proxies = {
+        name for name, node in view.nodes.items() if node.proxy_for
+    }  # what others put there runs nowhere
+    bound = (
+        pod
+        for pod in view.pods.values()
+        if pod.node and pod.node not in proxies and not pod.terminal
+    )
     heard = view.last_report_at > float("-inf")
     problem = view.problem if view.ready else view.problem or "not synced yet"
     return {
@@ -73,11 +90,13 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
 
 
 def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
-    """Namespaces with pods of ours that may leave this cluster, but for a namespace or Services that others lack:
-    `absent_in` clusters, and by cluster the `services` that it lacks.
+    """Namespaces with pods of ours that may leave this cluster, but for a namespace or Services
+    that others lack: `absent_in` clusters, and by cluster the `services` that it lacks.
     """
     leaving = [pod for pod in view.pods.values() if _may_leave(pod)]
-    calling = {pod.namespace for pod in leaving if pod.annotations.get(names.SERVICES) != names.NONE}
+    calling = {
+        pod.namespace for pod in leaving if pod.annotations.get(names.SERVICES) != names.NONE
+    }
     rows = []
     for namespace in sorted({pod.namespace for pod in leaving}):
         absent = []
@@ -86,7 +105,9 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
             shown = core.fleet.kept.of(other, Namespace)
             if shown and namespace not in shown:
                 absent.append(other)
-            elif namespace in calling and not _calls_none_there(view.name, namespace, core.clusters[other]):
+            elif namespace in calling and not _calls_none_there(
+                view.name, namespace, core.clusters[other]
+            ):
                 missing = _services_missing(core.fleet, view.name, other, namespace)
                 if missing:
                     services[other] = missing
@@ -114,16 +135,23 @@ def _services_missing(fleet: FleetState, home: str, other: str, namespace: str) 
         return []
     wanted = fleet.kept.in_namespace(home, Service, namespace).values()
     there = fleet.kept.in_namespace(other, Service, namespace)
-    return sorted(one.name for one in wanted if one.key not in there and not one.is_everywhere)[:_MOST_APART]
+    return sorted(one.name for one in wanted if one.key not in there and not one.is_everywhere)[
+        :_MOST_APART
+    ]
 
 
 def _closed_in(core: SchedulerCore, cluster: str) -> Row:
     """What operators have said of a cluster, by the cluster where its proxy node is."""
-    proxies = {home: view.nodes.get(names.proxy_node_name(cluster)) for home, view in sorted(core.clusters.items())}
+    proxies = {
+        home: view.nodes.get(names.proxy_node_name(cluster))
+        for home, view in sorted(core.clusters.items())
+    }
     return {
         "cordoned_in": [home for home, node in proxies.items() if closed_proxy(node)],
         "fenced_in": [home for home, node in proxies.items() if fenced_proxy(node)],
-        "name_taken_in": [home for home, node in proxies.items() if node is not None and not node.proxy_for],
+        "name_taken_in": [
+            home for home, node in proxies.items() if node is not None and not node.proxy_for
+        ],
     }
 
 
@@ -132,8 +160,9 @@ def _remote(pod: Pod, cluster: str) -> bool:
 
 
 def links_view(core: SchedulerCore) -> Pieces:
-    """One row a direction between two clusters: what the agent of `from` measured and how old that is; what counts for
-    both directions (None: unknown), and whether that is measured or configured. A piece for each cluster it begins at.
+    """One row a direction between two clusters: what the agent of `from` measured and how old that
+    is; what counts for both directions (None: unknown), and whether that is measured or configured.
+    A piece for each cluster it begins at.
     """
     clusters = sorted(core.clusters)
     for source in clusters:

@@ -1,4 +1,6 @@
-"""Where the pods would go that a drain evicts, once its cordon stands: what `drain` and `leave` say in a dry run."""
+"""Where the pods would go that a drain evicts, once its cordon stands: what `drain` and `leave` say
+in a dry run.
+"""
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import target_of
@@ -10,9 +12,10 @@ _Controller = tuple[str, str, str]  # home, namespace, owner; of a pod without o
 
 
 def drain_view(core: SchedulerCore, cluster: str, *, leave: bool = False) -> Pieces:
-    """One row, and piece, for each controller whose pods run in `cluster` for others: one of these pods, how many there
-    are, where that one would go as things are (None: nowhere, unless others are evicted for it), and why that is not
-    known. Each is looked at as if it was the only one to go. `leave`: also pods of `cluster` that run in others.
+    """One row, and piece, for each controller whose pods run in `cluster` for others: one of these
+    pods, how many there are, where that one would go as things are (None: nowhere, unless others
+    are evicted for it), and why that is not known. Each is looked at as if it was the only one to
+    go. `leave`: also pods of `cluster` that run in others.
     """
     found: dict[_Controller, list[PodId]] = {}
     for pod_id, tracked in list(core.tracked.active.items()):
@@ -22,7 +25,9 @@ def drain_view(core: SchedulerCore, cluster: str, *, leave: bool = False) -> Pie
         target = target_of(tracked.home, source)
         comes = leave and tracked.home == cluster != target
         if comes or target == cluster != tracked.home:
-            found.setdefault((tracked.home, source.namespace, source.owner or source.name), []).append(pod_id)
+            found.setdefault(
+                (tracked.home, source.namespace, source.owner or source.name), []
+            ).append(pod_id)
     for _, pod_ids in sorted(found.items()):
         row = _row(core, cluster, pod_ids)
         if row is not None:

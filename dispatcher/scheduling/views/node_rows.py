@@ -11,8 +11,9 @@ from shared.model.resources import CPU, MEMORY, PODS, format_quantity
 
 
 def nodes_view(core: SchedulerCore, only: str = "") -> Pieces:
-    """One row a node, of all clusters or of `only` one: readiness, requests against allocatable, live load with age in
-    seconds and source; and by what it is hot: `refuses` is false while too many of its cluster's nodes are.
+    """One row a node, of all clusters or of `only` one: readiness, requests against allocatable,
+    live load with age in seconds and source; and by what it is hot: `refuses` is false while too
+    many of its cluster's nodes are.
     """
     fleet = core.fleet
     for cluster in [only] if only else sorted(info.name for info in fleet.clusters):
@@ -26,13 +27,19 @@ def nodes_view(core: SchedulerCore, only: str = "") -> Pieces:
 
 
 def _add_forecast(fleet: FleetState, told: Row) -> None:
-    """What is foreseen, None where the last value predicts better, and by how much both miss on average."""
+    """What is foreseen, None where the last value predicts better, and by how much both miss on
+    average.
+    """
     row = fleet.row_of(told["cluster"], told["name"])
     if row is None:
         return
-    for column, (load, forecast) in enumerate(zip(told["load"].values(), foreseen(fleet, row), strict=False)):
+    for column, (load, forecast) in enumerate(
+        zip(told["load"].values(), foreseen(fleet, row), strict=False)
+    ):
         errors = fleet.forecast_error.item(column, row), fleet.last_error.item(column, row)
-        shown = (None if one is None or math.isnan(one) else round(one, 4) for one in (forecast, *errors))
+        shown = (
+            None if one is None or math.isnan(one) else round(one, 4) for one in (forecast, *errors)
+        )
         load.update(zip(("forecast", "forecast_error", "last_value_error"), shown, strict=True))
 
 
@@ -47,7 +54,9 @@ def _node_row(fleet: FleetState, row: int) -> Row:
         **{resource: _use(fleet, row, resource) for resource in (CPU, MEMORY, PODS)},
         "load": {
             name: _reading(fleet, used, at, sources.get(name, ""))
-            for name, (used, at) in zip(fleet.signal_axis.names, fleet.readings_of(row), strict=False)
+            for name, (used, at) in zip(
+                fleet.signal_axis.names, fleet.readings_of(row), strict=False
+            )
         },
         "hot": [_heat(fleet, rule, since, row) for rule, since in fleet.heat_of(row)],
     }

@@ -14,12 +14,16 @@ from shared.model.pod import Pod, PodId
 
 
 def pods_view(core: SchedulerCore, namespace: str = "") -> Pieces:
-    """One row for each of our pods, as submitted, in any namespace or in one: where it was submitted, where it runs,
-    its phase and why.
+    """One row for each of our pods, as submitted, in any namespace or in one: where it was
+    submitted, where it runs, its phase and why.
     """
     for keys in in_order(_names(core.tracked, namespace)):
         known = (core.tracked.peek(pod_id) for _, _, pod_id in keys)
-        yield [_pod_row(core, one, one.source) for one in known if one is not None and one.source is not None]
+        yield [
+            _pod_row(core, one, one.source)
+            for one in known
+            if one is not None and one.source is not None
+        ]
 
 
 def count_pods(core: SchedulerCore, namespace: str = "") -> int:
@@ -68,10 +72,11 @@ def _place(tracked: Tracked, source: Pod) -> tuple[str, str]:
 
 
 def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -> Row | None:
-    """The whole record of one pod: where it is, what is in the air, the last decision and why; None if unknown.
+    """The whole record of one pod: where it is, what is in the air, the last decision and why; None
+    if unknown.
 
-    With several clusters holding a pod of that name, `cluster` chooses; else it is the first by name, and `also_in` are
-    the others.
+    With several clusters holding a pod of that name, `cluster` chooses; else it is the first by
+    name, and `also_in` are the others.
     """
     found = [pod_id for pod_id in core.tracked.named(namespace, name) if cluster in ("", pod_id[0])]
     tracked = core.tracked.peek(min(found)) if found else None
@@ -97,19 +102,28 @@ def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
         for cluster, delegate in tracked.delegates.items():
             source = delegate.source
             if source is not None and (delegate.namespace, delegate.name) == (namespace, name):
-                return {"cluster": cluster, "home": tracked.home, "namespace": source.namespace, "name": source.name}
+                return {
+                    "cluster": cluster,
+                    "home": tracked.home,
+                    "namespace": source.namespace,
+                    "name": source.name,
+                }
     return None
 
 
 def _refusals(core: SchedulerCore, pod_id: PodId, source: Pod) -> list[Row]:
-    """Which clusters are passed over for the pod now, why, since when and for how long (see model.refusal)."""
-    return [one.record(core.fleet.now) for one in core.refusals.known(pod_id, source, core.fleet.now)]
+    """Which clusters are passed over for the pod now, why, since when and for how long (see
+    model.refusal).
+    """
+    return [
+        one.record(core.fleet.now) for one in core.refusals.known(pod_id, source, core.fleet.now)
+    ]
 
 
 def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
-    """What holds up a pod that has its place already: a Permit or PreBind plugin, somebody else's bind, or an order of
-    which it is not known what came. Of one that runs elsewhere: that its cluster is lost, why it does not start, or
-    which of its disruption budgets are not kept there.
+    """What holds up a pod that has its place already: a Permit or PreBind plugin, somebody else's
+    bind, or an order of which it is not known what came. Of one that runs elsewhere: that its
+    cluster is lost, why it does not start, or which of its disruption budgets are not kept there.
     """
     if tracked.in_flight is not None and tracked.in_flight.doubted_at <= core.fleet.now:
         return tracked.in_flight.doubt

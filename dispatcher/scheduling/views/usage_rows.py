@@ -1,4 +1,6 @@
-"""What each cluster has, what pods request of it and what is measured there, as plain JSON-ready rows."""
+"""What each cluster has, what pods request of it and what is measured there, as plain JSON-ready
+rows.
+"""
 
 import numpy as np
 
@@ -10,14 +12,19 @@ from dispatcher.scheduling.views.pieces import Pieces, Row
 from shared.model.resources import CPU, MEMORY, PODS, format_quantity
 from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
-_SIZE_OF = {CPU_SIGNAL: CPU, MEMORY_SIGNAL: MEMORY}  # signal -> the resource by which a large node counts for more
+_SIZE_OF = {
+    CPU_SIGNAL: CPU,
+    MEMORY_SIGNAL: MEMORY,
+}  # signal -> the resource by which a large node counts for more
 
 
 def usage_view(core: SchedulerCore) -> Pieces:
-    """One row, and piece, a cluster: requests against what its nodes can allocate, and its live load by signal.
+    """One row, and piece, a cluster: requests against what its nodes can allocate, and its live
+    load by signal.
 
-    `used` is the mean over nodes whose reading is known (`known` of `nodes`), weighted by their size for cpu and
-    memory; `age_s` the age of the oldest of these readings, `hottest` the node with the highest.
+    `used` is the mean over nodes whose reading is known (`known` of `nodes`), weighted by their
+    size for cpu and memory; `age_s` the age of the oldest of these readings, `hottest` the node
+    with the highest.
     """
     for name in sorted(core.clusters):
         yield [_cluster_row(core, name)]
@@ -60,7 +67,10 @@ def _load(fleet: FleetState, rows: RowList, signal: str) -> Row:
         "used": round(float(np.average(used, weights=_sizes(fleet, known, signal))), 4),
         "age_s": round(float((fleet.now - fleet.signals.sampled_at(signal)[known]).max()), 1),
         "known": len(known),
-        "hottest": {"node": fleet.name_of(int(known[hottest]))[1], "used": round(float(used[hottest]), 4)},
+        "hottest": {
+            "node": fleet.name_of(int(known[hottest]))[1],
+            "used": round(float(used[hottest]), 4),
+        },
         "sources": _sources(fleet, known, signal),
     }
 

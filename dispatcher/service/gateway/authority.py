@@ -1,8 +1,8 @@
-"""Certificates of a fleet: an authority of its own, one for the gateway, one for each cluster (X.509, ECDSA P-256), and
-one for the key with which the dispatcher signs orders (Ed25519).
+"""Certificates of a fleet: an authority of its own, one for the gateway, one for each cluster
+(X.509, ECDSA P-256), and one for the key with which the dispatcher signs orders (Ed25519).
 
-`ensure` is idempotent: what is there and still good stays, so it can be run again for one more cluster, or by a timer
-to renew. A private key is readable by its owner alone.
+`ensure` is idempotent: what is there and still good stays, so it can be run again for one more
+cluster, or by a timer to renew. A private key is readable by its owner alone.
 """
 
 import datetime as dt
@@ -61,9 +61,9 @@ class Made:
 def ensure(
     folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str], *, days: int = LEAF_DAYS
 ) -> list[Made]:
-    """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`) and with it signing,
-    cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two;
-    each good for so many `days`.
+    """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`) and
+    with it signing, cluster-NAME for an agent that is one process, cluster-NAME.observer and
+    cluster-NAME.executor for one that is two; each good for so many `days`.
 
     CommandError: a file cannot be read or written.
     """
@@ -76,10 +76,26 @@ def ensure(
         found = [told]
         hosts = tuple(hosts)
         if hosts:
-            found.append(_leaf(folder, "gateway", authority, [_host(one) for one in hosts], (now, revoked), days))
+            found.append(
+                _leaf(
+                    folder,
+                    "gateway",
+                    authority,
+                    [_host(one) for one in hosts],
+                    (now, revoked),
+                    days,
+                )
+            )
             found.append(_leaf(folder, SIGNING, authority, [_LEADER], (now, revoked), days))
         found += [
-            _leaf(folder, name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked), days)
+            _leaf(
+                folder,
+                name_of(cluster, role),
+                authority,
+                [_uri(cluster, role)],
+                (now, revoked),
+                days,
+            )
             for cluster in clusters
             for role in ("", *ROLES)
         ]
@@ -94,16 +110,20 @@ def _folder(folder: Path | Folder) -> Folder:
 
 @dataclass(frozen=True)
 class Revoked:
-    """Serial numbers of a cluster's certificates that would still be valid: taken back now, and before."""
+    """Serial numbers of a cluster's certificates that would still be valid: taken back now, and
+    before.
+    """
 
     now: tuple[int, ...]
     before: tuple[int, ...]
 
 
 def revoke(folder: Path | Folder, cluster: str) -> Revoked:
-    """Put all certificates of a cluster that have not expired on the authority's list, which is in ca.crt.
+    """Put all certificates of a cluster that have not expired on the authority's list, which is in
+    ca.crt.
 
-    A later `ensure` makes another one, which is good. CommandError: none is known, or a file cannot be used.
+    A later `ensure` makes another one, which is good. CommandError: none is known, or a file cannot
+    be used.
     """
     now = dt.datetime.now(dt.UTC)
     stems = [name_of(cluster, role) for role in ("", *ROLES)]
@@ -111,22 +131,33 @@ def revoke(folder: Path | Folder, cluster: str) -> Revoked:
     try:
         authority = _authority_in(folder, "ca")
         if authority is None:
-            raise CommandError(f"{folder} holds no authority (ca.crt, ca.key): name the folder that has it")
+            raise CommandError(
+                f"{folder} holds no authority (ca.crt, ca.key): name the folder that has it"
+            )
         for stem in stems:
             if (held := _read(folder, stem)) is not None:
                 _record(folder, stem, held.certificate)
         known = issued(folder)
         serials = [one for one, (name, until) in known.items() if name in stems and until > now]
         if not any(name in stems for name, _ in known.values()):
-            signed = (name.removeprefix("cluster-") for name, _ in known.values() if name.startswith("cluster-"))
+            signed = (
+                name.removeprefix("cluster-")
+                for name, _ in known.values()
+                if name.startswith("cluster-")
+            )
             names = sorted(name.partition(".")[0] for name in signed)
-            text = f"{folder} has made no certificate of cluster {cluster!r}; known: {', '.join(dict.fromkeys(names))}"
+            text = (
+                f"{folder} has made no certificate of cluster {cluster!r}; known: "
+                f"{', '.join(dict.fromkeys(names))}"
+            )
             raise CommandError(text, ExitCode.NOT_FOUND)
         pem = folder.need("ca.crt")
         listed = revoked_by(authority.certificate, pem)
         fresh = tuple(one for one in serials if one not in listed)
         if fresh:
-            folder.write("ca.crt", with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644)
+            folder.write(
+                "ca.crt", with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644
+            )
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return Revoked(fresh, tuple(one for one in serials if one in listed))
@@ -137,8 +168,12 @@ def _keep_list(folder: Folder, authority: Authority, now: dt.datetime) -> frozen
     pem = folder.need("ca.crt")
     mine = lists_of(authority.certificate, revocation_lists(pem))
     ends = [one.next_update_utc for one in mine if one.next_update_utc is not None]
-    if ends and min(ends) < min(now + dt.timedelta(days=LEAF_DAYS), authority.certificate.not_valid_after_utc):
-        folder.write("ca.crt", with_list(pem, (authority.certificate, authority.key), (), now), 0o644)
+    if ends and min(ends) < min(
+        now + dt.timedelta(days=LEAF_DAYS), authority.certificate.not_valid_after_utc
+    ):
+        folder.write(
+            "ca.crt", with_list(pem, (authority.certificate, authority.key), (), now), 0o644
+        )
     return revoked_by(authority.certificate, pem)
 
 
@@ -168,9 +203,13 @@ def _host(name: str) -> x509.GeneralName:
 
 def _authority(folder: Folder, now: dt.datetime) -> tuple[Authority, Made]:
     if folder.has("ca.crt") != folder.has("ca.key"):
-        raise ValueError("ca.crt and ca.key belong together, and one of them is missing: put it back")
+        raise ValueError(
+            "ca.crt and ca.key belong together, and one of them is missing: put it back"
+        )
     if (pair := _authority_in(folder, "ca")) is not None:
-        return pair, Made(folder.path / "ca.crt", made=False, until=pair.certificate.not_valid_after_utc)
+        return pair, Made(
+            folder.path / "ca.crt", made=False, until=pair.certificate.not_valid_after_utc
+        )
     authority = _new_authority(now)
     return authority, _written(folder, "ca", Pair(authority.certificate, authority.key))
 
@@ -199,14 +238,20 @@ def _new_authority(now: dt.datetime) -> Authority:
 
 
 def serving_files(host: str) -> dict[str, bytes]:
-    """A server's certificate, of an authority that signs nothing more, as of a Secret: tls.crt, tls.key, ca.crt."""
+    """A server's certificate, of an authority that signs nothing more, as of a Secret: tls.crt,
+    tls.key, ca.crt.
+    """
     now = dt.datetime.now(dt.UTC)
     key = ec.generate_private_key(_CURVE)
     authority = _new_authority(now)
     pem = serialization.Encoding.PEM
     return {
-        "tls.crt": _certified("server", authority, [_host(host)], key, (now, AUTHORITY_DAYS)).public_bytes(pem),
-        "tls.key": key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+        "tls.crt": _certified(
+            "server", authority, [_host(host)], key, (now, AUTHORITY_DAYS)
+        ).public_bytes(pem),
+        "tls.key": key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
         "ca.crt": authority.certificate.public_bytes(pem),
     }
 
@@ -229,7 +274,9 @@ def _leaf(
         and pair.certificate.serial_number not in revoked
         and _good(pair, authority.certificate, names, now)
     ):
-        return Made(folder.path / f"{stem}.crt", made=False, until=pair.certificate.not_valid_after_utc)
+        return Made(
+            folder.path / f"{stem}.crt", made=False, until=pair.certificate.not_valid_after_utc
+        )
     signs = names == [_LEADER]
     key: AnyKey = ed25519.Ed25519PrivateKey.generate() if signs else ec.generate_private_key(_CURVE)
     certificate = _certified(stem, authority, names, key, (now, days))
@@ -238,7 +285,11 @@ def _leaf(
 
 
 def _certified(
-    name: str, authority: Authority, names: list[x509.GeneralName], key: AnyKey, at: tuple[dt.datetime, int]
+    name: str,
+    authority: Authority,
+    names: list[x509.GeneralName],
+    key: AnyKey,
+    at: tuple[dt.datetime, int],
 ) -> x509.Certificate:
     """`at`: from when, and for how many days."""
     now, days = at
@@ -251,13 +302,20 @@ def _certified(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+            critical=False,
+        )
         .sign(authority.key, hashes.SHA256())
     )
 
 
-def _good(pair: Pair, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime) -> bool:
-    """Whether it is of this authority and of this key, for these names, and has more than a third of its life left."""
+def _good(
+    pair: Pair, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime
+) -> bool:
+    """Whether it is of this authority and of this key, for these names, and has more than a third
+    of its life left.
+    """
     certificate = pair.certificate
     begin = certificate.not_valid_before_utc
     end = certificate.not_valid_after_utc
@@ -290,16 +348,24 @@ def _builder(
 
 
 def _read(folder: Folder, stem: str) -> Pair | None:
-    """The pair of both files, None where one is missing. ValueError: one is no such file, which the text names."""
+    """The pair of both files, None where one is missing. ValueError: one is no such file, which the
+    text names.
+    """
     certificate = folder.read(f"{stem}.crt")
     key = folder.read(f"{stem}.key")
     if certificate is None or key is None:
         return None
-    remedy = "put your copy back" if stem == "ca" else f"delete {stem}.crt and {stem}.key, and they are made anew"
+    remedy = (
+        "put your copy back"
+        if stem == "ca"
+        else f"delete {stem}.crt and {stem}.key, and they are made anew"
+    )
     try:
         read = serialization.load_pem_private_key(key, None)
     except (ValueError, TypeError):
-        raise ValueError(f"{stem}.key is no private key in PEM without a password: {remedy}") from None
+        raise ValueError(
+            f"{stem}.key is no private key in PEM without a password: {remedy}"
+        ) from None
     if not isinstance(read, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
         raise ValueError(f"{stem}.key is neither an ECDSA nor an Ed25519 key: {remedy}")
     try:
@@ -309,7 +375,9 @@ def _read(folder: Folder, stem: str) -> Pair | None:
 
 
 def read_authority(stem: Path) -> Authority | None:
-    """Who signs, of these files; None where one is missing. OSError, ValueError, TypeError: one cannot be used."""
+    """Who signs, of these files; None where one is missing. OSError, ValueError, TypeError: one
+    cannot be used.
+    """
     return _authority_in(Folder(stem.parent), stem.name)
 
 
@@ -324,7 +392,9 @@ def _authority_in(folder: Folder, stem: str) -> Authority | None:
 
 def _written(folder: Folder, stem: str, pair: Pair) -> Made:
     pem = serialization.Encoding.PEM
-    key = pair.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key = pair.key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     folder.write(f"{stem}.key", key, 0o600)
     folder.write(f"{stem}.crt", pair.certificate.public_bytes(pem), 0o644)
     return Made(folder.path / f"{stem}.crt", made=True, until=pair.certificate.not_valid_after_utc)

@@ -17,7 +17,9 @@ from dispatcher.config.sections import GatewaySection
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _CRL = "X509 CRL"
 _DAY_S = 86_400.0
-_SHOW_AGAIN_S = 21 * _DAY_S  # more than SOON of dispatcher.config.certificates, from when on people are warned
+_SHOW_AGAIN_S = (
+    21 * _DAY_S
+)  # more than SOON of dispatcher.config.certificates, from when on people are warned
 
 
 class Refresh(Enum):
@@ -29,7 +31,9 @@ class Refresh(Enum):
 
 
 class ServerTls:
-    """The gateway's TLS. `context` is another one whenever files have changed: one that exists never forgets."""
+    """The gateway's TLS. `context` is another one whenever files have changed: one that exists
+    never forgets.
+    """
 
     def __init__(self, section: GatewaySection) -> None:
         """OSError, ssl.SSLError: a file is missing or is none."""
@@ -50,7 +54,10 @@ class ServerTls:
 
     def _changed_at(self) -> tuple[tuple[int, int, int], ...]:
         section = self._section
-        files = (Path(file).stat() for file in (section.cert_file, section.key_file, section.client_ca_file))
+        files = (
+            Path(file).stat()
+            for file in (section.cert_file, section.key_file, section.client_ca_file)
+        )
         return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in files)
 
     def refresh(self) -> Refresh:
@@ -72,18 +79,21 @@ def _without_lists(blocks: frozenset[tuple[str, str]]) -> frozenset[tuple[str, s
 
 
 def _revoked(blocks: frozenset[tuple[str, str]]) -> frozenset[tuple[bytes, int]]:
-    """(issuer, serial number) of all that revocation lists name: a renewed list that names nobody new cuts nobody."""
+    """(issuer, serial number) of all that revocation lists name: a renewed list that names nobody
+    new cuts nobody.
+    """
     return frozenset(one for kind, text in blocks if kind == _CRL for one in _named_by(text))
 
 
 def _named_by(text: str) -> Iterator[tuple[bytes, int]]:
-    """A list that OpenSSL reads and this library does not stands for itself: a change of it may name somebody new."""
+    """A list that OpenSSL reads and this library does not stands for itself: a change of it may
+    name somebody new.
+    """
     try:
         listed = x509.load_der_x509_crl(b64decode(text))
         yield from [(listed.issuer.public_bytes(), revoked.serial_number) for revoked in listed]
-    except (
-        Exception
-    ):  # of whatever kind: of a version that it does not know, x509.InvalidVersion, which is no ValueError
+    # Of whatever kind: of a version that it does not know, x509.InvalidVersion, no ValueError.
+    except Exception:
         yield text.encode(), 0
 
 
@@ -94,7 +104,9 @@ def _pem_blocks(file: str) -> frozenset[tuple[str, str]]:
 
 
 class Named(NamedTuple):
-    """Whom a certificate is of: a cluster ('': none), and of which half of its agent ('': of the whole)."""
+    """Whom a certificate is of: a cluster ('': none), and of which half of its agent ('': of the
+    whole).
+    """
 
     cluster: str = ""
     role: str = ""
@@ -104,8 +116,14 @@ class Named(NamedTuple):
 
 
 def named_in(certificate: Mapping[str, Any]) -> Named:
-    """Whom a verified certificate is of (as ssl's getpeercert gives it); of nobody if it names several."""
-    names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI" and value.startswith(URI)]
+    """Whom a verified certificate is of (as ssl's getpeercert gives it); of nobody if it names
+    several.
+    """
+    names = [
+        value
+        for kind, value in certificate.get("subjectAltName", ())
+        if kind == "URI" and value.startswith(URI)
+    ]
     if len(names) != 1:
         return Named()
     cluster, slash, role = names[0].removeprefix(URI).partition("/")
@@ -115,9 +133,10 @@ def named_in(certificate: Mapping[str, Any]) -> Named:
 def connection_s(left_s: float) -> float:
     """How long a connection may last whose certificate ends in `left_s` seconds.
 
-    Agents read their files when they connect. So that one whose certificate was renewed (`join` does it from 30 days
-    before the end) shows the new one before anybody is warned of the old, connections end 21 days before their
-    certificates, and each day from then on: 90 days last 69, 10 days last 1, an hour lasts an hour.
+    Agents read their files when they connect. So that one whose certificate was renewed (`join`
+    does it from 30 days before the end) shows the new one before anybody is warned of the old,
+    connections end 21 days before their certificates, and each day from then on: 90 days last 69,
+    10 days last 1, an hour lasts an hour.
     """
     return left_s - _SHOW_AGAIN_S if left_s > _SHOW_AGAIN_S + _DAY_S else min(left_s, _DAY_S)
 

@@ -1,4 +1,6 @@
-"""Lets TLS connections in, a bounded number: who only connects, or holds one certificate, cannot use up open files."""
+"""Lets TLS connections in, a bounded number: who only connects, or holds one certificate, cannot
+use up open files.
+"""
 
 import asyncio
 import socket
@@ -13,16 +15,21 @@ from dispatcher.service.gateway.handshakes import in_words
 from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog
 
 MAX_HANDSHAKES = 256  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
-MAX_OF_ONE = 8  # connections with certificates of one cluster and role; and of all that are not served together
+# connections with certificates of one cluster and role; and of all that are not served together
+MAX_OF_ONE = 8
 _HANDSHAKE_S = 10.0
 _BACKLOG = 128
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
 
 
 class Entrance:
-    """Accepts for an HTTP server. `context` gives the TLS context of the moment, `clusters` are those served."""
+    """Accepts for an HTTP server. `context` gives the TLS context of the moment, `clusters` are
+    those served.
+    """
 
-    def __init__(self, server: web.Server, context: Callable[[], ssl.SSLContext], clusters: Iterable[str]) -> None:
+    def __init__(
+        self, server: web.Server, context: Callable[[], ssl.SSLContext], clusters: Iterable[str]
+    ) -> None:
         self._server = server
         self._context = context
         self._clusters = frozenset(clusters)
@@ -31,7 +38,9 @@ class Entrance:
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._of: dict[RequestHandler, Named] = {}  # whose each connection is
         self._sparing = SparingLog()
-        self._acceptance = LastingLog("a connection cannot be accepted", "connections are accepted again", most=1)
+        self._acceptance = LastingLog(
+            "a connection cannot be accepted", "connections are accepted again", most=1
+        )
 
     async def listen(self, host: str, port: int) -> int:
         """Accept from now on, at every address of the host; the port. OSError."""
@@ -41,7 +50,10 @@ class Entrance:
             listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
             listening.setblocking(False)
             self._listening.append(listening)
-        self._accepting = [asyncio.create_task(self._accept(one), name="gateway accepts") for one in self._listening]
+        self._accepting = [
+            asyncio.create_task(self._accept(one), name="gateway accepts")
+            for one in self._listening
+        ]
         found: int = self._listening[0].getsockname()[1]
         return found
 
@@ -79,7 +91,9 @@ class Entrance:
                 oldest = next(iter(self._handshakes))
                 del self._handshakes[oldest]
                 oldest.cancel()
-                self._sparing.warning("too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES)
+                self._sparing.warning(
+                    "too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES
+                )
 
     async def _let_in(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -90,7 +104,9 @@ class Entrance:
             )
         except (OSError, ssl.SSLError) as error:
             problem, fix = in_words(error)
-            self._sparing.warning("a TLS handshake failed", problem, peer=peer, problem=problem, fix=fix)
+            self._sparing.warning(
+                "a TLS handshake failed", problem, peer=peer, problem=problem, fix=fix
+            )
             return
         finally:
             if (task := asyncio.current_task()) is not None:
@@ -102,7 +118,9 @@ class Entrance:
         if sum(1 for whose in self._of.values() if whose == counted) >= MAX_OF_ONE:
             transport.abort()
             self._sparing.warning(
-                "too many connections with certificates of one cluster", of=str(named), most=MAX_OF_ONE
+                "too many connections with certificates of one cluster",
+                of=str(named),
+                most=MAX_OF_ONE,
             )
             return
         self._of[handler] = counted

@@ -1,4 +1,6 @@
-"""The folder of an authority, and the same for a dry run, in which nothing of it is written: it holds private keys."""
+"""The folder of an authority, and the same for a dry run, in which nothing of it is written: it
+holds private keys.
+"""
 
 import os
 import tempfile
@@ -8,7 +10,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Folder:
-    """Files by name. `dry_run`: what is written stands beside the folder, in memory, and is read like the rest."""
+    """Files by name. `dry_run`: what is written stands beside the folder, in memory, and is read
+    like the rest.
+    """
 
     path: Path
     dry_run: bool = False
@@ -50,7 +54,9 @@ class Folder:
 
 def write_whole(file: Path, data: bytes, mode: int) -> None:
     """Write a file as a whole: who reads it meanwhile sees the old one."""
-    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # new, and for us alone
+    descriptor, beside = tempfile.mkstemp(
+        dir=file.parent, prefix=f".{file.name}."
+    )  # new, and for us alone
     try:
         with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, mode)

@@ -1,5 +1,5 @@
-"""Accepts the agents' connections. For each role of a cluster there is one: a later one, as of a restarted agent, takes
-it over. A connection ends when no role is left to it.
+"""Accepts the agents' connections. For each role of a cluster there is one: a later one, as of a
+restarted agent, takes it over. A connection ends when no role is left to it.
 """
 
 import asyncio
@@ -16,7 +16,14 @@ from aiohttp import WSCloseCode, web
 from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import GatewaySection
 from dispatcher.service.errors import CommandError
-from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, connection_s, named_in, remaining_s
+from dispatcher.service.gateway.certificates import (
+    Named,
+    Refresh,
+    ServerTls,
+    connection_s,
+    named_in,
+    remaining_s,
+)
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
@@ -35,28 +42,39 @@ _PATHS = (f"{PATH}{{cluster}}", f"{PATH}{{cluster}}/{{role:{'|'.join(ROLES)}}}")
 _REFRESH_S = 5.0
 _CLOSE_S = 2.0
 _CONNECTIONS = 10  # of one agent: how many log lines of each kind it gets in a minute
-# Whose certificate a handshake failed with nobody knows, so that its reason stands in the log alone.
+# Whose certificate a handshake failed with nobody knows, so that its reason stands in the log
+# alone.
 _NEVER = (
-    "its agent has never connected to this gateway: the agent's log says why, or the gateway's, as `a TLS handshake "
+    "its agent has never connected to this gateway: the agent's log says why, or the gateway's, "
+    "as `a TLS handshake "
     "failed`"
 )
 _SHOWN_AGAIN = "its certificate ends soon: it connects again with the one that it has now"
-_EXPIRED = "the certificate of its agent has expired by the gateway's clock: `global-dispatcher join` its cluster again"
+_EXPIRED = (
+    "the certificate of its agent has expired by the gateway's clock: `global-dispatcher join` "
+    "its cluster again"
+)
 
 
 class Gateway:
     """Serves the clusters that are configured to come through it."""
 
-    def __init__(self, section: GatewaySection, clusters: Iterable[str], sealer: Sealer = NO_SIGNER) -> None:
+    def __init__(
+        self, section: GatewaySection, clusters: Iterable[str], sealer: Sealer = NO_SIGNER
+    ) -> None:
         """`sealer` is for the links alone."""
         self._section = section
         self._sealer = sealer
-        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
+        self.objection: Objection = lambda home, target, pod: (
+            "this dispatcher is starting"
+        )  # see RelayLine
         self.beside: Gateway | None = None  # another one of this dispatcher, for other clusters
         self._clusters = frozenset(clusters)
         self.stream_limit = StreamLimit()
         # Why nobody serves a role of a cluster, and who does.
-        self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
+        self._absent = {
+            Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES
+        }
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
         self._sparing = SparingLog()
@@ -66,7 +84,9 @@ class Gateway:
     def link(self, cluster: str, sealer: Sealer | None = None) -> GatewayLink:
         """The dispatcher's way to a cluster's agent. `sealer`: instead of that of all."""
         refused = lambda: self.stream_limit.refused[cluster]  # noqa: E731
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), sealer or self._sealer, refused)
+        return GatewayLink(
+            cluster, lambda role: self._line(Named(cluster, role)), sealer or self._sealer, refused
+        )
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
@@ -77,8 +97,14 @@ class Gateway:
         served = Named(cluster, EXECUTOR)
         held = self._lines.get(served)
         if held is None:
-            return self._absent.get(served, "it does not come through this gateway (`via: gateway`)")
-        return held[0].relayed if held[1].ws_protocol == SUBPROTOCOL else "its agent does not relay: upgrade it"
+            return self._absent.get(
+                served, "it does not come through this gateway (`via: gateway`)"
+            )
+        return (
+            held[0].relayed
+            if held[1].ws_protocol == SUBPROTOCOL
+            else "its agent does not relay: upgrade it"
+        )
 
     def _relay_line_anywhere(self, cluster: str) -> RelayLine | str:
         """As `relay_line`, whichever gateway of this dispatcher the cluster comes through."""
@@ -100,17 +126,23 @@ class Gateway:
         app = web.Application()
         for path in _PATHS:
             app.router.add_get(path, self._accept)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=http_logger(self._sparing))
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=1.0, logger=http_logger(self._sparing)
+        )
         await runner.setup()
         entrance = Entrance(cast("web.Server", runner.server), lambda: tls.context, self._clusters)
-        refreshing = asyncio.create_task(self._keep_fresh(tls, entrance), name="gateway certificates")
+        refreshing = asyncio.create_task(
+            self._keep_fresh(tls, entrance), name="gateway certificates"
+        )
         try:
             await self._listen(entrance)
             yield
         finally:
             refreshing.cancel()
             await entrance.close()
-            await asyncio.gather(*(_closed(socket, WSCloseCode.GOING_AWAY) for _, socket in self._lines.values()))
+            await asyncio.gather(
+                *(_closed(socket, WSCloseCode.GOING_AWAY) for _, socket in self._lines.values())
+            )
             await runner.cleanup()
 
     async def _listen(self, entrance: Entrance) -> None:
@@ -119,7 +151,9 @@ class Gateway:
         try:
             self.port = await entrance.listen(host, port)
         except OSError as error:
-            raise CommandError(f"gateway: cannot listen at {host}:{port}: {error.strerror or error}") from None
+            raise CommandError(
+                f"gateway: cannot listen at {host}:{port}: {error.strerror or error}"
+            ) from None
         log.info("gateway listens", host=host, port=self.port)
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:
@@ -132,7 +166,9 @@ class Gateway:
             max_msg_size=2 * CHUNK,
             timeout=1.0,
             compress=False,
-            protocols=[SUBPROTOCOL] if SUBPROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "") else (),
+            protocols=[SUBPROTOCOL]
+            if SUBPROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "")
+            else (),
         )
         await socket.prepare(request)
         await self._serve(offered, socket, remaining_s(certificate))
@@ -143,7 +179,9 @@ class Gateway:
         """Why who has a certificate of `named` may not serve what it offers to; None: it may."""
         if named not in (offered, Named(offered.cluster)):
             why = f"an agent was refused: its certificate is of {str(named)!r}"
-            absent = [one for one in _served(offered) if one in self._absent and one not in self._lines]
+            absent = [
+                one for one in _served(offered) if one in self._absent and one not in self._lines
+            ]
             self._absent |= dict.fromkeys(absent, why)
             self._sparing.warning(
                 "an agent is refused: its certificate is of another",
@@ -167,20 +205,28 @@ class Gateway:
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         line.until = time.time() + left_s
         self._lines |= dict.fromkeys(served, (line, socket))
-        why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s := connection_s(left_s))
+        why, lasting = (
+            "its agent has closed the connection",
+            asyncio.timeout(lasts_s := connection_s(left_s)),
+        )
         try:
             for replaced in earlier - {held[1] for held in self._lines.values()}:
                 text = "another agent of a cluster has connected, the earlier connection ends"
                 self._of_connections.warning(text, str(offered), agent=str(offered))
                 await _closed(replaced, REPLACED)
-            self._of_connections.info("agent connected", str(offered), cluster=offered.cluster, agent=str(offered))
+            self._of_connections.info(
+                "agent connected", str(offered), cluster=offered.cluster, agent=str(offered)
+            )
             async with lasting:
                 await line.run()
         except (ProtocolError, OSError) as error:
             ended = _EXPIRED if lasts_s == left_s else _SHOWN_AGAIN
             why = ended if lasting.expired() else f"the connection of its agent ended: {error}"
         except Exception as error:
-            why = f"a fault of the gateway, which its log tells, ended the connection of its agent: {error!r}"
+            why = (
+                "a fault of the gateway, which its log tells, ended the connection of its agent: "
+                f"{error!r}"
+            )
             raise
         finally:
             left = [one for one in served if self._lines.get(one, (None,))[0] is line]
@@ -211,10 +257,17 @@ class Gateway:
     async def _end_all(self, entrance: Entrance) -> None:
         """Whoever is still trusted connects again at once; who is not is refused."""
         log.warning("fewer certificates are trusted than before: all agents have to connect anew")
-        self._cutting = "the gateway trusts fewer certificates than before, and its agent has not connected again"
+        self._cutting = (
+            "the gateway trusts fewer certificates than before, and its agent has not connected "
+            "again"
+        )
         try:
-            begun = await entrance.begun()  # who is back before the others are closed was let in by what is trusted now
-            await asyncio.gather(*(_closed(one, WSCloseCode.SERVICE_RESTART) for _, one in [*self._lines.values()]))
+            begun = (
+                await entrance.begun()
+            )  # who is back before the others are closed was let in by what is trusted now
+            await asyncio.gather(
+                *(_closed(one, WSCloseCode.SERVICE_RESTART) for _, one in [*self._lines.values()])
+            )
             entrance.cut(begun)
             await asyncio.sleep(0)
         finally:

@@ -1,4 +1,6 @@
-"""Why a TLS handshake with who connects failed, and what to do. Whose certificate it was is not known then."""
+"""Why a TLS handshake with who connects failed, and what to do. Whose certificate it was is not
+known then.
+"""
 
 import ssl
 
@@ -7,7 +9,11 @@ _JOIN = "`global-dispatcher join` its cluster again"
 _NO_AGENT = "it is no agent, or something on the way ends TLS: that has to pass it through"
 # (what OpenSSL says, what it means, what to do), the first that fits.
 _KNOWN = (
-    ("certificate has expired", "its certificate has expired by our clock", f"{_JOIN}, or {_CLOCKS}"),
+    (
+        "certificate has expired",
+        "its certificate has expired by our clock",
+        f"{_JOIN}, or {_CLOCKS}",
+    ),
     ("certificate is not yet valid", "its certificate is not yet valid by our clock", _CLOCKS),
     ("certificate revoked", "its certificate was revoked", f"{_JOIN}, if it is to come back"),
     (
@@ -17,7 +23,8 @@ _KNOWN = (
     ),
     (
         "unsuitable certificate purpose",
-        "its certificate is not for a client, as the gateway's own and that of the signing key are not",
+        "its certificate is not for a client, as the gateway's own and that of the signing key "
+        "are not",
         "give the agent the one of its cluster as gateway.cert_file",
     ),
     (
@@ -30,7 +37,8 @@ _KNOWN = (
 )
 _ENDED = (
     "it ended the connection during the handshake",
-    "an agent does so that does not trust the gateway's certificate, and its log says why; so do load balancers that "
+    "an agent does so that does not trust the gateway's certificate, and its log says why; so do "
+    "load balancers that "
     "look whether the port is open",
 )
 
@@ -43,5 +51,6 @@ def in_words(error: Exception) -> tuple[str, str]:
         return _ENDED
     said = str(error)
     return next(
-        ((problem, fix) for words, problem, fix in _KNOWN if words in said), ("it speaks no TLS 1.3", _NO_AGENT)
+        ((problem, fix) for words, problem, fix in _KNOWN if words in said),
+        ("it speaks no TLS 1.3", _NO_AGENT),
     )

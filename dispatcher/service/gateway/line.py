@@ -13,7 +13,9 @@ from shared.streams.frames import RELAY_KINDS
 
 
 class Line:
-    """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are kept alone."""
+    """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are
+    kept alone.
+    """
 
     def __init__(
         self,
@@ -23,17 +25,25 @@ class Line:
         objection: Objection,
     ) -> None:
         """`find` and `objection` are as of RelayLine."""
-        self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
+        self._cluster, self._connection = (
+            cluster,
+            Connection(socket, wanted=lambda stream: stream in self._waiting),
+        )
         self.relayed = RelayLine(cluster, self._connection, find, objection)
-        self.until = 0.0  # Unix time, s: when the certificate ends that the agent has shown; 0: not known
+        # Unix time, s: when the certificate ends that the agent has shown; 0: not known
+        self.until = 0.0
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     async def call(self, call: Call) -> bytes:
-        """The answer's bytes. AgentDied: the connection ended, what the agent did is unknown; AgentFault."""
+        """The answer's bytes. AgentDied: the connection ended, what the agent did is unknown;
+        AgentFault.
+        """
         stream = next(self._numbers) & 0x7FFFFFFF
         answer = self._waiting[stream] = asyncio.get_running_loop().create_future()
-        self._connection.send(Message(Kind.CALL, stream, encode_call(call)), PRIORITIES[call.method])
+        self._connection.send(
+            Message(Kind.CALL, stream, encode_call(call)), PRIORITIES[call.method]
+        )
         try:
             body: bytes = await answer
             return body
@@ -56,7 +66,9 @@ class Line:
             self.relayed.close(f"the connection of cluster {self._cluster} to the dispatcher ended")
             for answer in self._waiting.values():
                 if not answer.done():
-                    gone = AgentDied(f"agent of cluster {self._cluster}: the connection ended before it answered")
+                    gone = AgentDied(
+                        f"agent of cluster {self._cluster}: the connection ended before it answered"
+                    )
                     answer.set_exception(gone)
 
     def _take(self, message: Message) -> None:

@@ -1,7 +1,8 @@
-"""A cluster's connections to the gateway as one agent link: of its observer and of its executor, which may be the same.
+"""A cluster's connections to the gateway as one agent link: of its observer and of its executor,
+which may be the same.
 
-Reports come from the observer alone, outcomes of orders and the cluster's keys from the executor alone: who takes over
-the one cannot speak for the other.
+Reports come from the observer alone, outcomes of orders and the cluster's keys from the executor
+alone: who takes over the one cannot speak for the other.
 """
 
 import asyncio
@@ -10,20 +11,49 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from dispatcher.service.link import AgentMismatch, AgentMissing, Arrived, LinkError, at_once, read, within
+from dispatcher.service.link import (
+    AgentMismatch,
+    AgentMissing,
+    Arrived,
+    LinkError,
+    at_once,
+    read,
+    within,
+)
 from dispatcher.service.signing import NO_SIGNER, Sealer
-from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from shared.messages import (
+    Changes,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PeersAck,
+    Telemetry,
+    encode,
+)
 from shared.model.pod import Record
 from shared.security.seals import ORDERS, PEERS, Audience
-from shared.streams.calls import CHANGES, EXECUTE, EXECUTOR, HELLO, OBSERVER, SET_PEERS, TELEMETRY, Call
+from shared.streams.calls import (
+    CHANGES,
+    EXECUTE,
+    EXECUTOR,
+    HELLO,
+    OBSERVER,
+    SET_PEERS,
+    TELEMETRY,
+    Call,
+)
 
 M = TypeVar("M", bound=Record)
-_ASIDE_S = 1.0  # for what an observer says of ways between clusters: orders and leases do not wait for it
+# for what an observer says of ways between clusters: orders and leases do not wait for it
+_ASIDE_S = 1.0
 _GREET_S = 5.0  # for an executor to say who it is
 
 
 class Line(Protocol):
-    """An agent's connection. `until`: when the certificate ends that it was made with (Unix time, s), 0: not known."""
+    """An agent's connection. `until`: when the certificate ends that it was made with (Unix time,
+    s), 0: not known.
+    """
 
     until: float
 
@@ -33,7 +63,9 @@ class Line(Protocol):
 
 
 class GatewayLink:
-    """Calls go over the connection that serves them now. `find` says which that is for a role, or why there is none."""
+    """Calls go over the connection that serves them now. `find` says which that is for a role, or
+    why there is none.
+    """
 
     def __init__(
         self,
@@ -42,19 +74,22 @@ class GatewayLink:
         sealer: Sealer = NO_SIGNER,
         streams_refused: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal.
-        `streams_refused`: as StreamLimit counts them, in all.
+        """`sealer` signs here, in the leader's process: what a line is given are bytes and their
+        seal. `streams_refused`: as StreamLimit counts them, in all.
         """
         self.cluster = cluster
         self.streams_refused = streams_refused
         self._find = find
         self._sealer = sealer
         self._observer = Audience(cluster, "", "")  # as it last told
-        self._told: tuple[Line, Hello] | None = None  # who the executor last said it is, over which connection
+        # who the executor last said it is, over which connection
+        self._told: tuple[Line, Hello] | None = None
 
     @property
     def executor_apart(self) -> bool | None:
-        """Whether an executor is connected that is not the observer's process; None: both are one process."""
+        """Whether an executor is connected that is not the observer's process; None: both are one
+        process.
+        """
         executor = self._find(EXECUTOR)
         if executor is self._find(OBSERVER):
             return None
@@ -63,12 +98,20 @@ class GatewayLink:
     def certificate_ends(self) -> dict[str, float]:
         """By role, of agents that are connected: when their certificate ends (Unix time, s)."""
         lines = {role: self._find(role) for role in (OBSERVER, EXECUTOR)}
-        return {role: line.until for role, line in lines.items() if not isinstance(line, str) and line.until}
+        return {
+            role: line.until
+            for role, line in lines.items()
+            if not isinstance(line, str) and line.until
+        }
 
     async def hello(self, *, timeout_s: float) -> Hello:
-        """Who the agent is. What its executor has obeyed, and its keys, count as the executor itself says."""
+        """Who the agent is. What its executor has obeyed, and its keys, count as the executor
+        itself says.
+        """
         told = await self._ask(Hello, OBSERVER, Call(HELLO), timeout_s)
-        self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
+        self._observer = Audience(
+            self.cluster, told.cluster_uid or self._observer.uid, told.incarnation
+        )
         if self.executor_apart is None:
             return told
         executor = await self._executor()
@@ -76,7 +119,13 @@ class GatewayLink:
         return msgspec.structs.replace(told, keys=keys, obeys=obeys)
 
     async def changes(
-        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+        self,
+        incarnation: str,
+        since: int,
+        wait_s: float,
+        *,
+        timeout_s: float,
+        arrived: Arrived = at_once,
     ) -> Changes:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
@@ -86,30 +135,41 @@ class GatewayLink:
         executor = await self._executor() if apart else None
         await arrived(answer)
         told = read(Changes, answer, self.cluster)
-        self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
+        self._observer = Audience(
+            self.cluster, told.cluster_uid or self._observer.uid, told.incarnation
+        )
         if not apart:
             return told
         if isinstance(away := self._find(EXECUTOR), str):
-            told = msgspec.structs.replace(told, problem=told.problem or f"takes no orders: its executor: {away}")
+            told = msgspec.structs.replace(
+                told, problem=told.problem or f"takes no orders: its executor: {away}"
+            )
         if executor is None:
             return msgspec.structs.replace(told, keys=())
         if executor.cluster_uid and told.cluster_uid and executor.cluster_uid != told.cluster_uid:
             raise AgentMismatch(
-                f"observer and executor of cluster {self.cluster} are of different clusters (kube-system "
+                f"observer and executor of cluster {self.cluster} are of different clusters "
+                "(kube-system "
                 f"{told.cluster_uid} and {executor.cluster_uid}): check their kubeconfigs"
             )
         return msgspec.structs.replace(told, keys=executor.keys)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
-        seal = self._sealer.seal(ORDERS, body := encode(batch), batch.dispatcher_epoch, await self._executes())
+        seal = self._sealer.seal(
+            ORDERS, body := encode(batch), batch.dispatcher_epoch, await self._executes()
+        )
         return await self._ask(OutcomeBatch, EXECUTOR, Call(EXECUTE, body, seal=seal), timeout_s)
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show; and an observer apart, whom to probe."""
 
         def call(audience: Audience) -> Call:
-            return Call(SET_PEERS, body, seal=self._sealer.seal(PEERS, body, peers.dispatcher_epoch, audience))
+            return Call(
+                SET_PEERS,
+                body,
+                seal=self._sealer.seal(PEERS, body, peers.dispatcher_epoch, audience),
+            )
 
         body = encode(peers)
         executes = await self._executes()
@@ -131,7 +191,9 @@ class GatewayLink:
         return await self._ask(Telemetry, OBSERVER, Call(TELEMETRY), timeout_s)
 
     async def _executes(self) -> Audience:
-        """Who carries orders out, as the executor itself says; where it is apart, the observer does not say."""
+        """Who carries orders out, as the executor itself says; where it is apart, the observer does
+        not say.
+        """
         executor = await self._executor()
         if executor is None:
             return self._observer if self.executor_apart is None else Audience(self.cluster, "", "")
@@ -146,17 +208,25 @@ class GatewayLink:
             except LinkError:
                 pass  # it is asked again with the next report
             else:
-                self._told = (line, told) if told.cluster_uid else None  # before that it does not know itself
+                self._told = (
+                    (line, told) if told.cluster_uid else None
+                )  # before that it does not know itself
         return self._told[1] if self._told is not None else None
 
     async def _ask(self, kind: type[M], role: str, call: Call, timeout_s: float) -> M:
         """The answer; LinkError."""
         line = self._connected(role)
-        return read(kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster)
+        return read(
+            kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster
+        )
 
     def _connected(self, role: str) -> Line:
         line = self._find(role)
         if isinstance(line, str):
-            who = "agent" if isinstance(self._find(OBSERVER if role == EXECUTOR else EXECUTOR), str) else role
+            who = (
+                "agent"
+                if isinstance(self._find(OBSERVER if role == EXECUTOR else EXECUTOR), str)
+                else role
+            )
             raise AgentMissing(f"{who} of cluster {self.cluster} is not connected: {line}")
         return line

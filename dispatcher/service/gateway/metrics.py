@@ -1,4 +1,6 @@
-"""Metrics of the gateway: its certificates and that of the signing key, whom it trusts, what it refused to relay."""
+"""Metrics of the gateway: its certificates and that of the signing key, whom it trusts, what it
+refused to relay.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,14 +33,16 @@ class CertificateCollector(Collector):
         yield expiry
         signing = GaugeMetricFamily(
             "global_dispatcher_signing_certificate_expiry_timestamp_seconds",
-            "When the certificate of the key that signs orders expires, in Unix time; only where orders are signed.",
+            "When the certificate of the key that signs orders expires, in Unix time; only where "
+            "orders are signed.",
         )
         if (until := _until(self._signing_file)) is not None:
             signing.add_metric([], until)
         yield signing
         lists = GaugeMetricFamily(
             "global_dispatcher_gateway_revocation_list_expiry_timestamp_seconds",
-            "When the first revocation list of client_ca_file expires, in Unix time; only where there is one.",
+            "When the first revocation list of client_ca_file expires, in Unix time; only where "
+            "there is one.",
         )
         if (ends := list_end(self._client_ca_file)) is not None:
             lists.add_metric([], ends.timestamp())
@@ -55,7 +59,8 @@ class RelayCollector(Collector):
         """One scrape."""
         ends = GaugeMetricFamily(
             "global_dispatcher_agent_certificate_expiry_timestamp_seconds",
-            "When the certificate expires with which an agent is connected, in Unix time; an agent of one process has "
+            "When the certificate expires with which an agent is connected, in Unix time; an "
+            "agent of one process has "
             "it for both roles.",
             labels=["cluster", "role"],
         )
@@ -65,7 +70,8 @@ class RelayCollector(Collector):
         yield ends
         refused = CounterMetricFamily(
             "global_dispatcher_relay_streams_refused",
-            "Streams (kubectl logs, exec and so on) that a cluster's agent opened faster than the gateway lets it.",
+            "Streams (kubectl logs, exec and so on) that a cluster's agent opened faster than the "
+            "gateway lets it.",
             labels=["cluster"],
         )
         for link in self._links:

@@ -1,7 +1,9 @@
-"""What an authority has signed and taken back: a record of its certificates, and its revocation list (RFC 5280, 5).
+"""What an authority has signed and taken back: a record of its certificates, and its revocation
+list (RFC 5280, 5).
 
-The list stands in the authority's own file, behind its certificate, where the gateway reads both. It ends with the
-authority: who could put back an older file could as well take the list out, so a short life would only lock all out.
+The list stands in the authority's own file, behind its certificate, where the gateway reads both.
+It ends with the authority: who could put back an older file could as well take the list out, so a
+short life would only lock all out.
 """
 
 import datetime as dt
@@ -18,11 +20,16 @@ RECORD = "issued.txt"  # SERIAL NAME UNTIL, a line each certificate
 
 
 def issued(folder: Folder) -> dict[int, tuple[str, dt.datetime]]:
-    """Serial number -> (name, until) of each recorded certificate. OSError, ValueError: the record cannot be read."""
+    """Serial number -> (name, until) of each recorded certificate. OSError, ValueError: the record
+    cannot be read.
+    """
     lines = (folder.read(RECORD) or b"").decode().splitlines()
     try:
         rows = [line.split() for line in lines if line.strip()]
-        return {int(serial, 16): (name, dt.datetime.fromisoformat(until)) for serial, name, until in rows}
+        return {
+            int(serial, 16): (name, dt.datetime.fromisoformat(until))
+            for serial, name, until in rows
+        }
     except ValueError as error:
         raise ValueError(f"{RECORD} has a line that is not `SERIAL NAME UNTIL`: {error}") from None
 
@@ -49,11 +56,16 @@ def _entries(authority: x509.Certificate, pem: bytes) -> dict[int, dt.datetime]:
 
 
 def with_list(
-    pem: bytes, pair: tuple[x509.Certificate, ec.EllipticCurvePrivateKey], serials: Iterable[int], now: dt.datetime
+    pem: bytes,
+    pair: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
+    serials: Iterable[int],
+    now: dt.datetime,
 ) -> bytes:
-    """A file of authorities with one list of this one, which names these serial numbers beside those of its old lists.
+    """A file of authorities with one list of this one, which names these serial numbers beside
+    those of its old lists.
 
-    ValueError: another authority in the file has no list, so with this one all its clusters would be refused.
+    ValueError: another authority in the file has no list, so with this one all its clusters would
+    be refused.
     """
     authority, key = pair
     _check_others(authority, pem)
@@ -63,7 +75,9 @@ def with_list(
         .issuer_name(authority.subject)
         .last_update(now - dt.timedelta(minutes=5))  # clocks of others may be behind
         .next_update(authority.not_valid_after_utc)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
         .add_extension(x509.CRLNumber(int(now.timestamp() * 1000)), critical=False)
     )
     for serial, at in since.items():
@@ -72,7 +86,9 @@ def with_list(
     known = revocation_lists(pem)
     mine = lists_of(authority, known)
     lists = (*(one for one in known if one not in mine), builder.sign(key, hashes.SHA256()))
-    return without_lists(pem) + b"".join(one.public_bytes(serialization.Encoding.PEM) for one in lists)
+    return without_lists(pem) + b"".join(
+        one.public_bytes(serialization.Encoding.PEM) for one in lists
+    )
 
 
 def _check_others(authority: x509.Certificate, pem: bytes) -> None:
@@ -80,6 +96,8 @@ def _check_others(authority: x509.Certificate, pem: bytes) -> None:
     for other in x509.load_pem_x509_certificates(pem):
         if other != authority and not lists_of(other, lists):
             raise ValueError(
-                f"ca.crt also holds the authority {other.subject.rfc4514_string()!r}, of which there is no revocation "
-                "list: with a list of another one all its clusters would be refused; take it out, or add its list"
+                f"ca.crt also holds the authority {other.subject.rfc4514_string()!r}, of which "
+                "there is no revocation "
+                "list: with a list of another one all its clusters would be refused; take it out, "
+                "or add its list"
             )

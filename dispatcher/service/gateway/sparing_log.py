@@ -18,10 +18,11 @@ _LONGEST = 200  # characters of what a peer wrote
 
 
 class SparingLog:
-    """Writes `most` lines of a kind at once, and as many each EVERY_S: no peer fills a disk or hides what others do.
+    """Writes `most` lines of a kind at once, and as many each EVERY_S: no peer fills a disk or
+    hides what others do.
 
-    Example, with `most` 1: of 3,000 refusals of one agent in the first minute the first is written; the first of the
-    next minute says `left_out=2999`.
+    Example, with `most` 1: of 3,000 refusals of one agent in the first minute the first is written;
+    the first of the next minute says `left_out=2999`.
     """
 
     def __init__(self, most: int = 1, clock: Callable[[], float] = monotonic) -> None:
@@ -29,28 +30,37 @@ class SparingLog:
         self._clock = clock
 
     def warning(self, text: str, kind: str = "", **about: Any) -> None:
-        """A line. Text and `kind` together tell kinds apart: a closed list, or names out of verified certificates."""
+        """A line. Text and `kind` together tell kinds apart: a closed list, or names out of
+        verified certificates.
+        """
         self._write(log.warning, text, kind, about)
 
     def info(self, text: str, kind: str = "", **about: Any) -> None:
         """As `warning`."""
         self._write(log.info, text, kind, about)
 
-    def _write(self, write: Callable[..., Any], text: str, kind: str, about: dict[str, Any]) -> None:
+    def _write(
+        self, write: Callable[..., Any], text: str, kind: str, about: dict[str, Any]
+    ) -> None:
         if (left_out := self._lines.admit(self._clock(), (text, kind))) is not None:
             write(text, **about, **({"left_out": left_out} if left_out else {}))
 
 
 class LastingLog:
-    """Writes what is wrong when that begins, changes and is over (`over`, if any): each problem, of which there are
-    few, and that it is over, `most` times at once, and as often each EVERY_S.
+    """Writes what is wrong when that begins, changes and is over (`over`, if any): each problem, of
+    which there are few, and that it is over, `most` times at once, and as often each EVERY_S.
 
-    A change that comes sooner is written later, if it still holds when `tell` is called: so a condition that comes and
-    goes costs few lines a minute, and one that stays is never left unsaid.
+    A change that comes sooner is written later, if it still holds when `tell` is called: so a
+    condition that comes and goes costs few lines a minute, and one that stays is never left unsaid.
     """
 
     def __init__(
-        self, wrong: str, over: str = "", most: int = 5, clock: Callable[[], float] = monotonic, **about: str
+        self,
+        wrong: str,
+        over: str = "",
+        most: int = 5,
+        clock: Callable[[], float] = monotonic,
+        **about: str,
     ) -> None:
         """`about` stands in each line."""
         self._wrong = wrong
@@ -79,14 +89,22 @@ class HttpFaults(logging.Handler):
         self._sparing = sparing
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; its kind is that of the exception. A fault of ours has its traceback, and its place is its kind."""
+        """One line; its kind is that of the exception. A fault of ours has its traceback, and its
+        place is its kind.
+        """
         error = record.exc_info[1] if record.exc_info else None
         if error is None or isinstance(error, HttpProcessingError):
             said = f"{type(error).__name__}: {error}" if error else record.getMessage()
-            self._sparing.warning("a request cannot be read", type(error).__name__, problem=shortened(said))
+            self._sparing.warning(
+                "a request cannot be read", type(error).__name__, problem=shortened(said)
+            )
             return
         *_, place = traceback.extract_tb(error.__traceback__) or [None]
-        kind = f"{type(error).__name__} {place.filename}:{place.lineno}" if place else type(error).__name__
+        kind = (
+            f"{type(error).__name__} {place.filename}:{place.lineno}"
+            if place
+            else type(error).__name__
+        )
         self._sparing.warning("a request failed", kind, exc_info=error)
 
 

@@ -1,7 +1,9 @@
-"""Relayed streams between two clusters' connections: the gateway passes bytes, and sees that both ends keep the window.
+"""Relayed streams between two clusters' connections: the gateway passes bytes, and sees that both
+ends keep the window.
 
-It reads nothing of them. Whether a cluster may ask for a delegate the target's agent judges, by the signature of the
-source's cluster; here a stream is refused that is between clusters of which no such pod is known.
+It reads nothing of them. Whether a cluster may ask for a delegate the target's agent judges, by the
+signature of the source's cluster; here a stream is refused that is between clusters of which no
+such pod is known.
 """
 
 from collections.abc import Callable
@@ -18,8 +20,11 @@ from shared.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amoun
 from shared.streams.relayed import MAX_BETWEEN, MAX_STREAMS, priority_of
 
 _NUMBERS = 0x3FFF_FFFF
-MAX_URGENT = 256  # messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters
-_LEAST_GRANT = STREAM_WINDOW // 2  # as agents grant; many small ones would slow the other end's reading
+# messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters
+MAX_URGENT = 256
+_LEAST_GRANT = (
+    STREAM_WINDOW // 2
+)  # as agents grant; many small ones would slow the other end's reading
 _LONGEST_REASON = 1024
 _TOO_MANY = "too many streams at once"
 # (source, target, UID of the source pod) -> why nothing is relayed, '' if it is
@@ -49,8 +54,8 @@ class Sending(Protocol):
 
 @dataclass(slots=True, eq=False)
 class End:
-    """One end of a relayed stream: `line` and `number` are where messages to it go; `on_the_way` are bytes of DATA that
-    were sent to it and that it has not granted anew.
+    """One end of a relayed stream: `line` and `number` are where messages to it go; `on_the_way`
+    are bytes of DATA that were sent to it and that it has not granted anew.
     """
 
     line: "RelayLine"
@@ -68,7 +73,9 @@ class End:
 
 
 class RelayLine:
-    """The relayed streams of one cluster's connection. `find` gives that of another cluster, or why there is none."""
+    """The relayed streams of one cluster's connection. `find` gives that of another cluster, or why
+    there is none.
+    """
 
     def __init__(
         self,
@@ -124,7 +131,11 @@ class RelayLine:
         line = self._find(wanted.cluster)
         if isinstance(line, str):
             return f'cluster "{wanted.cluster}" cannot be reached: {line}'
-        return self._objection(self.cluster, wanted.cluster, wanted.pod) or self._excess(wanted.cluster, line) or line
+        return (
+            self._objection(self.cluster, wanted.cluster, wanted.pod)
+            or self._excess(wanted.cluster, line)
+            or line
+        )
 
     def _splice(self, number: int, wanted: RelayOpen) -> None:
         """Join a stream to the cluster that it is for, or refuse it."""
@@ -167,7 +178,9 @@ class RelayLine:
         if idle or after_the_end or end.on_the_way < 0 or other.on_the_way > STREAM_WINDOW:
             other.send(Kind.RESET, b"the other side broke the rules of relayed streams")
             _forget(end)
-            raise ProtocolError("more came over a relayed stream than was granted, or nothing at all")
+            raise ProtocolError(
+                "more came over a relayed stream than was granted, or nothing at all"
+            )
         other.send(kind, body)
         end.finished = end.finished or kind is Kind.FINISH
         if kind is Kind.RESET or (end.finished and other.finished):

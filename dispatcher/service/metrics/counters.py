@@ -1,13 +1,19 @@
 """What the dispatcher counts, in Prometheus' form; `scheduler_*` are names of kube-scheduler.
 
-No label value is chosen by a user: clusters, profiles, queues, results and kinds of intents are all there is.
+No label value is chosen by a user: clusters, profiles, queues, results and kinds of intents are all
+there is.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
-from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client import (
+    PROCESS_COLLECTOR,
+    CollectorRegistry,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client import Counter as PromCounter
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -31,11 +37,19 @@ class Metrics:
         self.registry.register(self._attempts)
         self.registry.register(PROCESS_COLLECTOR)
         self.report_parts: Counter[str] = Counter()  # by cluster
-        self._errors = self._counter("global_dispatcher_core_errors", "Events that the core failed on.", "event")
+        self._errors = self._counter(
+            "global_dispatcher_core_errors", "Events that the core failed on.", "event"
+        )
         for event in get_args(Event):
-            self._errors.labels(event.__name__)  # at 0, so that the first error shows as an increase
-        self._intents = self._counter("global_dispatcher_intents", "Intents handed to agents.", "cluster", "intent")
-        self._outcomes = self._counter("global_dispatcher_outcomes", "Answers of agents.", "cluster", "verdict")
+            self._errors.labels(
+                event.__name__
+            )  # at 0, so that the first error shows as an increase
+        self._intents = self._counter(
+            "global_dispatcher_intents", "Intents handed to agents.", "cluster", "intent"
+        )
+        self._outcomes = self._counter(
+            "global_dispatcher_outcomes", "Answers of agents.", "cluster", "verdict"
+        )
         self.plugin_times = PluginTimes(self.registry)
         self._seen: Counter[Outcome] = Counter()
 
@@ -63,8 +77,12 @@ class Metrics:
             self.report_parts[event.cluster] += 1
 
     def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> int:
-        """Deciding took this long in a Tick; the decisions that it made share the time. How many these are."""
-        so_far = Counter({outcome: count for outcome, count in counters.items() if outcome[0] in RESULTS})
+        """Deciding took this long in a Tick; the decisions that it made share the time. How many
+        these are.
+        """
+        so_far = Counter(
+            {outcome: count for outcome, count in counters.items() if outcome[0] in RESULTS}
+        )
         made = so_far - self._seen
         self._seen = so_far
         self._attempts.round(made, spent_s)
@@ -75,7 +93,9 @@ class Metrics:
         self._attempts.without_decisions(cpu_s)
 
     def decided(self, pod_id: PodId, attempts: int, queued_at: float) -> None:
-        """A pod that came into the queue at that time was given its place at this attempt, 1 the first."""
+        """A pod that came into the queue at that time was given its place at this attempt, 1 the
+        first.
+        """
         self._attempts.decided(pod_id, attempts, queued_at)
 
     def watch(self, collector: Collector) -> None:

@@ -20,11 +20,20 @@ class LinkCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        rtt = _gauge("global_dispatcher_link_rtt_seconds", "Round trip to another cluster's agent, a median.")
-        jitter = _gauge("global_dispatcher_link_jitter_seconds", "Mean difference of one such round trip and the next.")
-        loss = _gauge("global_dispatcher_link_loss_ratio", "Share of such round trips that were lost.")
+        rtt = _gauge(
+            "global_dispatcher_link_rtt_seconds", "Round trip to another cluster's agent, a median."
+        )
+        jitter = _gauge(
+            "global_dispatcher_link_jitter_seconds",
+            "Mean difference of one such round trip and the next.",
+        )
+        loss = _gauge(
+            "global_dispatcher_link_loss_ratio", "Share of such round trips that were lost."
+        )
         age = _gauge("global_dispatcher_link_age_seconds", "Since the last probe that came back.")
-        counts = _gauge("global_dispatcher_link_counts_seconds", "The round trip that decisions go by.")
+        counts = _gauge(
+            "global_dispatcher_link_counts_seconds", "The round trip that decisions go by."
+        )
         links = self._fleet.links
         now = self._fleet.now
         for way in permutations(self._clusters, 2):

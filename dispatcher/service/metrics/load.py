@@ -15,7 +15,9 @@ _QUANTILES = (0.5, 0.9, 1.0)
 
 
 class LoadCollector(Collector):
-    """By cluster, resource and signal; names of nodes are in no label, so nodes are told by quantiles."""
+    """By cluster, resource and signal; names of nodes are in no label, so nodes are told by
+    quantiles.
+    """
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
@@ -40,11 +42,14 @@ class LoadCollector(Collector):
         labels = ["cluster", "resource"]
         has = GaugeMetricFamily(
             "global_dispatcher_cluster_allocatable",
-            "What the nodes of a cluster can give to pods: cores, bytes or counts; proxies not included.",
+            "What the nodes of a cluster can give to pods: cores, bytes or counts; proxies not "
+            "included.",
             labels=labels,
         )
         asked = GaugeMetricFamily(
-            "global_dispatcher_cluster_requested", "What pods request of that, in the same unit.", labels=labels
+            "global_dispatcher_cluster_requested",
+            "What pods request of that, in the same unit.",
+            labels=labels,
         )
         fleet = self._fleet
         for resource in (CPU, MEMORY, PODS):
@@ -62,7 +67,8 @@ class LoadCollector(Collector):
     def _loads(self, found: list[tuple[str, RowList]]) -> Iterator[Metric]:
         load = GaugeMetricFamily(
             "global_dispatcher_node_load_ratio",
-            "Latest reading of a signal, a share of the node's capacity: quantiles over the cluster's nodes that have "
+            "Latest reading of a signal, a share of the node's capacity: quantiles over the "
+            "cluster's nodes that have "
             "one, 1 is the hottest. An old reading is still told, with its age beside.",
             labels=["cluster", "signal", "quantile"],
         )
@@ -73,7 +79,8 @@ class LoadCollector(Collector):
         )
         age = GaugeMetricFamily(
             "global_dispatcher_node_load_age_seconds",
-            "Age of the oldest of these readings, as of the last event that the dispatcher handled.",
+            "Age of the oldest of these readings, as of the last event that the dispatcher "
+            "handled.",
             labels=["cluster", "signal"],
         )
         fleet = self._fleet
@@ -96,7 +103,9 @@ class LoadCollector(Collector):
 
 
 def _quantiles_of(used: Readings) -> Iterator[tuple[float, float]]:
-    """Of the numbers among them, between two of which it is linear; none of none. A third of what np.quantile takes."""
+    """Of the numbers among them, between two of which it is linear; none of none. A third of what
+    np.quantile takes.
+    """
     ordered = np.sort(used)  # what is no number comes last
     last = len(ordered) - int(np.count_nonzero(np.isnan(ordered))) - 1
     for quantile in _QUANTILES if last >= 0 else ():

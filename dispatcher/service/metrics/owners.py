@@ -16,10 +16,13 @@ class OwnerUseCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        known = GaugeMetricFamily("global_dispatcher_owner_uses", "Owners of which it is known what their pods use.")
+        known = GaugeMetricFamily(
+            "global_dispatcher_owner_uses", "Owners of which it is known what their pods use."
+        )
         known.add_metric([], len(self._uses))
         dropped = CounterMetricFamily(
-            "global_dispatcher_owner_uses_dropped", "Reports of that which were absurd, or gave way to newer ones."
+            "global_dispatcher_owner_uses_dropped",
+            "Reports of that which were absurd, or gave way to newer ones.",
         )
         dropped.add_metric([], self._uses.dropped)
         yield from (known, dropped)

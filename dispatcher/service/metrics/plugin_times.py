@@ -1,7 +1,9 @@
-"""How long the plugins of a profile take, by extension point, in kube-scheduler's metrics, labels and buckets.
+"""How long the plugins of a profile take, by extension point, in kube-scheduler's metrics, labels
+and buckets.
 
-As there a tenth of the work is timed, here a tenth of the rounds of decisions; a round that is not costs a look at one
-variable a call. The compiled loops of batches decide without calling plugins: their time is in no plugin's.
+As there a tenth of the work is timed, here a tenth of the rounds of decisions; a round that is not
+costs a look at one variable a call. The compiled loops of batches decide without calling plugins:
+their time is in no plugin's.
 """
 
 from collections import defaultdict
@@ -26,7 +28,8 @@ SKIP = "Skip"
 UNSCHEDULABLE = "Unschedulable"
 ERROR = "Error"
 
-# Method of a plugin -> kube-scheduler's name of its point. Others, such as class_key, are none of its points.
+# Method of a plugin -> kube-scheduler's name of its point. Others, such as class_key, are none of
+# its points.
 POINTS = {
     "pre_enqueue": "PreEnqueue",
     "pre_filter": "PreFilter",
@@ -52,16 +55,22 @@ POINTS = {
 
 
 class PluginTimes:
-    """The histograms, and the stopwatch that fills them. `clock` counts seconds; `share` of the rounds are timed."""
+    """The histograms, and the stopwatch that fills them. `clock` counts seconds; `share` of the
+    rounds are timed.
+    """
 
     def __init__(
-        self, registry: CollectorRegistry, clock: Callable[[], float] = perf_counter, share: float = SAMPLED
+        self,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = perf_counter,
+        share: float = SAMPLED,
     ) -> None:
         self._clock = clock
         self._share = share
         self._of_points = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
-            "Time of all plugins of an extension point in deciding a batch of equal pods, one observation a batch, at "
+            "Time of all plugins of an extension point in deciding a batch of equal pods, one "
+            "observation a batch, at "
             "10 % of the rounds; kube-scheduler has one for every pod.",
             ["extension_point", "status", "profile"],
             buckets=_POINT_BUCKETS,
@@ -69,8 +78,10 @@ class PluginTimes:
         )
         self._of_plugins = Histogram(
             "scheduler_plugin_execution_duration_seconds",
-            "Time of one call of a plugin, for one pod or all that are alike, and for one node or all, at 10 % of the "
-            "rounds; kube-scheduler calls a plugin for each pod and, in Filter and Score, for each node.",
+            "Time of one call of a plugin, for one pod or all that are alike, and for one node or "
+            "all, at 10 % of the "
+            "rounds; kube-scheduler calls a plugin for each pod and, in Filter and Score, for "
+            "each node.",
             ["plugin", "extension_point", "status"],
             buckets=_PLUGIN_BUCKETS,
             registry=registry,
@@ -100,8 +111,12 @@ class PluginTimes:
         self._spent.clear()
         self._profile = profile
 
-    def call(self, plugin: str, call: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
-        """Make and time a call of one of a plugin's points; anything else of a plugin is called and not timed."""
+    def call(
+        self, plugin: str, call: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> T:
+        """Make and time a call of one of a plugin's points; anything else of a plugin is called and
+        not timed.
+        """
         point = POINTS.get(getattr(call, "__name__", ""))
         if point is None:
             return call(*args, **kwargs)

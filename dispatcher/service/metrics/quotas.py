@@ -26,7 +26,9 @@ class QuotaCollector(Collector):
             labels=labels,
         )
         limit = GaugeMetricFamily(
-            "global_dispatcher_quota_limit", "What they may use together, in the same unit.", labels=labels
+            "global_dispatcher_quota_limit",
+            "What they may use together, in the same unit.",
+            labels=labels,
         )
         totals = self._fleet.allocatable_total()
         for tenant in self._ledger.tenants:

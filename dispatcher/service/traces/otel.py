@@ -7,12 +7,16 @@ from typing import Any
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.traces.pod_traces import Span, Trace
 
-_MISSING = "tracing.enabled is true, and OpenTelemetry is not installed: pip install 'global-dispatcher[otel]'"
+_MISSING = (
+    "tracing.enabled is true, and OpenTelemetry is not installed: pip install "
+    "'global-dispatcher[otel]'"
+)
 
 
 @cache
 def exporter(endpoint: str) -> Callable[[Trace], None]:
-    """Sends traces to an OTLP/HTTP endpoint; empty: where OTEL_EXPORTER_OTLP_ENDPOINT says, else port 4318 here.
+    """Sends traces to an OTLP/HTTP endpoint; empty: where OTEL_EXPORTER_OTLP_ENDPOINT says, else
+    port 4318 here.
 
     One a process. CommandError if the extra is not installed.
     """
@@ -36,7 +40,9 @@ def teller(provider: Any) -> Callable[[Trace], None]:
 
     def make(span: Span, within: Any = None) -> Any:
         attributes = dict(span.attributes)
-        return tracer.start_span(span.name, context=within, start_time=_ns(span.start), attributes=attributes)
+        return tracer.start_span(
+            span.name, context=within, start_time=_ns(span.start), attributes=attributes
+        )
 
     def tell(trace: Trace) -> None:
         whole = make(trace.whole)

@@ -1,7 +1,9 @@
-"""The trace of a sampled pod as spans, from what the service sees anyway: decisions, orders, answers, reports.
+"""The trace of a sampled pod as spans, from what the service sees anyway: decisions, orders,
+answers, reports.
 
-Sampled by the pod's UID, so every dispatcher, and every attempt, samples the same pods. A trace is told once it ends:
-the pod is shown bound in its own cluster, or nothing has been heard of it for too long.
+Sampled by the pod's UID, so every dispatcher, and every attempt, samples the same pods. A trace is
+told once it ends: the pod is shown bound in its own cluster, or nothing has been heard of it for
+too long.
 """
 
 from collections import OrderedDict
@@ -32,7 +34,9 @@ class Span:
 
 @dataclass
 class PodTrace:
-    """What is known of one trace so far. `begun`: intent -> its kind, its cluster, and when it was handed over."""
+    """What is known of one trace so far. `begun`: intent -> its kind, its cluster, and when it was
+    handed over.
+    """
 
     home: str
     name: str
@@ -65,7 +69,9 @@ class PodTraces:
     def __init__(self, share: float, tell: Callable[[Trace], None]) -> None:
         self._below = int(share * 2**32)
         self._tell = tell
-        self._traces: OrderedDict[str, PodTrace] = OrderedDict()  # UID -> trace, the one heard of for longest first
+        self._traces: OrderedDict[str, PodTrace] = (
+            OrderedDict()
+        )  # UID -> trace, the one heard of for longest first
         self._pod_of: dict[str, str] = {}  # intent -> UID
 
     def decided(self, decision: Decision, now: float) -> None:
@@ -78,7 +84,9 @@ class PodTraces:
         if trace is None:
             begun_at = pod.created if 0 < pod.created <= decision.time else decision.time
             name = f"{pod.namespace}/{pod.name}"
-            trace = self._traces[uid] = PodTrace(decision.placed.home, name, begun_at, decision.context.profile)
+            trace = self._traces[uid] = PodTrace(
+                decision.placed.home, name, begun_at, decision.context.profile
+            )
             self._bound(now)
         trace.attempts += 1
         trace.cluster = decision.cluster
@@ -141,7 +149,9 @@ class PodTraces:
         """PodTraces that nothing comes of do not pile up."""
         while self._traces:
             uid, oldest = next(iter(self._traces.items()))
-            if len(self._traces) <= MOST_TRACES and (not oldest.since or now - oldest.since <= ABANDONED_S):
+            if len(self._traces) <= MOST_TRACES and (
+                not oldest.since or now - oldest.since <= ABANDONED_S
+            ):
                 return
             self._over(uid, oldest.since, "abandoned")
 
@@ -159,4 +169,9 @@ class PodTraces:
             "attempts": trace.attempts,
             "result": result,
         }
-        self._tell(Trace(Span("pod", trace.begun_at, max(now, trace.begun_at), attributes), tuple(trace.spans)))
+        self._tell(
+            Trace(
+                Span("pod", trace.begun_at, max(now, trace.begun_at), attributes),
+                tuple(trace.spans),
+            )
+        )

@@ -1,4 +1,6 @@
-"""What the cluster's policy does to new objects before they are checked: ours, and the built-in ones a pod meets."""
+"""What the cluster's policy does to new objects before they are checked: ours, and the built-in
+ones a pod meets.
+"""
 
 from typing import Protocol
 
@@ -47,7 +49,10 @@ def pod(obj: Object, reader: Reader) -> None:
 
 
 _ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-_FIELD: Object = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}, "path": "namespace"}
+_FIELD: Object = {
+    "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+    "path": "namespace",
+}
 _TOKEN_SOURCES: list[Object] = [
     {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
     {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -56,7 +61,9 @@ _TOKEN_SOURCES: list[Object] = [
 
 
 def _account(obj: Object, reader: Reader) -> None:
-    """Its service account, which must be there, and the account's token in every container (ServiceAccount)."""
+    """Its service account, which must be there, and the account's token in every container
+    (ServiceAccount).
+    """
     spec = obj["spec"]
     meta = obj["metadata"]
     name = spec.get("serviceAccountName") or "default"
@@ -64,13 +71,22 @@ def _account(obj: Object, reader: Reader) -> None:
     account = reader.find("serviceaccounts", name, meta["namespace"])
     if account is None:
         where = f"{meta['namespace']}/{name}"
-        raise _refused(obj, f'error looking up service account {where}: serviceaccount "{name}" not found')
-    wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
-    containers = [container for group in ("containers", "initContainers") for container in spec.get(group) or ()]
+        raise _refused(
+            obj, f'error looking up service account {where}: serviceaccount "{name}" not found'
+        )
+    wanted = spec.get(
+        "automountServiceAccountToken", account.get("automountServiceAccountToken", True)
+    )
+    containers = [
+        container
+        for group in ("containers", "initContainers")
+        for container in spec.get(group) or ()
+    ]
     bare = [container for container in containers if not _mounts_token(container)]
     if not wanted or not bare:
         return
-    # The real server draws five letters; here they follow from the pod, so that the same pod is made twice alike.
+    # The real server draws five letters; here they follow from the pod, so that the same pod is
+    # made twice alike.
     volume = "kube-api-access-" + meta["uid"][:5]
     spec["volumes"] = [
         *(spec.get("volumes") or ()),
@@ -82,7 +98,9 @@ def _account(obj: Object, reader: Reader) -> None:
 
 
 def _mounts_token(container: Object) -> bool:
-    return any(mount.get("mountPath") == _ACCOUNT_PATH for mount in container.get("volumeMounts") or ())
+    return any(
+        mount.get("mountPath") == _ACCOUNT_PATH for mount in container.get("volumeMounts") or ()
+    )
 
 
 def _machinery(obj: Object) -> None:
@@ -91,7 +109,10 @@ def _machinery(obj: Object) -> None:
     if spec.get("runtimeClassName"):
         raise _refused(obj, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
     if spec.get("overhead"):
-        raise _refused(obj, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise _refused(
+            obj,
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        )
 
 
 def _priority(obj: Object, reader: Reader) -> None:
@@ -105,18 +126,28 @@ def _priority(obj: Object, reader: Reader) -> None:
     value = chosen.get("value", 0) if chosen else 0
     if spec.get("priority") not in (None, value):
         why = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod "
+            "spec; priority admission "
         )
         raise _refused(obj, why + f"controller computed {value} from the given PriorityClass name")
     spec["priority"] = value
     policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
     if spec.setdefault("preemptionPolicy", policy) != policy:
-        why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
-        raise _refused(obj, f"{why}priority admission controller computed {policy} from the given PriorityClass name")
+        why = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be "
+            "provided in pod spec; "
+        )
+        raise _refused(
+            obj,
+            f"{why}priority admission controller computed {policy} from the given PriorityClass "
+            "name",
+        )
 
 
 def _usual_class(reader: Reader) -> Object | None:
-    """The class for pods that name none: of several the one worth least, as the real server chooses."""
+    """The class for pods that name none: of several the one worth least, as the real server
+    chooses.
+    """
     usual = [found for found in reader.list(_CLASSES) if found.get("globalDefault")]
     return min(usual, key=lambda found: found.get("value", 0), default=None)
 
@@ -130,22 +161,39 @@ def _tolerations(spec: Object) -> None:
     tolerations = spec.get("tolerations") or []
     for key in (NOT_READY, UNREACHABLE):
         if not any(_tolerates(toleration, key) for toleration in tolerations):
-            usual = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
+            usual = {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _TOLERATION_SECONDS,
+            }
             tolerations = [*tolerations, usual]
     spec["tolerations"] = tolerations
 
 
 def _tolerates(toleration: Object, key: str) -> bool:
-    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in (
+        "",
+        "NoExecute",
+    )
 
 
 def claim(obj: Object, reader: Reader) -> None:
-    """A claim that names no class gets the default one: of several the youngest (DefaultStorageClass)."""
+    """A claim that names no class gets the default one: of several the youngest
+    (DefaultStorageClass).
+    """
     if obj["spec"].get("storageClassName") is not None:
         return
-    usual = [found for found in reader.list(_STORAGE_CLASSES) if _annotation(found, _DEFAULT_CLASS) == "true"]
+    usual = [
+        found
+        for found in reader.list(_STORAGE_CLASSES)
+        if _annotation(found, _DEFAULT_CLASS) == "true"
+    ]
     if usual:
-        youngest = max(usual, key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]))
+        youngest = max(
+            usual,
+            key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]),
+        )
         obj["spec"]["storageClassName"] = youngest["metadata"]["name"]
 
 

@@ -1,4 +1,6 @@
-"""Server-side apply: who applied which field (metadata.managedFields), merging, giving up, and conflicts."""
+"""Server-side apply: who applied which field (metadata.managedFields), merging, giving up, and
+conflicts.
+"""
 
 import copy
 import json
@@ -29,10 +31,13 @@ def apply(current: Object, applied: Object, kind: ObjectType, applier: Applier) 
     """`current` after `applier` applied `applied`.
 
     Fields it applied before and left out now are removed unless another manager applies them too.
-    ApiError 409 lists the fields that others applied with other values, unless it forces, which takes them over.
+    ApiError 409 lists the fields that others applied with other values, unless it forces, which
+    takes them over.
     """
     # Deep, because taking a field over edits the records of others.
-    entries: list[Object] = copy.deepcopy(list((current.get("metadata") or {}).get("managedFields") or ()))
+    entries: list[Object] = copy.deepcopy(
+        list((current.get("metadata") or {}).get("managedFields") or ())
+    )
     own = [entry for entry in entries if _is_applier(entry, applier)]
     others = [entry for entry in entries if not _is_applier(entry, applier)]
     fields = owned(applied, kind)
@@ -50,10 +55,20 @@ def apply(current: Object, applied: Object, kind: ObjectType, applier: Applier) 
             if path not in mine and path not in held_by_others:
                 remove(merged, path, kind)
     unchanged = own and own[0].get("fieldsV1") == fields
-    record = {"manager": applier.manager, "operation": "Apply", "apiVersion": applied.get("apiVersion", "")}
+    record = {
+        "manager": applier.manager,
+        "operation": "Apply",
+        "apiVersion": applied.get("apiVersion", ""),
+    }
     record |= {"subresource": applier.subresource} if applier.subresource else {}
-    record |= {"time": own[0]["time"] if unchanged else applier.now, "fieldsType": "FieldsV1", "fieldsV1": fields}
-    merged["metadata"] = merged["metadata"] | {"managedFields": [*([record] if fields else []), *others]}
+    record |= {
+        "time": own[0]["time"] if unchanged else applier.now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    merged["metadata"] = merged["metadata"] | {
+        "managedFields": [*([record] if fields else []), *others]
+    }
     return merged
 
 
@@ -63,7 +78,9 @@ def _is_applier(entry: Object, applier: Applier) -> bool:
 
 
 def as_sent(clean: Any, sent: Any) -> Any:
-    """What was read of a body, without what reading added to it: nobody owns a field that was not sent."""
+    """What was read of a body, without what reading added to it: nobody owns a field that was not
+    sent.
+    """
     if isinstance(clean, dict) and isinstance(sent, dict):
         return {key: as_sent(clean[key], value) for key, value in sent.items() if key in clean}
     if isinstance(clean, list) and isinstance(sent, list) and len(clean) == len(sent):
@@ -72,7 +89,9 @@ def as_sent(clean: Any, sent: Any) -> Any:
 
 
 def merge(current: Any, applied: Any, kind: ObjectType | None) -> Any:
-    """Objects merge, lists merge by key or as sets where the schema says so, everything else is replaced."""
+    """Objects merge, lists merge by key or as sets where the schema says so, everything else is
+    replaced.
+    """
     merged = dict(current) if isinstance(current, dict) else {}
     for key, value in applied.items():
         field = kind.fields.get(key) if kind else None
@@ -90,13 +109,18 @@ def _list(current: list[Any], applied: list[Any], field: Field) -> list[Any]:
         return [*applied, *(item for item in current if item not in applied)]
     known = {_item_key(item, field): item for item in current}
     kind = field.element.type if field.element else None
-    merged = {_item_key(item, field): merge(known.get(_item_key(item, field)), item, kind) for item in applied}
+    merged = {
+        _item_key(item, field): merge(known.get(_item_key(item, field)), item, kind)
+        for item in applied
+    }
     return list({**{key: merged.get(key, item) for key, item in known.items()}, **merged}.values())
 
 
 def _item_key(item: Object, field: Field) -> str:
     keys = {name: item.get(name, _KEY_DEFAULTS.get(name)) for name in field.map_keys}
-    return "k:" + json.dumps({name: value for name, value in keys.items() if value is not None}, separators=(",", ":"))
+    return "k:" + json.dumps(
+        {name: value for name, value in keys.items() if value is not None}, separators=(",", ":")
+    )
 
 
 _KEY_DEFAULTS = {"protocol": "TCP"}
@@ -118,7 +142,9 @@ def _fields(value: Object, kind: ObjectType | None) -> Fields:
             found["f:" + key] = _fields(item, field.type if field else None)
         elif isinstance(item, list) and field and field.map_keys:
             inner = field.element.type if field.element else None
-            found["f:" + key] = {_item_key(part, field): {".": {}} | _fields(part, inner) for part in item}
+            found["f:" + key] = {
+                _item_key(part, field): {".": {}} | _fields(part, inner) for part in item
+            }
         elif isinstance(item, list) and field and field.set_list:
             found["f:" + key] = {"v:" + json.dumps(part): {} for part in item}
         else:
@@ -127,7 +153,9 @@ def _fields(value: Object, kind: ObjectType | None) -> Fields:
 
 
 def leaves(fields: Fields, prefix: Path = ()) -> Iterator[Path]:
-    """Paths of everything owned that has nothing owned below it, and of owned list items themselves (".")."""
+    """Paths of everything owned that has nothing owned below it, and of owned list items themselves
+    (".").
+    """
     for key, inner in fields.items():
         path = (*prefix, key)
         if inner:
@@ -147,7 +175,9 @@ def drop(fields: Fields, path: Path) -> None:
         del fields[path[0]]
 
 
-def _step(value: Any, part: str, kind: ObjectType | None, field: Field | None) -> tuple[Any, Field | None]:
+def _step(
+    value: Any, part: str, kind: ObjectType | None, field: Field | None
+) -> tuple[Any, Field | None]:
     """What `part` of a path leads to inside `value`; None if nothing."""
     if part.startswith("f:") and isinstance(value, dict):
         name = part[2:]
@@ -172,7 +202,9 @@ def look(obj: Object, path: Path, kind: ObjectType) -> Any:
 
 
 def remove(obj: Object, path: Path, kind: ObjectType) -> None:
-    """Take the value at `path` out of `obj`, whose containers on the way are copied first, not shared."""
+    """Take the value at `path` out of `obj`, whose containers on the way are copied first, not
+    shared.
+    """
     if path[-1] == ".":
         path = path[:-1]
     container: Any = obj
@@ -205,13 +237,19 @@ def _conflicts(
         (path, entry)
         for entry in others
         for path in leaves(entry.get("fieldsV1") or {})
-        if path in mine and path[-1] != "." and look(current, path, kind) != look(applied, path, kind)
+        if path in mine
+        and path[-1] != "."
+        and look(current, path, kind) != look(applied, path, kind)
     ]
 
 
 def _conflict(taken: list[tuple[Path, Object]]) -> ApiError:
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_holder(entry)}", "field": _shown(path)}
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {_holder(entry)}",
+            "field": _shown(path),
+        }
         for path, entry in taken
     ]
     plural = "s" if len(causes) > 1 else ""

@@ -19,7 +19,9 @@ def check(namespace: str, name: str, binding: Object) -> None:
     if asked.get("name", "") != name:
         raise bad_request("name in URL does not match name in Binding object")
     if asked.get("namespace", namespace) != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     if target.get("kind", "") not in ("", "Node"):
         kinds = supported(("Node", "<empty>"))
         raise unexplained(str(FieldError("unsupported", "target.kind", kinds, target["kind"])))
@@ -28,7 +30,8 @@ def check(namespace: str, name: str, binding: Object) -> None:
 
 
 def bind(pod: Object, binding: Object, now: float, topology: dict[str, str]) -> Object:
-    """The pod after `binding`: its node, the Binding's annotations and labels, `topology`, PodScheduled=True.
+    """The pod after `binding`: its node, the Binding's annotations and labels, `topology`,
+    PodScheduled=True.
 
     ApiError 409 for another UID or version, a pod that is bound, gated or being deleted.
     The node need not exist: nobody checks that, on the real server neither.
@@ -44,7 +47,10 @@ def bind(pod: Object, binding: Object, now: float, topology: dict[str, str]) -> 
     if refusal:
         raise conflict("pods/binding", name, refusal)
     bound = pod | {"metadata": dict(meta), "spec": pod["spec"] | {"nodeName": target}}
-    for key, more in (("annotations", asked.get("annotations")), ("labels", (asked.get("labels") or {}) | topology)):
+    for key, more in (
+        ("annotations", asked.get("annotations")),
+        ("labels", (asked.get("labels") or {}) | topology),
+    ):
         if more:
             bound["metadata"][key] = (meta.get(key) or {}) | more
     status = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
@@ -66,7 +72,9 @@ def _refusal(pod: Object) -> str:
 
 
 def set_condition(status: Object, condition: Object, now: float) -> Object:
-    """`status` with `condition` in place of the one of its type; the transition time moves only when it turns."""
+    """`status` with `condition` in place of the one of its type; the transition time moves only
+    when it turns.
+    """
     others = []
     changed = timestamp(now)
     for known in status.get("conditions") or ():
@@ -74,4 +82,6 @@ def set_condition(status: Object, condition: Object, now: float) -> Object:
             others.append(known)
         elif known["status"] == condition["status"]:
             changed = known.get("lastTransitionTime") or changed
-    return status | {"conditions": [*others, condition | {"lastProbeTime": None, "lastTransitionTime": changed}]}
+    return status | {
+        "conditions": [*others, condition | {"lastProbeTime": None, "lastTransitionTime": changed}]
+    }

@@ -13,8 +13,10 @@ def _named(name: str, **parts: object) -> Object:
 # What every namespace begins with. The certificate is shown to pods, and nothing here uses it.
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
 _ABOUT = (
-    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
-    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal "
+    "endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across "
+    "distributions of Kubernetes "
     "clusters."
 )
 NAMESPACE_OBJECTS: tuple[tuple[str, Object], ...] = (
@@ -22,7 +24,10 @@ NAMESPACE_OBJECTS: tuple[tuple[str, Object], ...] = (
     (
         "configmaps",
         {
-            "metadata": {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": _ABOUT}},
+            "metadata": {
+                "name": "kube-root-ca.crt",
+                "annotations": {"kubernetes.io/description": _ABOUT},
+            },
             "data": {"ca.crt": _CERTIFICATE},
         },
     ),
@@ -31,14 +36,20 @@ NAMESPACE_OBJECTS: tuple[tuple[str, Object], ...] = (
 # Each with its resource and its namespace.
 FIRST_OBJECTS: tuple[tuple[str, str, Object], ...] = (
     *(("namespaces", "", _named(name)) for name in NAMESPACES),
-    *(("priorityclasses.scheduling.k8s.io", "", _named(name, value=value)) for name, value in _SYSTEM_CLASSES.items()),
+    *(
+        ("priorityclasses.scheduling.k8s.io", "", _named(name, value=value))
+        for name, value in _SYSTEM_CLASSES.items()
+    ),
     # As whom agents ask kubelets: `global-dispatcher install` makes it elsewhere.
     ("serviceaccounts", "kube-node-lease", _named("global-dispatcher-kubelets")),
     (
         "services",
         "default",
         {
-            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "metadata": {
+                "name": "kubernetes",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
             "spec": {
                 "clusterIP": "10.96.0.1",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],

@@ -1,4 +1,6 @@
-"""What Kubernetes fills in when a user leaves it out: one function a kind, on the object's own copy."""
+"""What Kubernetes fills in when a user leaves it out: one function a kind, on the object's own
+copy.
+"""
 
 import base64
 import hashlib
@@ -44,7 +46,9 @@ def _container(container: Object) -> None:
     image = container.get("image", "")
     if image and "imagePullPolicy" not in container:
         tag = image.rpartition("/")[2].partition(":")[2]
-        container["imagePullPolicy"] = "Always" if tag in ("", "latest") and "@" not in image else "IfNotPresent"
+        container["imagePullPolicy"] = (
+            "Always" if tag in ("", "latest") and "@" not in image else "IfNotPresent"
+        )
     _fill(container, _CONTAINER)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
@@ -84,7 +88,12 @@ def pod_status(obj: Object) -> Object:
     status: Object = {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
     if (obj.get("spec") or {}).get("schedulingGates"):
         message = "Scheduling is blocked due to non-empty scheduling gates"
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": message,
+        }
         status["conditions"] = [gated | {"lastProbeTime": None, "lastTransitionTime": None}]
     return status
 
@@ -99,7 +108,9 @@ def qos_class(spec: Object) -> str:
         requests = requests or bool(asked)
         limits = limits or bool(capped)
         guaranteed = (
-            guaranteed and set(capped) == {"cpu", "memory"} and all(asked.get(key) == capped[key] for key in capped)
+            guaranteed
+            and set(capped) == {"cpu", "memory"}
+            and all(asked.get(key) == capped[key] for key in capped)
         )
     if not requests and not limits:
         return "BestEffort"
@@ -124,7 +135,9 @@ def deployment(obj: Object) -> None:
     strategy = spec.setdefault("strategy", {})
     strategy.setdefault("type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        _fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        _fill(
+            strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"}
+        )
     _template(spec)
 
 
@@ -140,7 +153,10 @@ def job(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if "completions" not in spec and "parallelism" not in spec:
         _fill(spec, {"completions": 1, "parallelism": 1})
-    _fill(spec, {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False})
+    _fill(
+        spec,
+        {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False},
+    )
     spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
     _template(spec)
@@ -164,7 +180,9 @@ def _job_selector(obj: Object) -> None:
 def namespace(obj: Object) -> None:
     """A Namespace: the label selectors use, and the finalizer that empties it first."""
     meta = obj["metadata"]
-    meta["labels"] = (meta.get("labels") or {}) | {"kubernetes.io/metadata.name": meta.get("name", "")}
+    meta["labels"] = (meta.get("labels") or {}) | {
+        "kubernetes.io/metadata.name": meta.get("name", "")
+    }
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
@@ -181,7 +199,9 @@ def node(obj: Object) -> None:
 def service(obj: Object) -> None:
     """A Service: a cluster IP of its own, derived from its UID."""
     spec = obj.setdefault("spec", {})
-    _fill(spec, {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"})
+    _fill(
+        spec, {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
+    )
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
@@ -215,7 +235,10 @@ def claim(obj: Object) -> None:
 
 def volume(obj: Object) -> None:
     """A PersistentVolume."""
-    _fill(obj.setdefault("spec", {}), {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"})
+    _fill(
+        obj.setdefault("spec", {}),
+        {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"},
+    )
 
 
 def storage_class(obj: Object) -> None:

@@ -32,10 +32,18 @@ def check(row: Resource, obj: Object, options: Options) -> None:
     meta = obj["metadata"]
     for word, asked, found, hint in (
         ("UID", options.uid, meta["uid"], "The object might have been deleted and then recreated"),
-        ("ResourceVersion", options.resource_version, meta["resourceVersion"], "The object might have been modified"),
+        (
+            "ResourceVersion",
+            options.resource_version,
+            meta["resourceVersion"],
+            "The object might have been modified",
+        ),
     ):
         if asked and asked != found:
-            why = f"the {word} in the precondition ({asked}) does not match the {word} in record ({found}). {hint}"
+            why = (
+                f"the {word} in the precondition ({asked}) does not match the {word} in record "
+                f"({found}). {hint}"
+            )
             raise conflict(f"{row.kind}.{row.group}" if row.group else row.kind, meta["name"], why)
 
 
@@ -73,7 +81,11 @@ def _finalizers(found: list[str], propagation: str) -> list[str]:
 def _grace(row: Resource, obj: Object, options: Options) -> int:
     """Seconds a pod gets to stop; nothing that runs nowhere needs any."""
     spec = obj.get("spec") or {}
-    if not row.graceful or not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in _FINISHED:
+    if (
+        not row.graceful
+        or not spec.get("nodeName")
+        or (obj.get("status") or {}).get("phase") in _FINISHED
+    ):
         return 0
     if options.grace_seconds is not None:
         return _LEAST_GRACE_S if options.grace_seconds < 0 else options.grace_seconds

@@ -43,10 +43,33 @@ class Entry(NamedTuple):
 
 # Served by functions, not stored.
 VIRTUAL = (
-    Entry("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, ("create",)),
-    Entry("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("create",)),
-    Entry("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, ("create",)),
-    Entry("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, ("create",)),
+    Entry(
+        "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, ("create",)
+    ),
+    Entry(
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        False,
+        ("create",),
+    ),
+    Entry(
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectrulesreviews",
+        "SelfSubjectRulesReview",
+        False,
+        ("create",),
+    ),
+    Entry(
+        "authorization.k8s.io",
+        "v1",
+        "subjectaccessreviews",
+        "SubjectAccessReview",
+        False,
+        ("create",),
+    ),
     Entry("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, ("get", "list")),
     Entry("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, ("get", "list")),
 )
@@ -80,7 +103,8 @@ def _entry(row: Resource) -> Entry:
 
 
 ENTRIES = sorted(
-    [*(_entry(row) for row in RESOURCES.values()), *VIRTUAL], key=lambda entry: (entry.group, entry.plural)
+    [*(_entry(row) for row in RESOURCES.values()), *VIRTUAL],
+    key=lambda entry: (entry.group, entry.plural),
 )
 GROUPS = sorted({(entry.group, entry.version) for entry in ENTRIES if entry.group})
 
@@ -103,17 +127,30 @@ def legacy(group: str, version: str) -> Object | None:
     if not resources:
         return None
     name = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": name,
+        "resources": resources,
+    }
 
 
 def _legacy_lines(entry: Entry) -> Iterable[Object]:
-    line: Object = {"name": entry.plural, "singularName": entry.singular, "namespaced": entry.namespaced}
+    line: Object = {
+        "name": entry.plural,
+        "singularName": entry.singular,
+        "namespaced": entry.namespaced,
+    }
     line |= {"kind": entry.kind, "verbs": list(entry.verbs)}
     line |= {"shortNames": list(entry.short)} if entry.short else {}
     yield line | ({"categories": list(entry.categories)} if entry.categories else {})
     for name in entry.subresources:
         group, version, kind = _kind_of(entry, name)
-        sub: Object = {"name": f"{entry.plural}/{name}", "singularName": "", "namespaced": entry.namespaced}
+        sub: Object = {
+            "name": f"{entry.plural}/{name}",
+            "singularName": "",
+            "namespaced": entry.namespaced,
+        }
         if _SUBRESOURCES[name][2]:
             sub |= {"group": group, "version": version}
         yield sub | {"kind": kind, "verbs": list(_SUBRESOURCES[name][3])}
@@ -143,7 +180,9 @@ def aggregated(*, core: bool) -> Object:
     pairs = [("", "v1")] if core else GROUPS
     items = [
         {
-            "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+            "metadata": {"name": name, "creationTimestamp": None}
+            if name
+            else {"creationTimestamp": None},
             "versions": [
                 {
                     "version": version,
@@ -154,7 +193,12 @@ def aggregated(*, core: bool) -> Object:
         }
         for name, version in pairs
     ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
 
 
 def _aggregated(entry: Entry) -> Object:
@@ -200,7 +244,11 @@ def openapi(group_name: str, version: str) -> Object | None:
 
 
 def _paths(root: str, entry: Entry) -> Iterable[tuple[str, Object]]:
-    collection = f"{root}/namespaces/{{namespace}}/{entry.plural}" if entry.namespaced else f"{root}/{entry.plural}"
+    collection = (
+        f"{root}/namespaces/{{namespace}}/{entry.plural}"
+        if entry.namespaced
+        else f"{root}/{entry.plural}"
+    )
     kind = {"group": entry.group, "version": entry.version, "kind": entry.kind}
     verbs = {
         "create": ("post", collection),
@@ -215,7 +263,9 @@ def _paths(root: str, entry: Entry) -> Iterable[tuple[str, Object]]:
                 "x-kubernetes-group-version-kind": kind,
                 "parameters": _PARAMETERS,
             }
-            items.setdefault(path, {})[method] = operation | {"responses": {"200": {"description": "OK"}}}
+            items.setdefault(path, {})[method] = operation | {
+                "responses": {"200": {"description": "OK"}}
+            }
     return items.items()
 
 

@@ -29,5 +29,7 @@ def to_core(obj: Object) -> Object:
 
 def from_core(obj: Object) -> Object:
     """A stored Event as events.k8s.io/v1."""
-    renamed = {_RENAMED.get(key, key): value for key, value in obj.items()} | {"apiVersion": "events.k8s.io/v1"}
+    renamed = {_RENAMED.get(key, key): value for key, value in obj.items()} | {
+        "apiVersion": "events.k8s.io/v1"
+    }
     return {key: value for key, value in renamed.items() if value or key not in _OMITTED}

@@ -1,4 +1,6 @@
-"""The forms an answer can take: whole objects, metadata alone, or table rows; one object, a list, or a watch event."""
+"""The forms an answer can take: whole objects, metadata alone, or table rows; one object, a list,
+or a watch event.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -26,7 +28,13 @@ def wanted(accept: str, *, of_list: bool = False) -> str | None:
         media, *parameters = (part.strip() for part in choice.split(";"))
         given = dict(part.split("=", 1) for part in parameters if "=" in part)
         kind = given.get("as", "")
-        if media not in ("application/json", "*/*", "application/*", "application/yaml", "text/plain"):
+        if media not in (
+            "application/json",
+            "*/*",
+            "application/*",
+            "application/yaml",
+            "text/plain",
+        ):
             continue
         if not kind:
             return WHOLE
@@ -61,9 +69,11 @@ def whole(row: Resource, record: Record) -> bytes:
 
 
 class Shape:
-    """One form for one client: `include` is what a table row carries of its object (Metadata, Object or None).
+    """One form for one client: `include` is what a table row carries of its object (Metadata,
+    Object or None).
 
-    `now` is the clock (unix seconds) that ages are told by."""
+    `now` is the clock (unix seconds) that ages are told by.
+    """
 
     def __init__(self, row: Resource, form: str, include: str, now: Callable[[], float]) -> None:
         self.row = row
@@ -75,7 +85,9 @@ class Shape:
     def one(self, record: Record) -> bytes:
         """One object."""
         if self.form == TABLE:
-            return self._table([record], {"resourceVersion": record.object["metadata"].get("resourceVersion", "")})
+            return self._table(
+                [record], {"resourceVersion": record.object["metadata"].get("resourceVersion", "")}
+            )
         return partial(record) if self.form == METADATA else whole(self.row, record)
 
     def many(self, records: Sequence[Record], meta: Object) -> bytes:
@@ -83,9 +95,17 @@ class Shape:
         if self.form == TABLE:
             return self._table(records, meta)
         if self.form == METADATA:
-            head: Object = {"kind": METADATA + "List", "apiVersion": _META_VERSION, "metadata": meta}
+            head: Object = {
+                "kind": METADATA + "List",
+                "apiVersion": _META_VERSION,
+                "metadata": meta,
+            }
             return _listed(head, (partial(record) for record in records))
-        head = {"kind": self.row.kind + "List", "apiVersion": self.row.api_version, "metadata": meta}
+        head = {
+            "kind": self.row.kind + "List",
+            "apiVersion": self.row.api_version,
+            "metadata": meta,
+        }
         return _listed(head, (_untyped(self.row, whole(self.row, record)) for record in records))
 
     def event(self, kind: str, record: Record) -> bytes:
@@ -98,14 +118,25 @@ class Shape:
         # columns come with the first event alone
         headed = self._headed
         self._headed = True
-        return self._table([record], {"resourceVersion": record.object["metadata"]["resourceVersion"]}, headed=headed)
+        return self._table(
+            [record],
+            {"resourceVersion": record.object["metadata"]["resourceVersion"]},
+            headed=headed,
+        )
 
     def _table(self, records: Sequence[Record], meta: Object, *, headed: bool = False) -> bytes:
         cells = tables.layout(self.row).cells
         now = self.now()
-        rows = [{"cells": cells(record.object, now)} | self._row_object(record) for record in records]
+        rows = [
+            {"cells": cells(record.object, now)} | self._row_object(record) for record in records
+        ]
         columns = None if headed else tables.definitions(self.row)
-        table = {"kind": TABLE, "apiVersion": _META_VERSION, "metadata": meta, "columnDefinitions": columns}
+        table = {
+            "kind": TABLE,
+            "apiVersion": _META_VERSION,
+            "metadata": meta,
+            "columnDefinitions": columns,
+        }
         return _encode(table | {"rows": rows})
 
     def _row_object(self, record: Record) -> Object:
@@ -116,8 +147,13 @@ class Shape:
 
 
 def _untyped(row: Resource, body: bytes) -> bytes:
-    """An object without its kind and apiVersion, which its list tells; they come first in what is stored."""
-    for first in (f'{{"apiVersion":"{row.api_version}","kind":"{row.kind}",', f'{{"kind":"{row.kind}",'):
+    """An object without its kind and apiVersion, which its list tells; they come first in what is
+    stored.
+    """
+    for first in (
+        f'{{"apiVersion":"{row.api_version}","kind":"{row.kind}",',
+        f'{{"kind":"{row.kind}",',
+    ):
         if body.startswith(first.encode()):
             return b"{" + body[len(first) :]
     return body

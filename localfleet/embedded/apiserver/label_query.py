@@ -1,4 +1,6 @@
-"""Label selectors in their query-string form, read as apimachinery's labels.Parse reads them, with its words."""
+"""Label selectors in their query-string form, read as apimachinery's labels.Parse reads them, with
+its words.
+"""
 
 import re
 from functools import lru_cache
@@ -128,4 +130,6 @@ def _check(clause: _Clause) -> None:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
             raise _UnreadableError(str(FieldError("invalid", f"values[{index}]", detail, value)))
         if problems := validation.label_value(value):
-            raise _UnreadableError(str(FieldError("invalid", f"values[{index}][{clause.key}]", problems[0], value)))
+            raise _UnreadableError(
+                str(FieldError("invalid", f"values[{index}][{clause.key}]", problems[0], value))
+            )

@@ -8,13 +8,26 @@ from typing import Any
 from localfleet.embedded.apiserver.apply import as_sent
 from localfleet.embedded.apiserver.resources import RESOURCES, Resource
 from localfleet.embedded.apiserver.schema import DecodeError, object_type
-from localfleet.embedded.apiserver.status import ApiError, FieldError, Object, bad_request, invalid, unexplained
+from localfleet.embedded.apiserver.status import (
+    ApiError,
+    FieldError,
+    Object,
+    bad_request,
+    invalid,
+    unexplained,
+)
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no words; as apimachinery's rand
 _LONGEST_BASE = 58
 UNREADABLE = "couldn't get version/kind; json parse error: "
 KINDS = frozenset(row.kind for row in RESOURCES.values())
-_SYSTEM_FIELDS = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation")
+_SYSTEM_FIELDS = (
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+    "generation",
+)
 
 
 def timestamp(now: float) -> str:
@@ -30,7 +43,8 @@ def seconds(text: str) -> float:
 def read(row: Resource, obj: Any, strict: bool = False) -> Object:
     """A clean copy of what a client sent, without unknown fields.
 
-    ApiError 400 when it is of another kind, a field has the wrong type, or `strict` and there are unknown fields.
+    ApiError 400 when it is of another kind, a field has the wrong type, or `strict` and there are
+    unknown fields.
     """
     if not isinstance(obj, dict):
         raise unrecognized(row.kind, obj)
@@ -50,8 +64,14 @@ def read(row: Resource, obj: Any, strict: bool = False) -> Object:
 
 def unrecognized(kind: str, obj: Any) -> ApiError:
     """400 for a body that is no object."""
-    why = "unexpected end of JSON input (<empty>)" if obj is None else f"a JSON object is needed, not {_shown(obj)}"
-    return bad_request(f"the object provided is unrecognized (must be of type {kind}): {UNREADABLE}{why}")
+    why = (
+        "unexpected end of JSON input (<empty>)"
+        if obj is None
+        else f"a JSON object is needed, not {_shown(obj)}"
+    )
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {UNREADABLE}{why}"
+    )
 
 
 def _shown(obj: Any) -> str:
@@ -59,18 +79,27 @@ def _shown(obj: Any) -> str:
 
 
 def check_kind(obj: Object, version: str, kind: str) -> None:
-    """Refuse (400) an object that says it is of another kind or version; one that says nothing is taken."""
+    """Refuse (400) an object that says it is of another kind or version; one that says nothing is
+    taken.
+    """
     given_version = obj.get("apiVersion") or version
     given_kind = obj.get("kind") or kind
     for key, value in (("apiVersion", given_version), ("kind", given_kind)):
         if not isinstance(value, str):
             raise bad_request(
-                f"{UNREADABLE}json: cannot unmarshal {_shown(value)} into Go struct field .{key} of type string"
+                f"{UNREADABLE}json: cannot unmarshal {_shown(value)} into Go struct field .{key} "
+                "of type string"
             )
     if (given_version, given_kind) == (version, kind):
         return
-    how = f'{given_kind} in version "{str(given_version).rpartition("/")[2]}" cannot be handled as a {kind}'
-    why = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "pkg/runtime/scheme.go:111"'
+    how = (
+        f'{given_kind} in version "{str(given_version).rpartition("/")[2]}" cannot be handled as '
+        f"a {kind}"
+    )
+    why = (
+        f'no kind "{given_kind}" is registered for version "{given_version}" in scheme '
+        '"pkg/runtime/scheme.go:111"'
+    )
     if given_version == version and given_kind in KINDS:
         why = f"converting (v1.{given_kind}) to (core.{kind}): unknown conversion"
     raise bad_request(f"{how}: {why}")
@@ -81,7 +110,9 @@ def read_patched(row: Resource, patched: Object, strict: bool) -> Object:
     try:
         return read(row, patched, strict)
     except ApiError as error:
-        what = FieldError("invalid", "patch", str(error), json.dumps(patched, separators=(",", ":")))
+        what = FieldError(
+            "invalid", "patch", str(error), json.dumps(patched, separators=(",", ":"))
+        )
         raise invalid("", "", "", [what]) from None
 
 
@@ -115,15 +146,22 @@ def check_place(obj: Object, name: str, namespace: str) -> None:
     """Refuse (400) an object whose name or namespace is not that of the path."""
     meta = obj.get("metadata") or {}
     if not meta.get("name"):
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be "
+            "provided"
+        )
     if meta["name"] != name:
-        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+        raise bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
     if namespace and meta.get("namespace", namespace) != namespace:
         raise bad_request(_elsewhere())
 
 
 def read_sent(type_name: str, sent: Any) -> Object:
-    """A clean copy of a body that is no stored object, such as a Binding or DeleteOptions; ApiError 400."""
+    """A clean copy of a body that is no stored object, such as a Binding or DeleteOptions; ApiError
+    400.
+    """
     kind = object_type(type_name)
     if not isinstance(sent, dict):
         raise unrecognized(kind.short, sent)
@@ -152,7 +190,9 @@ def _elsewhere() -> str:
     return "the namespace of the provided object does not match the namespace sent on the request"
 
 
-def begin(row: Resource, obj: Object, *, now: float, uid: str, letter: Callable[[str], str]) -> None:
+def begin(
+    row: Resource, obj: Object, *, now: float, uid: str, letter: Callable[[str], str]
+) -> None:
     """Fill in what a new object gets: name from generateName, uid, creationTimestamp, generation."""
     meta = obj["metadata"]
     if meta.get("resourceVersion"):
@@ -160,7 +200,9 @@ def begin(row: Resource, obj: Object, *, now: float, uid: str, letter: Callable[
     for key in _SYSTEM_FIELDS:
         meta.pop(key, None)
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = meta["generateName"][:_LONGEST_BASE] + "".join(letter(_SUFFIX_LETTERS) for _ in range(5))
+        meta["name"] = meta["generateName"][:_LONGEST_BASE] + "".join(
+            letter(_SUFFIX_LETTERS) for _ in range(5)
+        )
     meta["uid"] = uid
     meta["creationTimestamp"] = timestamp(now)
     if row.generation:

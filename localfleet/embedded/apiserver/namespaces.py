@@ -1,4 +1,6 @@
-"""The life of a namespace: nothing is created outside one, and a terminating one goes with the last object in it."""
+"""The life of a namespace: nothing is created outside one, and a terminating one goes with the last
+object in it.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +15,9 @@ KEY = "namespaces"
 
 
 class Namespaces:
-    """`create` and `delete` are the API's verbs: (resource, object, namespace) and (resource, name, namespace)."""
+    """`create` and `delete` are the API's verbs: (resource, object, namespace) and (resource, name,
+    namespace).
+    """
 
     def __init__(
         self,
@@ -47,7 +51,9 @@ class Namespaces:
         if dry_run or record.object["metadata"].get("deletionTimestamp"):
             return record.object
         marked = record.object | {"status": {"phase": "Terminating"}}
-        marked["metadata"] = marked["metadata"] | {"deletionTimestamp": metadata.timestamp(self._objects.now())}
+        marked["metadata"] = marked["metadata"] | {
+            "deletionTimestamp": metadata.timestamp(self._objects.now())
+        }
         ending = self._objects.set(KEY, ("", name), marked).object
         for resource, key in self._objects.contents(name):
             if self._objects.get(resource, key) is not None:

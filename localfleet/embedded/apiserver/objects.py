@@ -1,4 +1,6 @@
-"""All objects of one server under one resourceVersion counter: memory in front, storage behind, followers told."""
+"""All objects of one server under one resourceVersion counter: memory in front, storage behind,
+followers told.
+"""
 
 import hashlib
 import random
@@ -24,15 +26,24 @@ class Objects:
     """
 
     def __init__(
-        self, storage: Storage, clock: Callable[[], float], source: random.Random, name: str, history: int = HISTORY
+        self,
+        storage: Storage,
+        clock: Callable[[], float],
+        source: random.Random,
+        name: str,
+        history: int = HISTORY,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._random = source
         version, stored = storage.load()
         self.version = max(version, 1)
-        self.shelves = {row.key: Shelf(self.version, history) for row in RESOURCES.values() if not row.stored_as}
-        self.owned: dict[str, dict[tuple[str, Key], None]] = {}  # owner uid -> what it owns, in order of creation
+        self.shelves = {
+            row.key: Shelf(self.version, history) for row in RESOURCES.values() if not row.stored_as
+        }
+        self.owned: dict[
+            str, dict[tuple[str, Key], None]
+        ] = {}  # owner uid -> what it owns, in order of creation
         self._expiries: deque[tuple[float, Key]] = deque()
         # UIDs differ between clusters and between lives of one, even with the same seed.
         life = hashlib.sha256(f"{name}/{self.version}".encode()).digest()
@@ -116,7 +127,9 @@ class Objects:
     def contents(self, namespace: str) -> Iterable[tuple[str, Key]]:
         """Everything in a namespace."""
         return [
-            (resource, key) for resource, shelf in self.shelves.items() for key in shelf.by_namespace.get(namespace, ())
+            (resource, key)
+            for resource, shelf in self.shelves.items()
+            for key in shelf.by_namespace.get(namespace, ())
         ]
 
     def empty(self, namespace: str) -> bool:

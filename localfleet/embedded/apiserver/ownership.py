@@ -1,7 +1,9 @@
-"""Who wrote which field by creating, updating or patching: the "Update" entries of metadata.managedFields.
+"""Who wrote which field by creating, updating or patching: the "Update" entries of
+metadata.managedFields.
 
-The real server records every writer. Here a writer is recorded that names itself (fieldManager, as kubectl does), and
-any writer of an object that already has records, so that server-side apply knows of conflicts; the rest costs nothing.
+The real server records every writer. Here a writer is recorded that names itself (fieldManager, as
+kubectl does), and any writer of an object that already has records, so that server-side apply knows
+of conflicts; the rest costs nothing.
 """
 
 import copy
@@ -27,7 +29,12 @@ class Writer:
 
     def entry(self, fields: Fields) -> Object:
         """The record of what was written."""
-        record: Object = {"manager": self.manager, "operation": "Update", "apiVersion": self.version, "time": self.now}
+        record: Object = {
+            "manager": self.manager,
+            "operation": "Update",
+            "apiVersion": self.version,
+            "time": self.now,
+        }
         record |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
         return record | ({"subresource": self.subresource} if self.subresource else {})
 
@@ -41,7 +48,11 @@ def after_write(old: Object, new: Object, kind: ObjectType, writer: Writer) -> l
     """managedFields of `new`: what the writer changed is the writer's, what is gone is nobody's."""
     before = _paths(old, kind)
     after = _paths(new, kind)
-    changed = {path for path in after if path not in before or look(old, path, kind) != look(new, path, kind)}
+    changed = {
+        path
+        for path in after
+        if path not in before or look(old, path, kind) != look(new, path, kind)
+    }
     entries: list[Object] = copy.deepcopy(list(old["metadata"].get("managedFields") or ()))
     own = next((entry for entry in entries if writer.wrote(entry)), None)
     if own is None:
@@ -58,7 +69,11 @@ def after_write(old: Object, new: Object, kind: ObjectType, writer: Writer) -> l
 
 
 def _paths(obj: Object, kind: ObjectType) -> set[Path]:
-    return {path for path in leaves(owned(obj, kind)) if path[:2] not in _SYSTEM_PATHS} if obj else set()
+    return (
+        {path for path in leaves(owned(obj, kind)) if path[:2] not in _SYSTEM_PATHS}
+        if obj
+        else set()
+    )
 
 
 def _add(fields: Fields, path: Path) -> None:

@@ -1,4 +1,6 @@
-"""JSON merge patch (RFC 7386), JSON patch (RFC 6902), and the choice between them and strategic merge patch."""
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902), and the choice between them and strategic
+merge patch.
+"""
 
 import copy
 from typing import Any
@@ -9,18 +11,24 @@ from localfleet.embedded.apiserver.status import ApiError, Object, bad_request
 
 
 def patched(kind: str, current: Object, patch: Any, fields: ObjectType) -> Object:
-    """`current` after a patch of `kind` (json, strategic or merge); ApiError 400 if it leaves no object."""
+    """`current` after a patch of `kind` (json, strategic or merge); ApiError 400 if it leaves no
+    object.
+    """
     if kind == "json":
         result = json_patch(current, patch)
     elif not isinstance(patch, dict):
         found = "array" if isinstance(patch, list) else type(patch).__name__
         how = "" if kind == "strategic" else "error decoding patch: "
-        raise bad_request(f"{how}json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
+        raise bad_request(
+            f"{how}json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )
     elif kind == "strategic":
         try:
             result = strategic.merge(current, patch, fields)
         except (TypeError, AttributeError, ValueError) as error:
-            raise bad_request(f"error decoding patch: it does not fit the object: {error}") from None
+            raise bad_request(
+                f"error decoding patch: it does not fit the object: {error}"
+            ) from None
     else:
         result = merge(current, patch)
     if not isinstance(result, dict) or not isinstance(result.get("metadata", {}), dict):
@@ -42,7 +50,9 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Any:
-    """`target` after all `operations` in order; ApiError 400 or 422 if one cannot be done, and then none is."""
+    """`target` after all `operations` in order; ApiError 400 or 422 if one cannot be done, and then
+    none is.
+    """
     if not isinstance(operations, list):
         raise _unreadable(operations, "[]handlers.jsonPatchOp")
     for operation in operations:
@@ -60,12 +70,16 @@ def json_patch(target: Object, operations: Any) -> Any:
 
 
 def _refused() -> ApiError:
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+    return ApiError(
+        422, "Invalid", "the server rejected our request due to an error in our request", {}
+    )
 
 
 def _unreadable(found: Any, wanted: str) -> ApiError:
     words = {dict: "object", str: "string", bool: "bool"}.get(type(found), "number")
-    return bad_request(f"error decoding patch: json: cannot unmarshal {words} into Go value of type {wanted}")
+    return bad_request(
+        f"error decoding patch: json: cannot unmarshal {words} into Go value of type {wanted}"
+    )
 
 
 def _operate(document: Any, operation: Object) -> Any:
@@ -78,7 +92,8 @@ def _operate(document: Any, operation: Object) -> Any:
     if name == "remove":
         return _remove(document, path)
     if name == "replace":
-        # As the real server's library: a member that is not there is added, an item of a list is not.
+        # As the real server's library: a member that is not there is added, an item of a list is
+        # not.
         return _write(document, path, operation.get("value"), replace=True)
     if name == "add":
         return _write(document, path, operation.get("value"), replace=False)

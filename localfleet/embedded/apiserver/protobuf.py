@@ -1,4 +1,6 @@
-"""Reading Kubernetes' protobuf, in which kubectl's typed clients send new objects. Answers are always JSON."""
+"""Reading Kubernetes' protobuf, in which kubectl's typed clients send new objects. Answers are
+always JSON.
+"""
 
 import base64
 import datetime as dt
@@ -21,12 +23,15 @@ _MAX_DEPTH = 60
 
 
 def read(sent: bytes, type_name: Callable[[str, str], str | None]) -> Object:
-    """The object in `sent` as JSON data; `type_name(apiVersion, kind)` names its type, None for an empty one.
+    """The object in `sent` as JSON data; `type_name(apiVersion, kind)` names its type, None for an
+    empty one.
 
     ApiError 400 when it cannot be read.
     """
     if not sent.startswith(_MAGIC):
-        raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+        raise bad_request(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        )
     try:
         version, kind, raw = _envelope(sent[len(_MAGIC) :])
         name = type_name(version, kind)
@@ -38,7 +43,11 @@ def read(sent: bytes, type_name: Callable[[str, str], str | None]) -> Object:
 
 def _envelope(data: bytes) -> tuple[str, str, bytes]:
     parts = {number: value for number, _, value in _walk(data)}
-    meta = {number: value.decode() for number, _, value in _walk(parts.get(1, b"")) if isinstance(value, bytes)}
+    meta = {
+        number: value.decode()
+        for number, _, value in _walk(parts.get(1, b""))
+        if isinstance(value, bytes)
+    }
     return meta.get(1, ""), meta.get(2, ""), parts.get(2, b"")
 
 
@@ -92,7 +101,9 @@ def _message(data: bytes, kind: ObjectType, depth: int) -> Object:
             found.setdefault(name, []).append(_value(value, field.element, depth))
         elif field.kind == "map" and field.element is not None:
             entry = {part: inner for part, _, inner in _walk(value)}
-            found.setdefault(name, {})[entry.get(1, b"").decode()] = _value(entry.get(2, b""), field.element, depth)
+            found.setdefault(name, {})[entry.get(1, b"").decode()] = _value(
+                entry.get(2, b""), field.element, depth
+            )
         else:
             found[name] = _value(value, field, depth)
     return found

@@ -1,7 +1,8 @@
-"""resource.Quantity of apimachinery: its value and the form in which it is stored, cheap for hostile text too.
+"""resource.Quantity of apimachinery: its value and the form in which it is stored, cheap for
+hostile text too.
 
-Follows apimachinery/pkg/api/resource (ParseQuantity, CanonicalizeBytes) and the rounding up to thousandths that the
-API server does to every amount (SetDefaults_ResourceList).
+Follows apimachinery/pkg/api/resource (ParseQuantity, CanonicalizeBytes) and the rounding up to
+thousandths that the API server does to every amount (SetDefaults_ResourceList).
 """
 
 import re
@@ -32,7 +33,9 @@ class QuantityError(ValueError):
 
 
 class _Amount(NamedTuple):
-    """`digits` times ten to the `exponent`; `form` is decimal, binary or exponent; `kept` text is stored as it came."""
+    """`digits` times ten to the `exponent`; `form` is decimal, binary or exponent; `kept` text is
+    stored as it came.
+    """
 
     digits: int
     exponent: int
@@ -87,7 +90,8 @@ def _decimal_text(amount: _Amount) -> str:
     exponent = exponent - exponent % 3
     if amount.form == "exponent":
         return f"{digits}e{exponent}" if exponent else str(digits)
-    return f"{digits}{_DECIMAL_NAME.get(exponent, '')}"  # a power without a name is lost, as it is in Go
+    # a power without a name is lost, as it is in Go
+    return f"{digits}{_DECIMAL_NAME.get(exponent, '')}"
 
 
 def _read(text: str) -> _Amount:

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from localfleet.embedded.apiserver import admission, defaults, validation, validation_kinds, validation_pod
+from localfleet.embedded.apiserver import (
+    admission,
+    defaults,
+    validation,
+    validation_kinds,
+    validation_pod,
+)
 from localfleet.embedded.apiserver.schema import ObjectType, object_type
 from localfleet.embedded.apiserver.status import Object
 from localfleet.embedded.apiserver.validation import Errors, NameRule, name_rule
@@ -21,9 +27,11 @@ def _valid(obj: Object) -> Errors:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of one API group: its names, its type, and the functions that make up its behaviour.
+    """One resource of one API group: its names, its type, and the functions that make up its
+    behaviour.
 
-    `stored_as` names the resource that holds the objects when two groups serve the same ones (events).
+    `stored_as` names the resource that holds the objects when two groups serve the same ones
+    (events).
     """
 
     group: str
@@ -46,7 +54,8 @@ class Resource:
     admit: Callable[[Object, admission.Reader], None] = admission.nothing
     validate: Callable[[Object], Errors] = _valid
     validate_update: Callable[[Object, Object], Errors] | None = None
-    validate_status: Callable[[Object, Object], Errors] | None = None  # of an update by the status subresource
+    # of an update by the status subresource
+    validate_status: Callable[[Object, Object], Errors] | None = None
     first_status: Callable[[Object], Object | None] | None = None  # None: status is taken as given
     stored_as: str = ""
     singular: str = ""
@@ -76,12 +85,39 @@ def _status(**values: object) -> Callable[[Object], Object | None]:
     return lambda obj: dict(values)
 
 
-_POD_FIELDS: tuple[str, ...] = ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName")
-_POD_FIELDS += ("spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName")
+_POD_FIELDS: tuple[str, ...] = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+)
+_POD_FIELDS += (
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.nominatedNodeName",
+)
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_EVENT_FIELDS = (*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type")
-_NEW_EVENT_FIELDS = (*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type")
-_BUDGET_STATUS = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+_EVENT_FIELDS = (
+    *(f"involvedObject.{part}" for part in _INVOLVED),
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+_NEW_EVENT_FIELDS = (
+    *(f"regarding.{part}" for part in _INVOLVED),
+    "reason",
+    "reportingController",
+    "type",
+)
+_BUDGET_STATUS = {
+    "disruptionsAllowed": 0,
+    "currentHealthy": 0,
+    "desiredHealthy": 0,
+    "expectedPods": 0,
+}
 _EVERY = ("all",)
 _SCALED = ("scale", "status")
 
@@ -146,4 +182,6 @@ _ROWS = (
 )  # fmt: skip
 
 RESOURCES: dict[str, Resource] = {row.key: row for row in _ROWS}
-BY_PATH: dict[tuple[str, str, str], Resource] = {(row.group, row.version, row.plural): row for row in _ROWS}
+BY_PATH: dict[tuple[str, str, str], Resource] = {
+    (row.group, row.version, row.plural): row for row in _ROWS
+}

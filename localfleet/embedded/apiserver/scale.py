@@ -13,7 +13,9 @@ def selector_text(selector: Object | None) -> str:
         operator = clause["operator"]
         key = clause["key"]
         if operator in _SIGNS:
-            parts.append(f"{key} {_SIGNS[operator]} ({','.join(sorted(clause.get('values') or ()))})")
+            parts.append(
+                f"{key} {_SIGNS[operator]} ({','.join(sorted(clause.get('values') or ()))})"
+            )
         else:
             parts.append(key if operator == "Exists" else f"!{key}")
     return ",".join(parts)
@@ -40,4 +42,7 @@ def onto(obj: Object, scale: Object) -> Object:
     meta = dict(obj["metadata"])
     if version := (scale.get("metadata") or {}).get("resourceVersion"):
         meta["resourceVersion"] = version
-    return obj | {"metadata": meta, "spec": obj["spec"] | {"replicas": (scale.get("spec") or {}).get("replicas", 0)}}
+    return obj | {
+        "metadata": meta,
+        "spec": obj["spec"] | {"replicas": (scale.get("spec") or {}).get("replicas", 0)},
+    }

@@ -1,4 +1,6 @@
-"""Types of the served kinds: reading an object strictly, and how its lists and maps merge. Data: schema.json."""
+"""Types of the served kinds: reading an object strictly, and how its lists and maps merge. Data:
+schema.json.
+"""
 
 import base64
 import binascii
@@ -14,7 +16,14 @@ import msgspec
 from localfleet.embedded.apiserver import quantity
 from localfleet.embedded.apiserver.status import Object
 
-_GO_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+_GO_NAMES = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _FRACTION = re.compile(r"\.(\d+)")
 _MICRO_DIGITS = 6
@@ -29,9 +38,9 @@ class DecodeError(ValueError):
 class Field:
     """The type of one value: a scalar, an object, a list or a map; and how it merges.
 
-    `merge_key` is the strategic-merge key of a list ("" for a list of scalars that merges as a set, None: replace);
-    `map_keys` are the keys of the same list under server-side apply; `retain` asks for the retainKeys strategy;
-    `omit` says that an empty value is the same as none.
+    `merge_key` is the strategic-merge key of a list ("" for a list of scalars that merges as a set,
+    None: replace); `map_keys` are the keys of the same list under server-side apply; `retain` asks
+    for the retainKeys strategy; `omit` says that an empty value is the same as none.
     """
 
     __slots__ = (
@@ -51,7 +60,9 @@ class Field:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.kind = "list" if text.startswith("[]") else "map" if text.startswith("{}") else "scalar"
+        self.kind = (
+            "list" if text.startswith("[]") else "map" if text.startswith("{}") else "scalar"
+        )
         self.element = Field(text[2:]) if self.kind != "scalar" else None
         self.type: ObjectType | None = None
         if text.startswith("@"):
@@ -61,7 +72,9 @@ class Field:
         self.map_keys: tuple[str, ...] = ()
         self.retain = self.set_list = self.atomic = self.omit = False
         self._item = self.element.read if self.element else _any
-        self.read: Callable[[Any, str, str, list[str]], Any] = _READERS.get(text) or getattr(self, "_" + self.kind)
+        self.read: Callable[[Any, str, str, list[str]], Any] = _READERS.get(text) or getattr(
+            self, "_" + self.kind
+        )
 
     def _object(self, value: Any, owner: str, path: str, unknown: list[str]) -> Any:
         if type(value) is not dict or self.type is None:
@@ -80,7 +93,11 @@ class Field:
         read = self._item
         if self.text == "{}string":
             return {key: read(item, owner, path, unknown) for key, item in value.items()}
-        return {key: read(item, owner, f"{path}.{key}", unknown) for key, item in value.items() if item is not None}
+        return {
+            key: read(item, owner, f"{path}.{key}", unknown)
+            for key, item in value.items()
+            if item is not None
+        }
 
     def _go_type(self) -> str:
         prefix = {"list": "[]", "map": "map[string]"}.get(self.kind, "")
@@ -97,9 +114,13 @@ class ObjectType:
         self.name = name
         self.short = name.rpartition(".")[2]
         self.fields: dict[str, Field] = {}
-        self.always: tuple[tuple[str, Any], ...] = ()  # fields that are never absent, with their zero values
+        self.always: tuple[
+            tuple[str, Any], ...
+        ] = ()  # fields that are never absent, with their zero values
         self.empty: tuple[tuple[str, ObjectType], ...] = ()  # objects that are never absent
-        self.numbers: dict[int, tuple[str, Field]] = {}  # protobuf number -> field; "" for one that JSON shows inline
+        self.numbers: dict[
+            int, tuple[str, Field]
+        ] = {}  # protobuf number -> field; "" for one that JSON shows inline
 
     def fill(self, description: Object) -> None:
         """Read the fields; apart from construction, because types refer to each other."""
@@ -110,7 +131,9 @@ class ObjectType:
             field.retain = name in description.get("retain", ())
             field.set_list = name in description.get("sets", ())
             field.omit = name in description.get("omit", ()) and field.kind != "object"
-            field.atomic = name in description.get("atomic", ()) or (field.type is not None and _whole(field.type.name))
+            field.atomic = name in description.get("atomic", ()) or (
+                field.type is not None and _whole(field.type.name)
+            )
         always = description.get("always", {})
         self.always = tuple((name, zero) for name, zero in always.items() if zero != {})
         kinds = ((name, self.fields[name].type) for name, zero in always.items() if zero == {})
@@ -121,7 +144,8 @@ class ObjectType:
             self.numbers[number] = ("", Field("@" + name))
 
     def read(self, value: Object, path: str, unknown: list[str]) -> Object:
-        """A clean deep copy: nulls and unknown fields dropped (paths appended to `unknown`), quantities canonical.
+        """A clean deep copy: nulls and unknown fields dropped (paths appended to `unknown`),
+        quantities canonical.
 
         Raises DecodeError for a value of the wrong type.
         """
@@ -144,12 +168,16 @@ class ObjectType:
         return clean
 
 
-def _mismatch(value: Any, owner: str, path: str, go_type: str, *, shown: bool = False) -> DecodeError:
+def _mismatch(
+    value: Any, owner: str, path: str, go_type: str, *, shown: bool = False
+) -> DecodeError:
     where = re.sub(r"\[\d+\]", "", path)
     found = _GO_NAMES.get(type(value), "null")
     if shown and found == "number":
         found += f" {value}"
-    return DecodeError(f"json: cannot unmarshal {found} into Go struct field {owner}.{where} of type {go_type}")
+    return DecodeError(
+        f"json: cannot unmarshal {found} into Go struct field {owner}.{where} of type {go_type}"
+    )
 
 
 def _string(value: Any, owner: str, path: str, _: list[str]) -> Any:
@@ -216,7 +244,9 @@ def _quantity(value: Any, owner: str, path: str, _: list[str]) -> Any:
 def _int_or_string(value: Any, owner: str, path: str, _: list[str]) -> Any:
     if type(value) in (int, str):
         return value
-    raise _mismatch(value, owner, path, "int32" if type(value) is float else "intstr.IntOrString", shown=True)
+    raise _mismatch(
+        value, owner, path, "int32" if type(value) is float else "intstr.IntOrString", shown=True
+    )
 
 
 def _microtime(value: Any, owner: str, path: str, _: list[str]) -> Any:
@@ -225,8 +255,14 @@ def _microtime(value: Any, owner: str, path: str, _: list[str]) -> Any:
     digits = fraction[1] if fraction else ""
     if len(digits) != _MICRO_DIGITS:
         rest = value[fraction.end() :] if fraction else value[-1:]
-        found, wanted = (digits[_MICRO_DIGITS:] + rest, "Z07:00") if len(digits) > _MICRO_DIGITS else (rest, ".000000")
-        raise DecodeError(f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{found}" as "{wanted}"')
+        found, wanted = (
+            (digits[_MICRO_DIGITS:] + rest, "Z07:00")
+            if len(digits) > _MICRO_DIGITS
+            else (rest, ".000000")
+        )
+        raise DecodeError(
+            f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{found}" as "{wanted}"'
+        )
     return value
 
 
@@ -236,7 +272,9 @@ def _bytes(value: Any, owner: str, path: str, _: list[str]) -> Any:
     try:
         base64.b64decode(value, validate=True)
     except binascii.Error:
-        place = next((index for index, letter in enumerate(value) if letter not in _BASE64), len(value))
+        place = next(
+            (index for index, letter in enumerate(value) if letter not in _BASE64), len(value)
+        )
         raise DecodeError(f"illegal base64 data at input byte {place}") from None
     return value
 

@@ -1,8 +1,10 @@
-"""Builds schema.json, the field tables of the served kinds, from Kubernetes' own sources (Apache-2.0).
+"""Builds schema.json, the field tables of the served kinds, from Kubernetes' own sources
+(Apache-2.0).
 
-Usage: python -m localfleet.embedded.apiserver.schema_build VERSION SWAGGER API_MODULE APIMACHINERY_MODULE > schema.json
-where SWAGGER is kubernetes/api/openapi-spec/swagger.json and the modules are checkouts of k8s.io/api and
-k8s.io/apimachinery: field types come from the first, protobuf numbers and omitted zeros from the others.
+Usage: python -m localfleet.embedded.apiserver.schema_build VERSION SWAGGER API_MODULE
+APIMACHINERY_MODULE > schema.json where SWAGGER is kubernetes/api/openapi-spec/swagger.json and the
+modules are checkouts of k8s.io/api and k8s.io/apimachinery: field types come from the first,
+protobuf numbers and omitted zeros from the others.
 """
 
 import json
@@ -13,8 +15,14 @@ from pathlib import Path
 from typing import Any
 
 ROOTS = (
-    *("core.v1." + kind for kind in ("Binding", "ConfigMap", "Endpoints", "Event", "Namespace", "Node", "Pod")),
-    *("core.v1." + kind for kind in ("PersistentVolume", "PersistentVolumeClaim", "Secret", "Service")),
+    *(
+        "core.v1." + kind
+        for kind in ("Binding", "ConfigMap", "Endpoints", "Event", "Namespace", "Node", "Pod")
+    ),
+    *(
+        "core.v1." + kind
+        for kind in ("PersistentVolume", "PersistentVolumeClaim", "Secret", "Service")
+    ),
     "core.v1.ServiceAccount",
     *("apps.v1." + kind for kind in ("Deployment", "ReplicaSet")),
     "batch.v1.Job",
@@ -25,7 +33,13 @@ ROOTS = (
     "policy.v1.Eviction",
     *(
         "storage.v1." + kind
-        for kind in ("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment")
+        for kind in (
+            "CSIDriver",
+            "CSINode",
+            "CSIStorageCapacity",
+            "StorageClass",
+            "VolumeAttachment",
+        )
     ),
     *(
         f"authorization.v1.{kind}"
@@ -34,7 +48,11 @@ ROOTS = (
     "autoscaling.v1.Scale",
     "meta.v1.DeleteOptions",
 )
-_PREFIXES = (("io.k8s.api.", ""), ("io.k8s.apimachinery.pkg.apis.", ""), ("io.k8s.apimachinery.pkg.", ""))
+_PREFIXES = (
+    ("io.k8s.api.", ""),
+    ("io.k8s.apimachinery.pkg.apis.", ""),
+    ("io.k8s.apimachinery.pkg.", ""),
+)
 _SCALARS = {
     "api.resource.Quantity": "quantity",
     "util.intstr.IntOrString": "intorstring",
@@ -101,7 +119,9 @@ def messages(modules: Iterable[Path]) -> dict[str, dict[str, tuple[int, str]]]:
     found = {}
     for path in (path for module in modules for path in module.rglob("generated.proto")):
         text = path.read_text()
-        package = short(text.split("\npackage k8s.", 1)[1].split(";")[0].replace("io.", "io.k8s.", 1))
+        package = short(
+            text.split("\npackage k8s.", 1)[1].split(";")[0].replace("io.", "io.k8s.", 1)
+        )
         for name, body in _MESSAGE.findall(text):
             fields = {field: (int(number), kind) for kind, field, number in _NUMBER.findall(body)}
             found[f"{package}.{name}"] = fields
@@ -114,13 +134,18 @@ def members(modules: Iterable[Path]) -> dict[str, dict[str, str]]:
     for path in (path for module in modules for path in module.rglob("types.go")):
         package = ".".join(path.parent.parts[-2:])
         for name, body in _STRUCT.findall(path.read_text()):
-            plain = ((field, omit) for kind, field, omit in _MEMBER.findall(body) if not kind.startswith("*"))
+            plain = (
+                (field, omit)
+                for kind, field, omit in _MEMBER.findall(body)
+                if not kind.startswith("*")
+            )
             found[f"{package}.{name}"] = dict(plain)
     return found
 
 
 def add_zeros(built: dict[str, Any], plain: dict[str, str]) -> None:
-    """Write into a type what is left out when empty, and what is always there, if only as its zero value.
+    """Write into a type what is left out when empty, and what is always there, if only as its zero
+    value.
 
     Go leaves out an empty struct for omitzero alone: a time is then null, an object {}.
     """
@@ -137,7 +162,9 @@ def add_zeros(built: dict[str, Any], plain: dict[str, str]) -> None:
 
 
 def add_numbers(types: dict[str, Any], numbered: dict[str, dict[str, tuple[int, str]]]) -> None:
-    """Write protobuf numbers into `types`; a message that JSON shows inline becomes a type of its own."""
+    """Write protobuf numbers into `types`; a message that JSON shows inline becomes a type of its
+    own.
+    """
     waiting = list(types)
     while waiting:
         name = waiting.pop()
@@ -168,10 +195,13 @@ def build(version: str, swagger: dict[str, Any], modules: list[Path]) -> dict[st
             continue
         types[name] = build_type(definitions[name])
         add_zeros(types[name], plain.get(name, {}))
-        waiting += [text.rpartition("@")[2] for text in types[name]["fields"].values() if "@" in text]
+        waiting += [
+            text.rpartition("@")[2] for text in types[name]["fields"].values() if "@" in text
+        ]
     add_numbers(types, messages(modules))
     return {
-        "source": f"Kubernetes {version} api/openapi-spec/swagger.json, k8s.io/api, k8s.io/apimachinery (Apache-2.0)",
+        "source": f"Kubernetes {version} api/openapi-spec/swagger.json, k8s.io/api, "
+        "k8s.io/apimachinery (Apache-2.0)",
         "types": dict(sorted(types.items())),
     }
 

@@ -1,4 +1,6 @@
-"""Label and field selectors in their query-string form, as `kubectl -l` and `--field-selector` send them."""
+"""Label and field selectors in their query-string form, as `kubectl -l` and `--field-selector` send
+them.
+"""
 
 import re
 from collections.abc import Callable
@@ -45,7 +47,9 @@ _BOOLEAN_FIELDS = frozenset({"spec.unschedulable", "spec.hostNetwork"})
 def matcher(
     labels: str, fields: str, known_fields: tuple[str, ...], renamed: Callable[[str], str] = str
 ) -> Matcher | None:
-    """One function for both selectors, None when everything matches. `renamed` leads from a field to its path."""
+    """One function for both selectors, None when everything matches. `renamed` leads from a field
+    to its path.
+    """
     requirements = label_query.parse(labels) if labels else ()
     terms = parse_fields(fields) if fields else ()
     for path, _, _ in terms:
@@ -69,11 +73,15 @@ def matcher(
 
 
 def label_selector_matches(selector: Object, labels: dict[str, str]) -> bool:
-    """Whether a metav1.LabelSelector (matchLabels and matchExpressions) selects `labels`; empty selects all."""
+    """Whether a metav1.LabelSelector (matchLabels and matchExpressions) selects `labels`; empty
+    selects all.
+    """
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     clauses = selector.get("matchExpressions") or []
     return all(
-        Requirement(clause["key"], clause["operator"], tuple(clause.get("values") or ())).matches(labels)
+        Requirement(clause["key"], clause["operator"], tuple(clause.get("values") or ())).matches(
+            labels
+        )
         for clause in clauses
     )

@@ -5,11 +5,15 @@ from typing import Any, NamedTuple
 
 Object = dict[str, Any]
 
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
 class FieldError(NamedTuple):
-    """One finding about one field. `kind` is a key of CAUSES; `value` is shown only for kinds that show it."""
+    """One finding about one field. `kind` is a key of CAUSES; `value` is shown only for kinds that
+    show it.
+    """
 
     kind: str
     field: str
@@ -51,7 +55,12 @@ class ApiError(Exception):
     def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        self.status: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+        }
         self.status |= {"message": message, "reason": reason}
         if not reason:
             del self.status["reason"]
@@ -89,7 +98,9 @@ def no_such_path() -> ApiError:
 
 def already_exists(resource: str, name: str) -> ApiError:
     """409 for a create."""
-    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
+    return ApiError(
+        409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name)
+    )
 
 
 def being_deleted(resource: str, name: str) -> ApiError:
@@ -104,12 +115,17 @@ def conflict(resource: str, name: str, why: str = MODIFIED) -> ApiError:
     return ApiError(409, "Conflict", message, _details(resource, name))
 
 
-def precondition(resource: str, namespace: str, name: str, what: str, asked: str, found: str) -> ApiError:
+def precondition(
+    resource: str, namespace: str, name: str, what: str, asked: str, found: str
+) -> ApiError:
     """409 for a UID or resourceVersion precondition, in the words of the storage layer."""
     plural = resource.partition(".")[0].partition("/")[0]
     key = "/".join(part for part in ("/registry", plural, namespace, name) if part)
     why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
-    text = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    text = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: {why}"
+    )
     return conflict(resource, name, text)
 
 
@@ -119,7 +135,11 @@ def invalid(kind: str, group: str, name: str, errors: list[FieldError]) -> ApiEr
     what = f"{kind}.{group}" if group else kind
     text = unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"
     causes = [
-        {"reason": CAUSES[error.kind][2], "message": str(error).removeprefix(error.field + ": "), "field": error.field}
+        {
+            "reason": CAUSES[error.kind][2],
+            "message": str(error).removeprefix(error.field + ": "),
+            "field": error.field,
+        }
         for error in errors
     ]
     details: Object = {"name": name} if name else {}
@@ -133,7 +153,9 @@ def bad_option(kind: str, *errors: FieldError) -> ApiError:
 
 
 def unexplained(message: str) -> ApiError:
-    """500 without a reason: what the real server answers where it forgot to make a Status of an error."""
+    """500 without a reason: what the real server answers where it forgot to make a Status of an
+    error.
+    """
     return ApiError(500, "", message)
 
 
@@ -165,7 +187,9 @@ def future_version(asked: int, current: int) -> ApiError:
     """504: a resourceVersion that this server has not reached."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return ApiError(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})
+    return ApiError(
+        504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1}
+    )
 
 
 def too_many_requests(message: str, cause: str, retry_after_s: int) -> ApiError:

@@ -1,4 +1,6 @@
-"""Objects of one resource in memory: records, indexes, the recent history of changes, and those who follow it."""
+"""Objects of one resource in memory: records, indexes, the recent history of changes, and those who
+follow it.
+"""
 
 import asyncio
 from collections import deque
@@ -18,7 +20,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Record:
-    """One version of one object, never changed afterwards; encodings are kept, so each is made once."""
+    """One version of one object, never changed afterwards; encodings are kept, so each is made
+    once.
+    """
 
     __slots__ = ("forms", "object", "version")
 
@@ -36,7 +40,9 @@ class Record:
 
 
 class Event(NamedTuple):
-    """One change. `old` is the object before it, None for ADDED; a DELETED event carries the last state as `object`."""
+    """One change. `old` is the object before it, None for ADDED; a DELETED event carries the last
+    state as `object`.
+    """
 
     type: str
     object: Object
@@ -47,7 +53,9 @@ class Event(NamedTuple):
 
 
 class Subscription:
-    """Changes after one moment, in order, each once. `drain` takes what has come; iteration waits for more."""
+    """Changes after one moment, in order, each once. `drain` takes what has come; iteration waits
+    for more.
+    """
 
     def __init__(self, shelf: "Shelf") -> None:
         self._shelf = shelf
@@ -160,7 +168,11 @@ class Shelf:
         source: Iterable[tuple[Key, Record]]
         if node:
             source = self.by_node.get(node, {}).items()
-            return [record for key, record in sorted(source, key=_by_key) if not namespace or key[0] == namespace]
+            return [
+                record
+                for key, record in sorted(source, key=_by_key)
+                if not namespace or key[0] == namespace
+            ]
         source = self.by_namespace.get(namespace, {}).items() if namespace else self.records.items()
         return [record for _, record in sorted(source, key=_by_key)]
 

@@ -1,7 +1,8 @@
-"""Strategic merge patch: JSON merge patch that knows, from the schema, which lists merge by a key or as a set.
+"""Strategic merge patch: JSON merge patch that knows, from the schema, which lists merge by a key
+or as a set.
 
-Directives: `$patch: replace|delete|merge` in an object or a list item, `$retainKeys`, `$deleteFromPrimitiveList/<list>`
-and `$setElementOrder/<list>`.
+Directives: `$patch: replace|delete|merge` in an object or a list item, `$retainKeys`,
+`$deleteFromPrimitiveList/<list>` and `$setElementOrder/<list>`.
 """
 
 from typing import Any
@@ -16,7 +17,9 @@ _ORDER = "$setElementOrder/"
 
 
 def merge(target: Object, patch: Object, kind: ObjectType | None) -> Object:
-    """`target` with `patch` merged in as `kind` says; ApiError 500 for an unknown directive, as on the real server."""
+    """`target` with `patch` merged in as `kind` says; ApiError 500 for an unknown directive, as on
+    the real server.
+    """
     directive = patch.get(_PATCH)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _PATCH}
@@ -29,7 +32,9 @@ def merge(target: Object, patch: Object, kind: ObjectType | None) -> Object:
         merged = {key: value for key, value in merged.items() if key in patch[_RETAIN]}
     for key, value in patch.items():
         if not key.startswith("$"):
-            _member(merged, key, value, kind.fields.get(key) if kind else None, patch.get(_ORDER + key))
+            _member(
+                merged, key, value, kind.fields.get(key) if kind else None, patch.get(_ORDER + key)
+            )
     for key, value in patch.items():
         if key.startswith(_DELETE_PRIMITIVE):
             _delete_primitives(merged, key.removeprefix(_DELETE_PRIMITIVE), value)
@@ -38,7 +43,9 @@ def merge(target: Object, patch: Object, kind: ObjectType | None) -> Object:
     return merged
 
 
-def _member(merged: Object, key: str, value: Any, field: Field | None, order: list[Any] | None) -> None:
+def _member(
+    merged: Object, key: str, value: Any, field: Field | None, order: list[Any] | None
+) -> None:
     current = merged.get(key)
     if value is None:
         merged.pop(key, None)
@@ -59,8 +66,14 @@ def _list(current: list[Any], patch: list[Any], field: Field, order: list[Any] |
     found = {_key(item, key): item for item in current}
     for item in patch:
         if key and (not isinstance(item, dict) or key not in item):
-            shown = " ".join(f"{name}:{value}" for name, value in item.items()) if isinstance(item, dict) else item
-            raise unexplained(f"map: map[{str(shown)[:100]}] does not contain declared merge key: {key}")
+            shown = (
+                " ".join(f"{name}:{value}" for name, value in item.items())
+                if isinstance(item, dict)
+                else item
+            )
+            raise unexplained(
+                f"map: map[{str(shown)[:100]}] does not contain declared merge key: {key}"
+            )
         name = _key(item, key)
         if not key:
             found[name] = item
@@ -68,7 +81,9 @@ def _list(current: list[Any], patch: list[Any], field: Field, order: list[Any] |
             found.pop(name, None)
         else:
             found[name] = merge(found.get(name, {}), item, kind)
-    return _ordered(found, [_key(item, key) for item in order or patch], [_key(item, key) for item in current])
+    return _ordered(
+        found, [_key(item, key) for item in order or patch], [_key(item, key) for item in current]
+    )
 
 
 def _key(item: Any, key: str) -> Any:
@@ -76,7 +91,9 @@ def _key(item: Any, key: str) -> Any:
 
 
 def _ordered(found: Object, asked: list[Any], before: list[Any]) -> list[Any]:
-    """What the patch names in its order, the rest in the order it had; what is new to the server comes early."""
+    """What the patch names in its order, the rest in the order it had; what is new to the server
+    comes early.
+    """
     left = [name for name in dict.fromkeys(asked) if name in found]
     right = [name for name in before if name in found and name not in left]
     right += [name for name in found if name not in left and name not in right]

@@ -1,4 +1,6 @@
-"""Tables as kubectl shows them, after kube-apiserver's own printers; of other resources name and age."""
+"""Tables as kubectl shows them, after kube-apiserver's own printers; of other resources name and
+age.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +17,9 @@ Cells = list[Any]
 
 
 class Layout(NamedTuple):
-    """Columns as "Name", or "Name*" for those of `-o wide` alone, and the cells of one object at `now`."""
+    """Columns as "Name", or "Name*" for those of `-o wide` alone, and the cells of one object at
+    `now`.
+    """
 
     columns: tuple[str, ...]
     cells: Callable[[Object, float], Cells]
@@ -69,7 +73,11 @@ def _namespace(obj: Object, now: float) -> Cells:
 
 def _counted(*parts: str) -> Callable[[Object, float], Cells]:
     def cells(obj: Object, now: float) -> Cells:
-        return [obj["metadata"]["name"], sum(len(obj.get(part) or {}) for part in parts), age(obj, now)]
+        return [
+            obj["metadata"]["name"],
+            sum(len(obj.get(part) or {}) for part in parts),
+            age(obj, now),
+        ]
 
     return cells
 
@@ -85,8 +93,12 @@ _ROLE = "node-role.kubernetes.io/"
 def _node(obj: Object, now: float) -> Cells:
     status = obj.get("status") or {}
     info = dig(obj, "status.nodeInfo") or {}
-    ready = [condition for condition in status.get("conditions") or () if condition["type"] == "Ready"]
-    states = [("Ready" if condition["status"] == "True" else "NotReady") for condition in ready] or ["Unknown"]
+    ready = [
+        condition for condition in status.get("conditions") or () if condition["type"] == "Ready"
+    ]
+    states = [
+        ("Ready" if condition["status"] == "True" else "NotReady") for condition in ready
+    ] or ["Unknown"]
     if dig(obj, "spec.unschedulable"):
         states.append("SchedulingDisabled")
     labels = obj["metadata"].get("labels") or {}
@@ -95,11 +107,26 @@ def _node(obj: Object, now: float) -> Cells:
     kernel = info.get("kernelVersion") or "<unknown>"
     if info.get("architecture"):
         kernel += f" ({info['architecture']})"
-    addresses = {address["type"]: address["address"] for address in reversed(status.get("addresses") or [])}
+    addresses = {
+        address["type"]: address["address"] for address in reversed(status.get("addresses") or [])
+    }
     return [
-        *(obj["metadata"]["name"], ",".join(states), ",".join(sorted(roles)) or NONE, age(obj, now)),
-        *(info.get("kubeletVersion", ""), addresses.get("InternalIP", NONE), addresses.get("ExternalIP", NONE)),
-        *(info.get("osImage") or "<unknown>", kernel, info.get("containerRuntimeVersion") or "<unknown>"),
+        *(
+            obj["metadata"]["name"],
+            ",".join(states),
+            ",".join(sorted(roles)) or NONE,
+            age(obj, now),
+        ),
+        *(
+            info.get("kubeletVersion", ""),
+            addresses.get("InternalIP", NONE),
+            addresses.get("ExternalIP", NONE),
+        ),
+        *(
+            info.get("osImage") or "<unknown>",
+            kernel,
+            info.get("containerRuntimeVersion") or "<unknown>",
+        ),
     ]
 
 
@@ -124,7 +151,9 @@ def _event(obj: Object, now: float) -> Cells:
 
 def _containers(obj: Object) -> Cells:
     containers = dig(obj, "spec.template.spec.containers") or []
-    return [",".join(container.get(key, "") for container in containers) for key in ("name", "image")]
+    return [
+        ",".join(container.get(key, "") for container in containers) for key in ("name", "image")
+    ]
 
 
 def _selector(obj: Object) -> str:
@@ -136,24 +165,43 @@ def _deployment(obj: Object, now: float) -> Cells:
     status = obj.get("status") or {}
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     counts = [status.get("updatedReplicas", 0), status.get("availableReplicas", 0)]
-    return [obj["metadata"]["name"], ready, *counts, age(obj, now), *_containers(obj), _selector(obj)]
+    return [
+        obj["metadata"]["name"],
+        ready,
+        *counts,
+        age(obj, now),
+        *_containers(obj),
+        _selector(obj),
+    ]
 
 
 def _replica_set(obj: Object, now: float) -> Cells:
     status = obj.get("status") or {}
-    counts = [obj["spec"].get("replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0)]
+    counts = [
+        obj["spec"].get("replicas", 0),
+        status.get("replicas", 0),
+        status.get("readyReplicas", 0),
+    ]
     return [obj["metadata"]["name"], *counts, age(obj, now), *_containers(obj), _selector(obj)]
 
 
 # the first condition that holds names the state
-_JOB_STATES: tuple[tuple[str, str], ...] = (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended"))
+_JOB_STATES: tuple[tuple[str, str], ...] = (
+    ("Complete", "Complete"),
+    ("Failed", "Failed"),
+    ("Suspended", "Suspended"),
+)
 _JOB_STATES += (("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet"))
 
 
 def _job(obj: Object, now: float) -> Cells:
     spec = obj["spec"]
     status = obj.get("status") or {}
-    true = {condition["type"] for condition in status.get("conditions") or () if condition["status"] == "True"}
+    true = {
+        condition["type"]
+        for condition in status.get("conditions") or ()
+        if condition["status"] == "True"
+    }
     states = [word for kind, word in _JOB_STATES if kind in true]
     if obj["metadata"].get("deletionTimestamp") and not true & {"Complete", "Failed"}:
         states = ["Terminating"]
@@ -165,7 +213,15 @@ def _job(obj: Object, now: float) -> Cells:
         ended = seconds(status["completionTime"]) if status.get("completionTime") else now
         took = duration(ended - seconds(status["startTime"]))
     state = states[0] if states else "Running"
-    return [obj["metadata"]["name"], state, f"{done}/{of}", took, age(obj, now), *_containers(obj), _selector(obj)]
+    return [
+        obj["metadata"]["name"],
+        state,
+        f"{done}/{of}",
+        took,
+        age(obj, now),
+        *_containers(obj),
+        _selector(obj),
+    ]
 
 
 def _lease(obj: Object, now: float) -> Cells:
@@ -174,7 +230,12 @@ def _lease(obj: Object, now: float) -> Cells:
 
 def _budget(obj: Object, now: float) -> Cells:
     bounds = [_shown(dig(obj, f"spec.{key}")) for key in ("minAvailable", "maxUnavailable")]
-    return [obj["metadata"]["name"], *bounds, dig(obj, "status.disruptionsAllowed") or 0, age(obj, now)]
+    return [
+        obj["metadata"]["name"],
+        *bounds,
+        dig(obj, "status.disruptionsAllowed") or 0,
+        age(obj, now),
+    ]
 
 
 def _shown(value: Any) -> str:
@@ -192,9 +253,40 @@ def _pod(obj: Object, now: float) -> Cells:
 _WIDE = ("Containers*", "Images*", "Selector*")
 _DATA = Layout(("Name", "Data", "Age"), _counted("data", "binaryData"))
 _PLAIN = Layout(("Name", "Age"), _name_age)
-_POD = ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*")
-_NODE = ("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*")
-_EVENT = ("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*")
+_POD = (
+    "Name",
+    "Ready",
+    "Status",
+    "Restarts",
+    "Age",
+    "IP*",
+    "Node*",
+    "Nominated Node*",
+    "Readiness Gates*",
+)
+_NODE = (
+    "Name",
+    "Status",
+    "Roles",
+    "Age",
+    "Version",
+    "Internal-IP*",
+    "External-IP*",
+    "OS-Image*",
+    "Kernel-Version*",
+)
+_EVENT = (
+    "Last Seen",
+    "Type",
+    "Reason",
+    "Object",
+    "Subobject*",
+    "Source*",
+    "Message",
+    "First Seen*",
+    "Count*",
+    "Name*",
+)
 
 LAYOUTS: dict[str, Layout] = {
     "configmaps": _DATA,

@@ -46,7 +46,11 @@ def _initializing(obj: Object) -> str:
 def _ending(ended: Object) -> str:
     if ended.get("reason"):
         return str(ended["reason"])
-    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+    return (
+        f"Signal:{ended['signal']}"
+        if ended.get("signal")
+        else f"ExitCode:{ended.get('exitCode', 0)}"
+    )
 
 
 def restarts(obj: Object) -> tuple[int, str | None]:
@@ -54,9 +58,15 @@ def restarts(obj: Object) -> tuple[int, str | None]:
     sidecars = _sidecars(obj)
     counted = [*_statuses(obj, "containerStatuses")]
     initial = _statuses(obj, "initContainerStatuses")
-    counted += initial if _initializing(obj) else [status for status in initial if status["name"] in sidecars]
+    counted += (
+        initial
+        if _initializing(obj)
+        else [status for status in initial if status["name"] in sidecars]
+    )
     ended = [dig(status, "lastState.terminated.finishedAt") for status in counted]
-    return sum(status.get("restartCount", 0) for status in counted), max(filter(None, ended), default=None)
+    return sum(status.get("restartCount", 0) for status in counted), max(
+        filter(None, ended), default=None
+    )
 
 
 def readiness(obj: Object) -> str:
@@ -69,7 +79,9 @@ def readiness(obj: Object) -> str:
         if status.get("ready") and dig(status, "state.running") is not None
     )
     ready += sum(
-        1 for status in _statuses(obj, "initContainerStatuses") if status["name"] in sidecars and status.get("ready")
+        1
+        for status in _statuses(obj, "initContainerStatuses")
+        if status["name"] in sidecars and status.get("ready")
     )
     return f"{ready}/{total}"
 
@@ -120,7 +132,11 @@ def wide(obj: Object) -> list[Any]:
     spec = obj.get("spec") or {}
     addresses = status.get("podIPs") or [{"ip": status.get("podIP") or ""}]
     wanted = spec.get("readinessGates") or []
-    passed = sum(1 for gate in wanted if _condition(obj, gate.get("conditionType", "")).get("status") == "True")
+    passed = sum(
+        1
+        for gate in wanted
+        if _condition(obj, gate.get("conditionType", "")).get("status") == "True"
+    )
     gates = f"{passed}/{len(wanted)}" if wanted else NONE
     return [
         addresses[0].get("ip") or NONE,

@@ -20,20 +20,26 @@ _RULES: dict[str, tuple[re.Pattern[str], int, str]] = {
     "label": (
         re.compile(_LABEL),
         63,
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-        f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')",
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+        "and must start and end "
+        "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
+        f"validation is '{_LABEL}')",
     ),
     "subdomain": (
         re.compile(_SUBDOMAIN),
         253,
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-        f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')",
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
+        "or '.', and must start "
+        "and end with an alphanumeric character (e.g. 'example.com', regex used for validation "
+        f"is '{_SUBDOMAIN}')",
     ),
     "label1035": (
         re.compile(_LABEL_1035),
         63,
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation "
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
+        "an alphabetic "
+        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex "
+        "used for validation "
         f"is '{_LABEL_1035}')",
     ),
     "value": (
@@ -46,7 +52,8 @@ _RULES: dict[str, tuple[re.Pattern[str], int, str]] = {
         re.compile(_QUALIFIED),
         63,
         f"must consist of alphanumeric characters, {_SPACED} "
-        f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')",
+        "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+        f"'{_QUALIFIED}')",
     ),
 }
 MAX_ANNOTATIONS_BYTES = 256 * 1024
@@ -63,7 +70,9 @@ def _breaks(rule: str, text: str) -> list[str]:
 
 
 def name_rule(rule: str) -> NameRule:
-    """How names of a resource are checked: "label", "namespace", "subdomain" or "path" (all but . .. / %)."""
+    """How names of a resource are checked: "label", "namespace", "subdomain" or "path" (all but .
+    .. / %).
+    """
     if rule == "path":
         return _path_segment
     if rule == "namespace":
@@ -91,7 +100,10 @@ def _qualified(text: str, what: str) -> list[str]:
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         rule = _RULES["qualified"][2]
-        return [f"{what} {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [
+            f"{what} {rule} with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
+        ]
     problems = []
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
@@ -131,7 +143,11 @@ def metadata(obj: Object, rule: NameRule) -> Errors:
         if meta.get("generateName"):
             # A prefix may end as a name may not: it is judged as if one more letter followed.
             prefix = meta["generateName"]
-            errors += invalid("metadata.generateName", prefix, rule(prefix.rstrip("-") if prefix != "-" else prefix))
+            errors += invalid(
+                "metadata.generateName",
+                prefix,
+                rule(prefix.rstrip("-") if prefix != "-" else prefix),
+            )
         errors += invalid("metadata.name", meta["name"], rule(meta["name"]))
     return errors + _common(meta, obj.get("apiVersion", ""))
 
@@ -145,7 +161,9 @@ def marked(new: Object, old: Object) -> Errors:
 
 
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
-_PLAIN_FINALIZERS = ("coordination.k8s.io/v1",)  # groups whose objects may have finalizers of one word
+_PLAIN_FINALIZERS = (
+    "coordination.k8s.io/v1",
+)  # groups whose objects may have finalizers of one word
 
 
 def _common(meta: Object, version: str) -> Errors:
@@ -153,12 +171,19 @@ def _common(meta: Object, version: str) -> Errors:
     annotations = meta.get("annotations") or {}
     for key in annotations:
         errors += invalid("metadata.annotations", key, qualified_name(key.lower()))
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
+    if (
+        sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        > MAX_ANNOTATIONS_BYTES
+    ):
         detail = f"may not be more than {MAX_ANNOTATIONS_BYTES} bytes"
         errors.append(FieldError("toolong", "metadata.annotations", detail))
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
         errors += invalid("metadata.finalizers", finalizer, qualified_name(finalizer))
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and version not in _PLAIN_FINALIZERS:
+        if (
+            "/" not in finalizer
+            and finalizer not in _STANDARD_FINALIZERS
+            and version not in _PLAIN_FINALIZERS
+        ):
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(FieldError("invalid", f"metadata.finalizers[{index}]", detail, finalizer))
     return errors + _owners(meta.get("ownerReferences") or [])
@@ -174,7 +199,10 @@ def _owners(owners: list[Object]) -> Errors:
     first, *more = [owner for owner in owners if owner.get("controller")] or [{}]
     for other in more:
         both = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in (first, other))
-        detail = f'Only one reference can have Controller set to true. Found "true" in references for {both}'
+        detail = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{both}"
+        )
         shown = [{key: owner[key] for key in _OWNER_ORDER if key in owner} for owner in owners]
         errors.append(FieldError("invalid", "metadata.ownerReferences", detail, shown))
     return errors
@@ -194,9 +222,14 @@ def metadata_update(new: Object, old: Object) -> Errors:
     if before.get("deletionTimestamp"):
         added = sorted(set(meta.get("finalizers") or ()) - set(before.get("finalizers") or ()))
         if added:
-            detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
+            detail = (
+                "no new finalizers can be added if the object is being deleted, found new "
+                "finalizers "
+            )
             listed = ", ".join(f'"{finalizer}"' for finalizer in added)
-            errors.append(FieldError("forbidden", "metadata.finalizers", f"{detail}[]string{{{listed}}}"))
+            errors.append(
+                FieldError("forbidden", "metadata.finalizers", f"{detail}[]string{{{listed}}}")
+            )
     return errors
 
 
@@ -228,7 +261,9 @@ def label_selector(selector: Object, path: str) -> Errors:
         here = f"{path}.matchExpressions[{index}]"
         operator = clause.get("operator", "")
         if operator not in _SELECTOR_OPERATORS:
-            errors.append(FieldError("invalid", f"{here}.operator", "not a valid selector operator", operator))
+            errors.append(
+                FieldError("invalid", f"{here}.operator", "not a valid selector operator", operator)
+            )
         elif operator in ("In", "NotIn") and not clause.get("values"):
             detail = "must be specified when `operator` is 'In' or 'NotIn'"
             errors.append(FieldError("required", f"{here}.values", detail))

@@ -1,9 +1,18 @@
-"""What objects other than pods must satisfy, as far as the product writes them or people get them wrong."""
+"""What objects other than pods must satisfy, as far as the product writes them or people get them
+wrong.
+"""
 
 from localfleet.embedded.apiserver import validation
 from localfleet.embedded.apiserver.selectors import label_selector_matches
 from localfleet.embedded.apiserver.status import FieldError, Object
-from localfleet.embedded.apiserver.validation import Errors, dig, immutable, invalid, nonnegative, one_of
+from localfleet.embedded.apiserver.validation import (
+    Errors,
+    dig,
+    immutable,
+    invalid,
+    nonnegative,
+    one_of,
+)
 from localfleet.embedded.apiserver.validation_pod import amount, pod_spec
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -18,7 +27,9 @@ def _template(spec: Object, path: str) -> Errors:
     errors += validation.label_selector(selector, f"{path}.selector")
     if not errors and not label_selector_matches(selector, labels):
         detail = "`selector` does not match template `labels`"
-        errors.append(FieldError("invalid", f"{path}.template.metadata.labels", detail, labels or None))
+        errors.append(
+            FieldError("invalid", f"{path}.template.metadata.labels", detail, labels or None)
+        )
     errors += validation.labels(labels, f"{path}.template.metadata.labels")
     return errors + pod_spec(template.get("spec") or {}, f"{path}.template.spec")
 
@@ -37,8 +48,12 @@ def workload_update(new: Object, old: Object) -> Errors:
 def job(obj: Object) -> Errors:
     """A Job: its pods may not restart for ever."""
     spec = obj.get("spec") or {}
-    errors = nonnegative(spec, "spec", "parallelism", "completions", "backoffLimit") + _template(spec, "spec")
-    errors += one_of(spec, "spec", "completionMode", ("NonIndexed",))  # nothing here carries out the other
+    errors = nonnegative(spec, "spec", "parallelism", "completions", "backoffLimit") + _template(
+        spec, "spec"
+    )
+    errors += one_of(
+        spec, "spec", "completionMode", ("NonIndexed",)
+    )  # nothing here carries out the other
     if dig(spec, "template.spec.restartPolicy") not in ("OnFailure", "Never"):
         where = "spec.template.spec.restartPolicy"
         errors.append(FieldError("required", where, 'valid values: "OnFailure", "Never"'))
@@ -58,15 +73,24 @@ def node(obj: Object) -> Errors:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(dig(obj, "spec.taints") or ()):
         path = f"metadata.taints[{index}]"  # so the real server says
-        errors += invalid(f"{path}.key", taint.get("key", ""), validation.qualified_name(taint.get("key", "")))
-        errors += invalid(f"{path}.value", taint.get("value", ""), validation.label_value(taint.get("value", "")))
+        errors += invalid(
+            f"{path}.key", taint.get("key", ""), validation.qualified_name(taint.get("key", ""))
+        )
+        errors += invalid(
+            f"{path}.value", taint.get("value", ""), validation.label_value(taint.get("value", ""))
+        )
         if not taint.get("effect"):
             errors.append(FieldError("required", f"{path}.effect"))
         errors += one_of(taint, path, "effect", _EFFECTS)
         pair = (taint.get("key", ""), taint.get("effect", ""))
         if pair in seen:
             detail = "taints must be unique by key and effect pair"
-            shown = {"Key": pair[0], "Value": taint.get("value", ""), "Effect": pair[1], "TimeAdded": None}
+            shown = {
+                "Key": pair[0],
+                "Value": taint.get("value", ""),
+                "Effect": pair[1],
+                "TimeAdded": None,
+            }
             errors.append(FieldError("duplicate", path, detail, shown))
         seen.add(pair)
     for group in ("capacity", "allocatable"):
@@ -80,7 +104,11 @@ def budget(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     errors = nonnegative(spec, "spec", "minAvailable", "maxUnavailable")
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        errors.append(FieldError("invalid", "spec", "minAvailable and maxUnavailable cannot be both set", spec))
+        errors.append(
+            FieldError(
+                "invalid", "spec", "minAvailable and maxUnavailable cannot be both set", spec
+            )
+        )
     return errors + validation.label_selector(spec.get("selector") or {}, "spec.selector")
 
 
@@ -95,7 +123,9 @@ def lease(obj: Object) -> Errors:
     """Durations of a Lease."""
     duration = dig(obj, "spec.leaseDurationSeconds")
     if duration is not None and duration <= 0:
-        return [FieldError("invalid", "spec.leaseDurationSeconds", "must be greater than 0", duration)]
+        return [
+            FieldError("invalid", "spec.leaseDurationSeconds", "must be greater than 0", duration)
+        ]
     return nonnegative(obj.get("spec") or {}, "spec", "leaseTransitions")
 
 
@@ -104,7 +134,11 @@ def event(obj: Object) -> Errors:
     about = (obj.get("involvedObject") or {}).get("namespace", "")
     namespace = obj["metadata"].get("namespace", "")
     if (about or "default") != namespace:
-        return [FieldError("invalid", "involvedObject.namespace", "does not match event.namespace", about)]
+        return [
+            FieldError(
+                "invalid", "involvedObject.namespace", "does not match event.namespace", about
+            )
+        ]
     return []
 
 
@@ -125,15 +159,27 @@ def new_event(obj: Object) -> Errors:
         if len(text) > longest:
             errors.append(FieldError("invalid", key, f"can have at most {longest} characters", ""))
     if obj.get("type") not in ("Normal", "Warning"):
-        errors.append(FieldError("invalid", "type", f"has invalid value: {obj.get('type', '')}", ""))
+        errors.append(
+            FieldError("invalid", "type", f"has invalid value: {obj.get('type', '')}", "")
+        )
     return errors
 
 
-_EVENT_SAID = ("involvedObject", "reason", "action", "message", "type", "reportingComponent", "reportingInstance")
+_EVENT_SAID = (
+    "involvedObject",
+    "reason",
+    "action",
+    "message",
+    "type",
+    "reportingComponent",
+    "reportingInstance",
+)
 
 
 def event_frozen(new: Object, old: Object) -> Errors:
-    """What of an Event nobody changes by events.k8s.io once it is there; both in the form of core/v1."""
+    """What of an Event nobody changes by events.k8s.io once it is there; both in the form of
+    core/v1.
+    """
     return [
         FieldError("invalid", key, "field is immutable", new.get(key))
         for key in _EVENT_SAID

@@ -1,7 +1,7 @@
 """What a pod, or a pod template, must satisfy, and which of its fields an update may touch.
 
-Not all that kube-apiserver asks for: what the product writes, and what people get wrong. Where a pod wants to be is
-taken as it is said.
+Not all that kube-apiserver asks for: what the product writes, and what people get wrong. Where a
+pod wants to be is taken as it is said.
 """
 
 import copy
@@ -25,7 +25,9 @@ def pod(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     errors = pod_spec(spec, "spec")
     if spec.get("ephemeralContainers"):
-        errors.append(FieldError("forbidden", "spec.ephemeralContainers", "cannot be set on create"))
+        errors.append(
+            FieldError("forbidden", "spec.ephemeralContainers", "cannot be set on create")
+        )
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
         errors.append(FieldError("forbidden", "spec.nodeName", detail))
@@ -34,7 +36,9 @@ def pod(obj: Object) -> Errors:
 
 def pod_spec(spec: Object, path: str) -> Errors:
     """The spec of a pod or of a template at `path`."""
-    errors: Errors = [] if spec.get("containers") else [FieldError("required", f"{path}.containers")]
+    errors: Errors = (
+        [] if spec.get("containers") else [FieldError("required", f"{path}.containers")]
+    )
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
     seen: set[str] = set()
     for group in ("containers", "initContainers"):
@@ -63,7 +67,11 @@ def _container(found: Object, path: str, seen: set[str], volumes: set[str]) -> E
         errors.append(FieldError("required", f"{path}.image"))
     for index, mount in enumerate(found.get("volumeMounts") or ()):
         if mount.get("name") not in volumes:
-            errors.append(FieldError("notfound", f"{path}.volumeMounts[{index}].name", value=mount.get("name")))
+            errors.append(
+                FieldError(
+                    "notfound", f"{path}.volumeMounts[{index}].name", value=mount.get("name")
+                )
+            )
     return errors + _resources(found.get("resources") or {}, f"{path}.resources")
 
 
@@ -75,7 +83,9 @@ def _resources(found: Object, path: str) -> Errors:
     for group, amounts in (("limits", limits), ("requests", requests)):
         for name, text in amounts.items():
             here = f"{path}.{group}[{name}]"
-            errors += invalid(here, name, validation.qualified_name(name)) + amount(name, text, here)
+            errors += invalid(here, name, validation.qualified_name(name)) + amount(
+                name, text, here
+            )
     for name, text in requests.items():
         if name in limits and quantity.parse(text) > quantity.parse(limits[name]):
             detail = f"must be less than or equal to {name} limit of {limits[name]}"
@@ -131,15 +141,29 @@ def pod_update(new: Object, old: Object) -> Errors:
         return []
     for group in ("containers", "initContainers"):
         if len(spec.get(group) or ()) != len(before.get(group) or ()):
-            added = FieldError("forbidden", f"spec.{group}", "pod updates may not add or remove containers")
+            added = FieldError(
+                "forbidden", f"spec.{group}", "pod updates may not add or remove containers"
+            )
             return [*pod_spec(spec, "spec"), added]
-    errors = pod_spec(spec, "spec") + _toleration_additions(spec, before) + _gate_removals(spec, before)
-    if before.get("schedulingGates") and not _only_adds(spec.get("nodeSelector"), before.get("nodeSelector")):
+    errors = (
+        pod_spec(spec, "spec") + _toleration_additions(spec, before) + _gate_removals(spec, before)
+    )
+    if before.get("schedulingGates") and not _only_adds(
+        spec.get("nodeSelector"), before.get("nodeSelector")
+    ):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        return [*errors, FieldError("invalid", "spec.nodeSelector", detail, spec.get("nodeSelector") or {})]
+        return [
+            *errors,
+            FieldError("invalid", "spec.nodeSelector", detail, spec.get("nodeSelector") or {}),
+        ]
     if _masked(spec, before) != before:
-        changed = sorted(key for key in {*spec, *before} if _masked(spec, before).get(key) != before.get(key))
-        detail = f"pod updates may not change fields other than {UPDATABLE}\nchanged: {', '.join(changed)}"
+        changed = sorted(
+            key for key in {*spec, *before} if _masked(spec, before).get(key) != before.get(key)
+        )
+        detail = (
+            f"pod updates may not change fields other than {UPDATABLE}\nchanged: "
+            f"{', '.join(changed)}"
+        )
         errors.append(FieldError("forbidden", "spec", detail))
     return errors
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """How to write: `strict` refuses unknown fields; `manager` names the writer ("" is never recorded), `tracked` says
-    that it named itself; `force` takes over what others applied.
+    """How to write: `strict` refuses unknown fields; `manager` names the writer ("" is never
+    recorded), `tracked` says that it named itself; `force` takes over what others applied.
     """
 
     dry_run: bool = False

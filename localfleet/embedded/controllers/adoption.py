@@ -1,4 +1,6 @@
-"""Who controls what: a controller adopts what its selector finds without a controller, and lets go what left it."""
+"""Who controls what: a controller adopts what its selector finds without a controller, and lets go
+what left it.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +19,9 @@ from localfleet.embedded.meta import (
 
 
 def family_of(api: Api, world: World, owner: Object, kind: str, resource: str) -> list[Object]:
-    """The objects of `resource` that `owner`, an apps/v1 `kind`, controls once it has adopted and let go."""
+    """The objects of `resource` that `owner`, an apps/v1 `kind`, controls once it has adopted and
+    let go.
+    """
     selector = label_selector(owner["spec"]["selector"])
     uid = owner["metadata"]["uid"]
     members = []
@@ -32,8 +36,11 @@ def family_of(api: Api, world: World, owner: Object, kind: str, resource: str) -
     return members
 
 
-def owners_to_look_at(world: World, ref: Ref, obj: Object, old: Object | None, owner: Ref) -> Iterator[Ref]:
-    """Keys of the owners, of the resource and kind that `owner` names, that a change of `obj` concerns.
+def owners_to_look_at(
+    world: World, ref: Ref, obj: Object, old: Object | None, owner: Ref
+) -> Iterator[Ref]:
+    """Keys of the owners, of the resource and kind that `owner` names, that a change of `obj`
+    concerns.
 
     `owner` has the resource, no namespace, and the kind as its name.
     """
@@ -41,9 +48,13 @@ def owners_to_look_at(world: World, ref: Ref, obj: Object, old: Object | None, o
         reference = controller_of(version) if version is not None else None
         if reference is not None and reference["kind"] == owner.name:
             yield Ref(owner.resource, ref.namespace, reference["name"])
-    if controller_of(obj) is None and (old is None or labels_of(old) != labels_of(obj) or controller_of(old)):
+    if controller_of(obj) is None and (
+        old is None or labels_of(old) != labels_of(obj) or controller_of(old)
+    ):
         for candidate, one in world.all(owner.resource):
-            if candidate.namespace == ref.namespace and label_selector(one["spec"]["selector"]).matches(labels_of(obj)):
+            if candidate.namespace == ref.namespace and label_selector(
+                one["spec"]["selector"]
+            ).matches(labels_of(obj)):
                 yield candidate
 
 

@@ -20,7 +20,8 @@ from localfleet.embedded.meta import (
 )
 
 BUDGETS = "poddisruptionbudgets.policy"
-# An eviction that was allowed counts against the budget until its pod is seen to go, but not for longer than this.
+# An eviction that was allowed counts against the budget until its pod is seen to go, but not for
+# longer than this.
 _EVICTION_TIMEOUT_S = 120.0
 
 
@@ -31,10 +32,13 @@ def budget_status(budget: Object, pods: Sequence[Object], expected: int, now: fl
     disrupted = {
         name: since
         for name, since in (old.get("disruptedPods") or {}).items()
-        if name in by_name and not is_terminating(by_name[name]) and now - seconds(since) < _EVICTION_TIMEOUT_S
+        if name in by_name
+        and not is_terminating(by_name[name])
+        and now - seconds(since) < _EVICTION_TIMEOUT_S
     }
     healthy = sum(
-        is_ready(pod) and not is_terminating(pod) and pod["metadata"]["name"] not in disrupted for pod in pods
+        is_ready(pod) and not is_terminating(pod) and pod["metadata"]["name"] not in disrupted
+        for pod in pods
     )
     desired = _desired(budget["spec"], expected)
     allowed = max(0, healthy - desired) if expected else 0
@@ -79,7 +83,9 @@ class BudgetController:
         elif ref.resource == PODS:
             for budget_ref, budget in self._world.all(BUDGETS):
                 versions = [obj] if old is None else [obj, old]
-                if budget_ref.namespace == ref.namespace and any(_selects(budget, pod) for pod in versions):
+                if budget_ref.namespace == ref.namespace and any(
+                    _selects(budget, pod) for pod in versions
+                ):
                     yield budget_ref
 
     def reconcile(self, key: Ref, now: float) -> float | None:
@@ -97,7 +103,9 @@ class BudgetController:
         return _EVICTION_TIMEOUT_S if status.get("disruptedPods") else None
 
     def _expected(self, pods: Sequence[Object]) -> int:
-        """What the pods' controllers want together; a pod without a scalable controller stands for itself."""
+        """What the pods' controllers want together; a pod without a scalable controller stands for
+        itself.
+        """
         total = 0
         seen = set[Ref]()
         for pod in pods:

@@ -14,7 +14,8 @@ ORPHAN = "orphan"
 class Collector:
     """Deletes what has lost all its owners, and finishes deletions that wait for dependents.
 
-    `kinds` maps (apiVersion, kind) to the watched resource; an owner of any other kind is taken to exist.
+    `kinds` maps (apiVersion, kind) to the watched resource; an owner of any other kind is taken to
+    exist.
     """
 
     name = "garbage-collector"
@@ -25,7 +26,9 @@ class Collector:
         self._kinds = kinds
 
     def keys(self, ref: Ref, obj: Object, _old: Object | None) -> Iterable[Ref]:
-        """The object if it has owners or waits for dependents; those it leaves behind; owners that wait for it."""
+        """The object if it has owners or waits for dependents; those it leaves behind; owners that
+        wait for it.
+        """
         metadata = obj["metadata"]
         owners = metadata.get("ownerReferences") or ()
         if owners or _waits(obj):
@@ -62,7 +65,11 @@ class Collector:
             for ref, dependent in self._world.dependents(uid):
                 blocking |= _blocks(dependent, uid)
                 if not is_terminating(dependent):
-                    way = "Foreground" if self._world.dependents(dependent["metadata"]["uid"]) else "Background"
+                    way = (
+                        "Foreground"
+                        if self._world.dependents(dependent["metadata"]["uid"])
+                        else "Background"
+                    )
                     carry_out(self._api, Delete(ref, dependent["metadata"]["uid"], propagation=way))
             if not blocking:
                 self._take_off(key, obj, FOREGROUND)
@@ -80,16 +87,25 @@ class Collector:
         if resource is None:
             return True
         found = self._world.by_uid(owner["uid"])
-        return found is not None and found.resource == resource and found.namespace in ("", namespace)
+        return (
+            found is not None and found.resource == resource and found.namespace in ("", namespace)
+        )
 
     def _disown(self, ref: Ref, obj: Object, uids: set[str]) -> None:
-        kept = [owner for owner in obj["metadata"].get("ownerReferences") or () if owner["uid"] not in uids]
+        kept = [
+            owner
+            for owner in obj["metadata"].get("ownerReferences") or ()
+            if owner["uid"] not in uids
+        ]
         change = {"metadata": {"uid": obj["metadata"]["uid"], "ownerReferences": kept or None}}
         carry_out(self._api, Merge(ref, change))
 
     def _take_off(self, ref: Ref, obj: Object, finalizer: str) -> None:
         kept = [name for name in obj["metadata"]["finalizers"] if name != finalizer]
-        carry_out(self._api, Merge(ref, {"metadata": {"uid": obj["metadata"]["uid"], "finalizers": kept or None}}))
+        carry_out(
+            self._api,
+            Merge(ref, {"metadata": {"uid": obj["metadata"]["uid"], "finalizers": kept or None}}),
+        )
 
 
 def _waits(obj: Object) -> bool:

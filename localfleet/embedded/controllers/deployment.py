@@ -1,7 +1,8 @@
-"""Deployments as arithmetic: which ReplicaSets there shall be, of what size, and what the status says.
+"""Deployments as arithmetic: which ReplicaSets there shall be, of what size, and what the status
+says.
 
-The rules are kube-controller-manager's (rolling.go, recreate.go, deployment_util.go), without proportional scaling of
-several half-rolled ReplicaSets: a scale-up goes to the newest one.
+The rules are kube-controller-manager's (rolling.go, recreate.go, deployment_util.go), without
+proportional scaling of several half-rolled ReplicaSets: a scale-up goes to the newest one.
 """
 
 import hashlib
@@ -31,7 +32,9 @@ _UNCOPIED = ("kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIR
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A Deployment's ReplicaSets: the one of its present template (None: not made yet) and the others, oldest first."""
+    """A Deployment's ReplicaSets: the one of its present template (None: not made yet) and the
+    others, oldest first.
+    """
 
     new: Object | None
     old: tuple[Object, ...]
@@ -44,7 +47,9 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many pods there may be at most, and how many must be available at least, during a rolling update."""
+    """How many pods there may be at most, and how many must be available at least, during a rolling
+    update.
+    """
 
     most: int
     least: int
@@ -65,8 +70,13 @@ def _age(obj: Object) -> tuple[float, str]:
 def template_hash(template: Object) -> str:
     """Ten letters that depend on a pod template alone, its own hash label left out."""
     metadata = dict(template.get("metadata") or {})
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH_LABEL}
-    plain = {"metadata": {**metadata, "labels": labels, "creationTimestamp": None}, "spec": template.get("spec")}
+    labels = {
+        key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH_LABEL
+    }
+    plain = {
+        "metadata": {**metadata, "labels": labels, "creationTimestamp": None},
+        "spec": template.get("spec"),
+    }
     digest = hashlib.sha256(msgspec.json.encode(plain, order="sorted")).digest()
     return "".join(_SAFE[byte % len(_SAFE)] for byte in digest[:10])
 
@@ -101,8 +111,14 @@ def _available(replicaset: Object) -> int:
 
 
 def sizes(deployment: Object, of: Family) -> dict[str, int]:
-    """The next size of each ReplicaSet by name, where it differs from the present one; the new one exists already."""
-    wanted = _recreate(deployment, of) if _strategy(deployment) == "Recreate" else _rolling(deployment, of)
+    """The next size of each ReplicaSet by name, where it differs from the present one; the new one
+    exists already.
+    """
+    wanted = (
+        _recreate(deployment, of)
+        if _strategy(deployment) == "Recreate"
+        else _rolling(deployment, of)
+    )
     if deployment["spec"].get("paused"):
         wanted = _paused(deployment, of)
     return {name: size for name, size in wanted.items() if size != _size_of(of, name)}
@@ -124,7 +140,9 @@ def _paused(deployment: Object, of: Family) -> dict[str, int]:
 
 def _recreate(deployment: Object, of: Family) -> dict[str, int]:
     stopped = {one["metadata"]["name"]: 0 for one in of.old}
-    quiet = all(replicas_of(one) == 0 and not (one.get("status") or {}).get("replicas") for one in of.old)
+    quiet = all(
+        replicas_of(one) == 0 and not (one.get("status") or {}).get("replicas") for one in of.old
+    )
     if of.new is None or not quiet:
         return stopped
     return {**stopped, of.new["metadata"]["name"]: replicas_of(deployment)}
@@ -142,7 +160,9 @@ def _rolling(deployment: Object, of: Family) -> dict[str, int]:
 
 
 def _shrink_old(of: Family, grown: int, limits: Bounds) -> dict[str, int]:
-    """Old ReplicaSets give up pods that are not available first, then as many as the least available allows."""
+    """Old ReplicaSets give up pods that are not available first, then as many as the least
+    available allows.
+    """
     assert of.new is not None  # noqa: S101 - the caller has looked
     total = sum(map(replicas_of, of.old)) + grown
     spare = total - limits.least - (grown - min(_available(of.new), grown))
@@ -171,7 +191,9 @@ def new_replicaset(deployment: Object, of: Family) -> Object:
     selector = deployment["spec"]["selector"]
     size = 0
     if _strategy(deployment) != "Recreate" or not any(map(replicas_of, of.old)):
-        size = max(0, min(replicas_of(deployment), bounds(deployment).most - sum(map(replicas_of, of.old))))
+        size = max(
+            0, min(replicas_of(deployment), bounds(deployment).most - sum(map(replicas_of, of.old)))
+        )
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -185,7 +207,10 @@ def new_replicaset(deployment: Object, of: Family) -> Object:
         "spec": {
             "replicas": size,
             "minReadySeconds": deployment["spec"].get("minReadySeconds", 0),
-            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: mark}},
+            "selector": {
+                **selector,
+                "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: mark},
+            },
             "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
         },
     }
@@ -203,7 +228,9 @@ def _revision_of(obj: Object) -> int:
 
 def replicaset_annotations(deployment: Object, number: int) -> dict[str, str]:
     """What a ReplicaSet carries of its Deployment, and its revision."""
-    copied = {key: value for key, value in annotations_of(deployment).items() if key not in _UNCOPIED}
+    copied = {
+        key: value for key, value in annotations_of(deployment).items() if key not in _UNCOPIED
+    }
     size = {DESIRED: str(replicas_of(deployment)), MAXIMUM: str(bounds(deployment).most)}
     return {**copied, **size, REVISION: str(number)}
 
@@ -211,7 +238,11 @@ def replicaset_annotations(deployment: Object, number: int) -> dict[str, str]:
 def outdated(deployment: Object, of: Family) -> list[Object]:
     """Empty old ReplicaSets beyond revisionHistoryLimit, oldest revision first."""
     kept = deployment["spec"].get("revisionHistoryLimit")
-    empty = [one for one in of.old if not replicas_of(one) and not (one.get("status") or {}).get("replicas")]
+    empty = [
+        one
+        for one in of.old
+        if not replicas_of(one) and not (one.get("status") or {}).get("replicas")
+    ]
     empty.sort(key=_revision_of)
     return empty[: max(0, len(empty) - (10 if kept is None else int(kept)))]
 
@@ -251,25 +282,37 @@ def _conditions(deployment: Object, of: Family, counts: dict[str, int], now: flo
     if _moved(deployment, counts):
         conditions[-1] = {**conditions[-1], "lastUpdateTime": stamp(now)}
     failure = condition(of.new or {}, "ReplicaFailure")
-    return [*conditions, {**failure, "lastUpdateTime": stamp(now)}] if failure["status"] else conditions
+    return (
+        [*conditions, {**failure, "lastUpdateTime": stamp(now)}]
+        if failure["status"]
+        else conditions
+    )
 
 
 def _progressing(deployment: Object, of: Family, counts: dict[str, int], now: float) -> Object:
     wanted = replicas_of(deployment)
     name = (of.new or {"metadata": {"name": ""}})["metadata"]["name"]
     before = condition(deployment, "Progressing")
-    complete = counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == wanted
+    complete = (
+        counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == wanted
+    )
     if deployment["spec"].get("paused"):
         return _progress("Unknown", "DeploymentPaused", "Deployment is paused")
     if complete and of.new is not None:
-        return _progress("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.')
-    if before.get("reason") == "NewReplicaSetAvailable" and not _rolling_out(deployment, of, counts):
+        return _progress(
+            "True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'
+        )
+    if before.get("reason") == "NewReplicaSetAvailable" and not _rolling_out(
+        deployment, of, counts
+    ):
         return _progress("True", before["reason"], before["message"])
     if _moved(deployment, counts) or not before["status"]:
         return _progress("True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
     deadline = deployment["spec"].get("progressDeadlineSeconds") or 600
     if before["status"] == "False" or now - seconds(before.get("lastUpdateTime")) > deadline:
-        return _progress("False", "ProgressDeadlineExceeded", f'ReplicaSet "{name}" has timed out progressing.')
+        return _progress(
+            "False", "ProgressDeadlineExceeded", f'ReplicaSet "{name}" has timed out progressing.'
+        )
     return _progress("True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
 
 
@@ -278,15 +321,18 @@ def _progress(status_: str, reason: str, message: str) -> Object:
 
 
 def _rolling_out(deployment: Object, of: Family, counts: dict[str, int]) -> bool:
-    return counts["updatedReplicas"] < counts["replicas"] or deployment["metadata"].get("generation") != (
-        deployment.get("status") or {}
-    ).get("observedGeneration")
+    return counts["updatedReplicas"] < counts["replicas"] or deployment["metadata"].get(
+        "generation"
+    ) != (deployment.get("status") or {}).get("observedGeneration")
 
 
 def _moved(deployment: Object, counts: dict[str, int]) -> bool:
     """Whether more pods are updated, ready or available than before, or fewer old ones are left."""
     old = deployment.get("status") or {}
     before = {key: int(old.get(key, 0)) for key in counts}
-    fewer_old = counts["replicas"] - counts["updatedReplicas"] < before["replicas"] - before["updatedReplicas"]
+    fewer_old = (
+        counts["replicas"] - counts["updatedReplicas"]
+        < before["replicas"] - before["updatedReplicas"]
+    )
     rising = ("updatedReplicas", "readyReplicas", "availableReplicas")
     return fewer_old or any(counts[key] > before[key] for key in rising)

@@ -1,9 +1,9 @@
 """Jobs as arithmetic: which pods to make, count and delete, and what the status says.
 
-Each pod is counted exactly once, also across a crash, in kube-controller-manager's way: a tracking finalizer keeps an
-ended pod until its uid stands in status.uncountedTerminatedPods; only when the finalizer is off is it counted.
-The condition that ends a Job comes when all its pods have ended and are counted; before, SuccessCriteriaMet or
-FailureTarget says what it will be.
+Each pod is counted exactly once, also across a crash, in kube-controller-manager's way: a tracking
+finalizer keeps an ended pod until its uid stands in status.uncountedTerminatedPods; only when the
+finalizer is off is it counted. The condition that ends a Job comes when all its pods have ended and
+are counted; before, SuccessCriteriaMet or FailureTarget says what it will be.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Write `status`, then take the tracking finalizer off `release`, delete `delete`, make `create` pods."""
+    """Write `status`, then take the tracking finalizer off `release`, delete `delete`, make
+    `create` pods.
+    """
 
     status: Object
     create: int = 0
@@ -77,7 +79,9 @@ class View:
 
 
 def plan(job: Object, pods: Sequence[Object], now: float, backoff_s: float) -> Plan:
-    """Compare the pods that `job` controls with what it wants. `backoff_s`: pause after the first failure."""
+    """Compare the pods that `job` controls with what it wants. `backoff_s`: pause after the first
+    failure.
+    """
     active = [pod for pod in pods if not is_finished(pod) and not is_terminating(pod)]
     view = View(job, pods, active, count(job, pods), now)
     done = finish_time(job)
@@ -85,7 +89,12 @@ def plan(job: Object, pods: Sequence[Object], now: float, backoff_s: float) -> P
         return _wind_up(view, done)
     verdict = judge(view)
     if verdict is not None:
-        return Plan(_conclude(_status(view, 0), verdict, now, last=_settled(view)), 0, active, _countable(view))
+        return Plan(
+            _conclude(_status(view, 0), verdict, now, last=_settled(view)),
+            0,
+            active,
+            _countable(view),
+        )
     return _carry_on(view, backoff_s)
 
 
@@ -98,7 +107,9 @@ def _wind_up(view: View, done: float) -> Plan:
     ttl = view.job["spec"].get("ttlSecondsAfterFinished")
     left = None if ttl is None else done + float(ttl) - view.now
     rest = [pod for pod in view.pods if tracked(pod)]
-    return Plan(_status(view, 0), 0, view.active, rest, left, expired=left is not None and left <= 0)
+    return Plan(
+        _status(view, 0), 0, view.active, rest, left, expired=left is not None and left <= 0
+    )
 
 
 def _carry_on(view: View, backoff_s: float) -> Plan:
@@ -108,7 +119,9 @@ def _carry_on(view: View, backoff_s: float) -> Plan:
     surplus = sorted(active, key=_keep_rank)[: max(0, len(active) - wanted)]
     pause = 0.0 if len(active) >= wanted else backoff_left(view, backoff_s)
     create = 0 if pause else max(0, wanted - len(active))
-    waits = [wait for wait in (_deadline_left(view.job, view.now), pause or None) if wait is not None]
+    waits = [
+        wait for wait in (_deadline_left(view.job, view.now), pause or None) if wait is not None
+    ]
     status = _suspend(_status(view, len(active) + create - len(surplus)), suspended, view.now)
     return Plan(status, create, surplus, _countable(view), min(waits, default=None))
 
@@ -124,7 +137,8 @@ def tracked(pod: Object) -> bool:
 
 
 def count(job: Object, pods: Sequence[Object]) -> Tally:
-    """Move what is no longer tracked into the counts, and put what has newly ended on the waiting lists.
+    """Move what is no longer tracked into the counts, and put what has newly ended on the waiting
+    lists.
 
     A pod that is deleted before it ended counts as failed.
     """
@@ -175,22 +189,32 @@ def judge(view: View) -> Verdict | None:
     active = view.active
     limit = _number(job, "backoffLimit", 6)
     if tally.all_failed > limit or _restarted_too_often(job, active, limit):
-        return Verdict("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return Verdict(
+            "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        )
     left = _deadline_left(job, view.now)
     if left is not None and left <= 0:
-        return Verdict("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+        return Verdict(
+            "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        )
     completions = job["spec"].get("completions")
     if completions is None:
         complete = tally.all_succeeded > 0 and not active
     else:
         complete = tally.all_succeeded >= int(completions)
-    return Verdict("Complete", "CompletionsReached", "Reached expected number of succeeded pods") if complete else None
+    return (
+        Verdict("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+        if complete
+        else None
+    )
 
 
 def _restarted_too_often(job: Object, active: Sequence[Object], limit: int) -> bool:
     if job["spec"]["template"]["spec"].get("restartPolicy") != "OnFailure":
         return False
-    entries = (entry for pod in active for entry in pod.get("status", {}).get("containerStatuses") or ())
+    entries = (
+        entry for pod in active for entry in pod.get("status", {}).get("containerStatuses") or ()
+    )
     restarts = sum(int(entry.get("restartCount", 0)) for entry in entries)
     return restarts > 0 if limit == 0 else restarts >= limit
 
@@ -204,7 +228,9 @@ def _deadline_left(job: Object, now: float) -> float | None:
 
 
 def backoff_left(view: View, first_s: float) -> float:
-    """Seconds until a pod may be made again: first_s, doubled with each failure, after the last one."""
+    """Seconds until a pod may be made again: first_s, doubled with each failure, after the last
+    one.
+    """
     failed = view.tally.all_failed
     if not failed or not first_s:
         return 0.0
@@ -215,19 +241,30 @@ def backoff_left(view: View, first_s: float) -> float:
 
 def _ended_at(pod: Object) -> float:
     entries = pod.get("status", {}).get("containerStatuses") or ()
-    ends = [seconds((entry.get("state") or {}).get("terminated", {}).get("finishedAt")) for entry in entries]
+    ends = [
+        seconds((entry.get("state") or {}).get("terminated", {}).get("finishedAt"))
+        for entry in entries
+    ]
     return max(ends, default=0.0) or seconds(condition(pod, "Ready").get("lastTransitionTime"))
 
 
 def _keep_rank(pod: Object) -> tuple[object, ...]:
     age = seconds(pod["metadata"].get("creationTimestamp"))
-    return (bool(pod["spec"].get("nodeName")), _phase(pod) == "Running", is_ready(pod), -age, pod["metadata"]["name"])
+    return (
+        bool(pod["spec"].get("nodeName")),
+        _phase(pod) == "Running",
+        is_ready(pod),
+        -age,
+        pod["metadata"]["name"],
+    )
 
 
 def finish_time(job: Object) -> float | None:
     """When the Job ended (unix seconds), None while it has not."""
     ends = [condition(job, kind) for kind in ("Complete", "Failed")]
-    return next((seconds(end.get("lastTransitionTime")) for end in ends if end["status"] == "True"), None)
+    return next(
+        (seconds(end.get("lastTransitionTime")) for end in ends if end["status"] == "True"), None
+    )
 
 
 def _status(view: View, active: int) -> Object:
@@ -249,7 +286,12 @@ def _conclude(status: Object, verdict: Verdict, now: float, *, last: bool) -> Ob
     conditions = status.get("conditions") or []
     criterion = "SuccessCriteriaMet" if verdict.kind == "Complete" else "FailureTarget"
     for kind in (criterion, verdict.kind) if last else (criterion,):
-        entry = {"type": kind, "status": "True", "reason": verdict.reason, "message": verdict.message}
+        entry = {
+            "type": kind,
+            "status": "True",
+            "reason": verdict.reason,
+            "message": verdict.message,
+        }
         entry["lastProbeTime"] = stamp(now)
         conditions = with_condition(conditions, entry, now)
     end = {"completionTime": stamp(now)} if verdict.kind == "Complete" and last else {}
@@ -261,7 +303,9 @@ def _suspend(status: Object, suspended: bool, now: float) -> Object:
     known = any(entry["type"] == "Suspended" for entry in conditions)
     if not suspended and not known:
         return status
-    reason, message = ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
+    reason, message = (
+        ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
+    )
     entry = {"type": "Suspended", "status": str(suspended), "reason": reason, "message": message}
     kept = {key: value for key, value in status.items() if not (suspended and key == "startTime")}
     return {**kept, "conditions": with_condition(conditions, entry, now)}

@@ -27,10 +27,16 @@ class JobController:
         self._refusals = Refusals()
 
     def keys(self, ref: Ref, obj: Object, _old: Object | None) -> Iterable[Ref]:
-        """The Job, or the one that controls a pod; the pod as well when it goes and may have lost its Job."""
+        """The Job, or the one that controls a pod; the pod as well when it goes and may have lost
+        its Job.
+        """
         if ref.resource == JOBS:
             yield ref
-        elif ref.resource == PODS and (owner := controller_of(obj)) is not None and owner["kind"] == "Job":
+        elif (
+            ref.resource == PODS
+            and (owner := controller_of(obj)) is not None
+            and owner["kind"] == "Job"
+        ):
             yield Ref(JOBS, ref.namespace, owner["name"])
             if tracked(obj) and is_terminating(obj):
                 yield ref
@@ -45,7 +51,9 @@ class JobController:
             return None
         if is_terminating(found):
             return None  # its pods are the collector's business
-        todo = plan(found, self._world.controlled(found["metadata"]["uid"], PODS), now, self._backoff_s)
+        todo = plan(
+            found, self._world.controlled(found["metadata"]["uid"], PODS), now, self._backoff_s
+        )
         return self._carry_out(key, found, todo, now)
 
     def _let_go(self, key: Ref, pod: Object) -> None:
@@ -64,7 +72,9 @@ class JobController:
             self._release(pod)
         for pod in todo.delete:
             carry_out(self._api, Delete(ref_of(PODS, pod), pod["metadata"]["uid"]))
-            self._recorder.record(job, "Job", NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            self._recorder.record(
+                job, "Job", NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}"
+            )
         refused = self._refusals.waits(key, now) if todo.create else False
         again = self._refusals.note(key, refused or not self._create(job, todo.create), now)
         return todo.again_s if again is None else again

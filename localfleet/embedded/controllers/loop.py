@@ -1,4 +1,6 @@
-"""The work queue that drives all controllers of a cluster: keys once each, retries with back-off, timers."""
+"""The work queue that drives all controllers of a cluster: keys once each, retries with back-off,
+timers.
+"""
 
 import asyncio
 import heapq
@@ -31,7 +33,9 @@ class Controller(Protocol):
         """What to look at when `obj` has changed (`old`: as it was, None when new)."""
 
     def reconcile(self, key: Ref, now: float) -> float | None:
-        """Bring `key` closer to what is wanted; answers when to look again (seconds from now), None: on an event."""
+        """Bring `key` closer to what is wanted; answers when to look again (seconds from now),
+        None: on an event.
+        """
 
 
 class Task(NamedTuple):
@@ -76,7 +80,9 @@ class ControlLoop:
         for _ in range(most):
             if not self.step():
                 return
-        raise RuntimeError(f"controllers still busy after {most} steps: {next(iter(self._queue), None)}")
+        raise RuntimeError(
+            f"controllers still busy after {most} steps: {next(iter(self._queue), None)}"
+        )
 
     def next_due(self) -> float:
         """When the next timer rings (unix seconds), inf for none."""
@@ -128,7 +134,13 @@ class ControlLoop:
             again = controller.reconcile(task.key, self._clock())
         except ApiError as error:
             again = self._retry(task)
-            _LOG.info("%s %s: %s; again in %.1f s", controller.name, task.key, error.status.get("message"), again)
+            _LOG.info(
+                "%s %s: %s; again in %.1f s",
+                controller.name,
+                task.key,
+                error.status.get("message"),
+                again,
+            )
         except Exception:  # what one object makes go wrong must not stop the others
             again = self._retry(task)
             _LOG.exception("%s failed on %s; again in %.1f s", controller.name, task.key, again)

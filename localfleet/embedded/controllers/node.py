@@ -1,4 +1,5 @@
-"""Node health as arithmetic: conditions and taints of a silent or sick node, and when its pods must leave.
+"""Node health as arithmetic: conditions and taints of a silent or sick node, and when its pods must
+leave.
 
 The rules are those of kube-controller-manager's node lifecycle and taint eviction controllers.
 """
@@ -27,7 +28,9 @@ def silenced(node: Object, now: float) -> list[Object]:
             continue
         never = old is None
         reason = "NodeStatusNeverUpdated" if never else "NodeStatusUnknown"
-        message = "Kubelet never posted node status." if never else "Kubelet stopped posting node status."
+        message = (
+            "Kubelet never posted node status." if never else "Kubelet stopped posting node status."
+        )
         fields = {"type": kind, "status": "Unknown", "reason": reason, "message": message}
         heard = (old or {}).get("lastHeartbeatTime") or node["metadata"].get("creationTimestamp")
         found[kind] = {**fields, "lastHeartbeatTime": heard, "lastTransitionTime": stamp(now)}
@@ -47,19 +50,29 @@ def wanted_taints(node: Object) -> Wanted:
 
 
 def retainted(node: Object, now: float) -> list[Object] | None:
-    """The node's taints as they should be, None when they are so already. Taints of others are kept."""
+    """The node's taints as they should be, None when they are so already. Taints of others are
+    kept.
+    """
     taints = node["spec"].get("taints") or []
     wanted = wanted_taints(node)
     present = {(taint["key"], taint["effect"]) for taint in taints if taint["key"] in _OURS}
     if present == set(wanted):
         return None
-    kept = [taint for taint in taints if taint["key"] not in _OURS or (taint["key"], taint["effect"]) in wanted]
+    kept = [
+        taint
+        for taint in taints
+        if taint["key"] not in _OURS or (taint["key"], taint["effect"]) in wanted
+    ]
     added = [_taint(key, effect, now) for key, effect in wanted if (key, effect) not in present]
     return kept + added
 
 
 def _taint(key: str, effect: str, now: float) -> Object:
-    return {"key": key, "effect": effect, **({"timeAdded": stamp(now)} if effect == NO_EXECUTE else {})}
+    return {
+        "key": key,
+        "effect": effect,
+        **({"timeAdded": stamp(now)} if effect == NO_EXECUTE else {}),
+    }
 
 
 def executing(node: Object) -> list[Object]:
@@ -70,7 +83,8 @@ def executing(node: Object) -> list[Object]:
 def eviction_time(pod: Object, taints: Sequence[Object], now: float) -> float:
     """When the pod must leave a node with these NoExecute taints (unix seconds); inf: never.
 
-    A taint that nothing tolerates means now; else the shortest tolerationSeconds counts from the taint's timeAdded.
+    A taint that nothing tolerates means now; else the shortest tolerationSeconds counts from the
+    taint's timeAdded.
     """
     tolerations = [_toleration(raw) for raw in pod["spec"].get("tolerations") or ()]
     soonest = inf

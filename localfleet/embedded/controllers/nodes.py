@@ -1,4 +1,6 @@
-"""The node controller: notices silence, keeps health taints, evicts, and collects the pods of nodes that are gone."""
+"""The node controller: notices silence, keeps health taints, evicts, and collects the pods of nodes
+that are gone.
+"""
 
 from collections.abc import Iterable
 from math import inf
@@ -9,7 +11,14 @@ from localfleet.embedded.controllers.node import eviction_time, executing, retai
 from localfleet.embedded.controllers.replicaset import PODS
 from localfleet.embedded.controllers.world import Ref, World
 from localfleet.embedded.controllers.writes import Delete, Merge, PutStatus, carry_out
-from localfleet.embedded.meta import Object, condition, is_finished, is_ready, is_terminating, with_condition
+from localfleet.embedded.meta import (
+    Object,
+    condition,
+    is_finished,
+    is_ready,
+    is_terminating,
+    with_condition,
+)
 from localfleet.embedded.recorder import NORMAL, Recorder
 
 NODES = "nodes"
@@ -20,7 +29,9 @@ _LATE = 3.0
 
 
 class Patience(NamedTuple):
-    """Seconds: silence after which a node is Unknown, between looks, and before pods of a missing node are removed."""
+    """Seconds: silence after which a node is Unknown, between looks, and before pods of a missing
+    node are removed.
+    """
 
     grace_s: float = 40.0
     period_s: float = 5.0
@@ -30,8 +41,8 @@ class Patience(NamedTuple):
 class NodeController:
     """Watches over nodes, also those whose kubelet is somebody else's.
 
-    Silence is counted on this process' own clock from when a heartbeat was last seen to change. Time in which the
-    process itself was stopped is nobody's silence.
+    Silence is counted on this process' own clock from when a heartbeat was last seen to change.
+    Time in which the process itself was stopped is nobody's silence.
     """
 
     name = "node-controller"
@@ -41,7 +52,8 @@ class NodeController:
         self._world = world
         self._recorder = recorder
         self._patience = patience
-        # Looked at more often than a node can become silent, so that a pause is noticed before its effects.
+        # Looked at more often than a node can become silent, so that a pause is noticed before its
+        # effects.
         self._period_s = min(patience.period_s, patience.grace_s / 8)
         self._heard: dict[str, tuple[object, float]] = {}
         self._missing: dict[str, float] = {}
@@ -94,7 +106,11 @@ class NodeController:
         """Note a heartbeat, or its absence; answers when silence will have lasted too long."""
         lease = self._world.get(Ref(LEASES, LEASE_NAMESPACE, key.name)) or {}
         ready = condition(node, "Ready")
-        beat = (lease.get("spec", {}).get("renewTime"), ready.get("lastHeartbeatTime"), node["metadata"]["uid"])
+        beat = (
+            lease.get("spec", {}).get("renewTime"),
+            ready.get("lastHeartbeatTime"),
+            node["metadata"]["uid"],
+        )
         known = self._heard.get(key.name)
         if known is None or known[0] != beat:
             self._heard[key.name] = (beat, now)
@@ -115,7 +131,11 @@ class NodeController:
             return
         for ref, pod in self._world.on_node(name):
             if is_ready(pod) and not is_finished(pod):
-                self._set_condition(ref, {**condition(pod, "Ready"), "status": "False", "reason": "NodeNotReady"}, now)
+                self._set_condition(
+                    ref,
+                    {**condition(pod, "Ready"), "status": "False", "reason": "NodeNotReady"},
+                    now,
+                )
 
     def _evict(self, node: Object, now: float) -> float:
         """Delete what may not stay; answers in how many seconds the next one must go."""
@@ -130,10 +150,17 @@ class NodeController:
             if due > now:
                 soonest = min(soonest, due)
                 continue
-            why = {"reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}
+            why = {
+                "reason": "DeletionByTaintManager",
+                "message": "Taint manager: deleting due to NoExecute taint",
+            }
             self._set_condition(ref, {"type": "DisruptionTarget", "status": "True", **why}, now)
             self._recorder.record(
-                pod, "Pod", NORMAL, "TaintManagerEviction", f"Marking for deletion Pod {ref.namespace}/{ref.name}"
+                pod,
+                "Pod",
+                NORMAL,
+                "TaintManagerEviction",
+                f"Marking for deletion Pod {ref.namespace}/{ref.name}",
             )
             carry_out(self._api, Delete(ref, pod["metadata"]["uid"]))
         return soonest - now
@@ -153,7 +180,9 @@ class NodeController:
                 continue
             why = {"reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}
             if not is_finished(pod):
-                self._set_condition(ref, {"type": "DisruptionTarget", "status": "True", **why}, now, phase="Failed")
+                self._set_condition(
+                    ref, {"type": "DisruptionTarget", "status": "True", **why}, now, phase="Failed"
+                )
             carry_out(self._api, Delete(ref, pod["metadata"]["uid"], grace_s=0))
         return None
 
@@ -163,4 +192,7 @@ class NodeController:
             return
         old = pod.get("status") or {}
         conditions = with_condition(old.get("conditions") or [], entry, now)
-        carry_out(self._api, Merge(ref, {"status": {**status, "conditions": conditions}}, subresource="status"))
+        carry_out(
+            self._api,
+            Merge(ref, {"status": {**status, "conditions": conditions}}, subresource="status"),
+        )

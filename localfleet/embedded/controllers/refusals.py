@@ -19,7 +19,9 @@ class Refusals:
         return now < self._until.get(key, now)
 
     def note(self, key: Ref, refused: bool, now: float) -> float | None:
-        """Note how it stands; answers in how many seconds to try again, None when nothing is refused."""
+        """Note how it stands; answers in how many seconds to try again, None when nothing is
+        refused.
+        """
         if not refused:
             self._until.pop(key, None)
             return None

@@ -27,13 +27,16 @@ PODS = "pods"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 _ENDED_KEPT = 5
-# A pod that fails at once is not made anew without a pause: a node that rejects everything would be fed for ever.
+# A pod that fails at once is not made anew without a pause: a node that rejects everything would be
+# fed for ever.
 _FAILED_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many pods to make, which to delete, and the counts for the status; `again_s` when to look again."""
+    """How many pods to make, which to delete, and the counts for the status; `again_s` when to look
+    again.
+    """
 
     create: int
     delete: list[Object]
@@ -44,16 +47,21 @@ class Plan:
 def plan(replicaset: Object, pods: list[Object], now: float) -> Plan:
     """Compare the pods that `replicaset` controls with what it wants.
 
-    Terminating and ended pods do not count; of the ended ones the last few stay to be looked at. Surplus pods go in
-    kube-controller-manager's order (ActivePodsWithRanks): unbound, not running, not ready, cheap to delete, youngest.
+    Terminating and ended pods do not count; of the ended ones the last few stay to be looked at.
+    Surplus pods go in kube-controller-manager's order (ActivePodsWithRanks): unbound, not running,
+    not ready, cheap to delete, youngest.
     """
     active = [pod for pod in pods if not is_terminating(pod) and not is_finished(pod)]
-    ended = sorted((pod for pod in pods if is_finished(pod) and not is_terminating(pod)), key=_ended_at)
+    ended = sorted(
+        (pod for pod in pods if is_finished(pod) and not is_terminating(pod)), key=_ended_at
+    )
     wanted = int(replicaset["spec"].get("replicas", 1))
     surplus = sorted(active, key=_keep_rank)[: max(0, len(active) - wanted)]
     delete = surplus + ended[: max(0, len(ended) - _ENDED_KEPT)]
     missing = max(0, wanted - len(active))
-    available, again = _availability(active, int(replicaset["spec"].get("minReadySeconds") or 0), now)
+    available, again = _availability(
+        active, int(replicaset["spec"].get("minReadySeconds") or 0), now
+    )
     template = replicaset["spec"]["template"]["metadata"].get("labels") or {}
     labelled = sum(template.items() <= labels_of(pod).items() for pod in active)
     counts = {
@@ -69,13 +77,19 @@ def plan(replicaset: Object, pods: list[Object], now: float) -> Plan:
 
 def _availability(pods: list[Object], min_ready_s: int, now: float) -> tuple[int, float | None]:
     """How many are ready for long enough, and in how many seconds the next will be."""
-    ages = [now - seconds(condition(pod, "Ready").get("lastTransitionTime")) for pod in pods if is_ready(pod)]
+    ages = [
+        now - seconds(condition(pod, "Ready").get("lastTransitionTime"))
+        for pod in pods
+        if is_ready(pod)
+    ]
     waits = [min_ready_s - age for age in ages if min_ready_s and age < min_ready_s]
     return len(ages) - len(waits), min(waits, default=None)
 
 
 def _ended_at(pod: Object) -> float:
-    return seconds(condition(pod, "Ready").get("lastTransitionTime") or pod.get("status", {}).get("startTime"))
+    return seconds(
+        condition(pod, "Ready").get("lastTransitionTime") or pod.get("status", {}).get("startTime")
+    )
 
 
 def _keep_rank(pod: Object) -> tuple[object, ...]:
@@ -125,7 +139,9 @@ class ReplicaSetController:
         if ref.resource == REPLICASETS:
             yield ref
         elif ref.resource == PODS:
-            yield from owners_to_look_at(self._world, ref, obj, old, Ref(REPLICASETS, "", "ReplicaSet"))
+            yield from owners_to_look_at(
+                self._world, ref, obj, old, Ref(REPLICASETS, "", "ReplicaSet")
+            )
 
     def reconcile(self, key: Ref, now: float) -> float | None:
         """One ReplicaSet."""
@@ -141,7 +157,9 @@ class ReplicaSetController:
         else:
             problem = self._create(replicaset, todo.create)
         again = self._refusals.note(key, bool(problem), now)
-        carry_out(self._api, PutStatus(key, replicaset, _status(replicaset, todo.counts, problem, now)))
+        carry_out(
+            self._api, PutStatus(key, replicaset, _status(replicaset, todo.counts, problem, now))
+        )
         return todo.again_s if again is None else again
 
     def _delete(self, replicaset: Object, pod: Object) -> None:
@@ -157,7 +175,9 @@ class ReplicaSetController:
                 made = self._api.create(PODS, pod, pod["metadata"]["namespace"])
             except ApiError as error:
                 message = str(error.status.get("message"))
-                self._recorder.record(replicaset, "ReplicaSet", WARNING, "FailedCreate", f"Error creating: {message}")
+                self._recorder.record(
+                    replicaset, "ReplicaSet", WARNING, "FailedCreate", f"Error creating: {message}"
+                )
                 return message
             text = f"Created pod: {made['metadata']['name']}"
             self._recorder.record(replicaset, "ReplicaSet", NORMAL, "SuccessfulCreate", text)
@@ -166,9 +186,16 @@ class ReplicaSetController:
 
 def _status(replicaset: Object, counts: dict[str, int], problem: str, now: float) -> Object:
     old = replicaset.get("status") or {}
-    conditions = [entry for entry in old.get("conditions") or [] if entry["type"] != "ReplicaFailure"]
+    conditions = [
+        entry for entry in old.get("conditions") or [] if entry["type"] != "ReplicaFailure"
+    ]
     if problem:
-        entry = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": problem}
+        entry = {
+            "type": "ReplicaFailure",
+            "status": "True",
+            "reason": "FailedCreate",
+            "message": problem,
+        }
         conditions = with_condition(old.get("conditions") or [], entry, now)
     status = {**counts, "observedGeneration": replicaset["metadata"].get("generation", 0)}
     return {**status, "conditions": conditions} if conditions else status

@@ -5,7 +5,13 @@ from collections.abc import Iterable
 from localfleet.embedded.api import Api
 from localfleet.embedded.controllers import deployment as decide
 from localfleet.embedded.controllers.adoption import family_of, owners_to_look_at
-from localfleet.embedded.controllers.deployment import DESIRED, MAXIMUM, REVISION, Family, replicas_of
+from localfleet.embedded.controllers.deployment import (
+    DESIRED,
+    MAXIMUM,
+    REVISION,
+    Family,
+    replicas_of,
+)
 from localfleet.embedded.controllers.replicaset import REPLICASETS
 from localfleet.embedded.controllers.world import Ref, World, ref_of
 from localfleet.embedded.controllers.writes import Delete, Merge, PutStatus, carry_out
@@ -31,14 +37,18 @@ class DeploymentController:
         if ref.resource == DEPLOYMENTS:
             yield ref
         elif ref.resource == REPLICASETS:
-            yield from owners_to_look_at(self._world, ref, obj, old, Ref(DEPLOYMENTS, "", "Deployment"))
+            yield from owners_to_look_at(
+                self._world, ref, obj, old, Ref(DEPLOYMENTS, "", "Deployment")
+            )
 
     def reconcile(self, key: Ref, now: float) -> float | None:
         """One Deployment."""
         deployment = self._world.get(key)
         if deployment is None or is_terminating(deployment):
             return None
-        of = decide.family(deployment, family_of(self._api, self._world, deployment, "Deployment", REPLICASETS))
+        of = decide.family(
+            deployment, family_of(self._api, self._world, deployment, "Deployment", REPLICASETS)
+        )
         if of.new is None and not deployment["spec"].get("paused"):
             of = self._make(deployment, of)
         self._annotate(key, deployment, of)
@@ -53,12 +63,16 @@ class DeploymentController:
         return _DEADLINE_CHECK_S if waiting else None
 
     def _make(self, deployment: Object, of: Family) -> Family:
-        made = self._api.create(REPLICASETS, decide.new_replicaset(deployment, of), deployment["metadata"]["namespace"])
+        made = self._api.create(
+            REPLICASETS, decide.new_replicaset(deployment, of), deployment["metadata"]["namespace"]
+        )
         self._tell(deployment, made["metadata"]["name"], 0, replicas_of(made))
         return Family(made, of.old)
 
     def _annotate(self, key: Ref, deployment: Object, of: Family) -> None:
-        """Keep revision and size annotations true on the new ReplicaSet, and the revision on the Deployment."""
+        """Keep revision and size annotations true on the new ReplicaSet, and the revision on the
+        Deployment.
+        """
         if of.new is None:
             return
         present = annotations_of(of.new)
@@ -68,7 +82,9 @@ class DeploymentController:
             number = str(highest)
         wanted = decide.replicaset_annotations(deployment, int(number))
         if any(present.get(name) != wanted[name] for name in (REVISION, DESIRED, MAXIMUM)):
-            carry_out(self._api, Merge(ref_of(REPLICASETS, of.new), {"metadata": {"annotations": wanted}}))
+            carry_out(
+                self._api, Merge(ref_of(REPLICASETS, of.new), {"metadata": {"annotations": wanted}})
+            )
         if annotations_of(deployment).get(REVISION) != number:
             carry_out(self._api, Merge(key, {"metadata": {"annotations": {REVISION: number}}}))
 

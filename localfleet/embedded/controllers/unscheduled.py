@@ -9,7 +9,8 @@ from shared.model import names
 
 _TOLD = (
     "no kube-scheduler runs in an embedded cluster, so this pod stays Pending: "
-    f'give it (or its template) the annotation {names.SCHEDULE}: "true", and Global Dispatcher places it'
+    f'give it (or its template) the annotation {names.SCHEDULE}: "true", and Global Dispatcher '
+    "places it"
 )
 
 
@@ -37,4 +38,8 @@ class UnscheduledController:
 
 def _waits(pod: Object) -> bool:
     spec = pod["spec"]
-    return spec.get("schedulerName") == "default-scheduler" and not spec.get("nodeName") and not is_terminating(pod)
+    return (
+        spec.get("schedulerName") == "default-scheduler"
+        and not spec.get("nodeName")
+        and not is_terminating(pod)
+    )

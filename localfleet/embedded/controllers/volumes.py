@@ -1,7 +1,9 @@
-"""PersistentVolumes and claims find each other, and claims of classes that provide get a volume made for them.
+"""PersistentVolumes and claims find each other, and claims of classes that provide get a volume
+made for them.
 
-- A claim of class Immediate is bound, or provided for, at once; one of WaitForFirstConsumer once it names its node, or
-  once a volume is set aside for it. A class of provisioner kubernetes.io/no-provisioner provides nothing.
+- A claim of class Immediate is bound, or provided for, at once; one of WaitForFirstConsumer once it
+  names its node, or once a volume is set aside for it. A class of provisioner
+  kubernetes.io/no-provisioner provides nothing.
 - Volumes that are made are of no driver and everywhere: nothing mounts them here.
 - A generic ephemeral volume of a pod gets its claim, owned by the pod.
 """
@@ -42,7 +44,9 @@ class VolumeController:
         self._world = world
 
     def keys(self, ref: Ref, obj: Object, old: Object | None) -> Iterable[Ref]:
-        """A claim, a volume and whoever may want it, a pod with volumes; every claim when a class comes."""
+        """A claim, a volume and whoever may want it, a pod with volumes; every claim when a class
+        comes.
+        """
         if ref.resource == CLAIMS:
             yield ref
             if volume := obj["spec"].get("volumeName"):
@@ -52,7 +56,9 @@ class VolumeController:
             yield from self._waiting()
         elif ref.resource == CLASSES:
             yield from self._waiting()
-        elif ref.resource == PODS and any("ephemeral" in one for one in obj["spec"].get("volumes") or ()):
+        elif ref.resource == PODS and any(
+            "ephemeral" in one for one in obj["spec"].get("volumes") or ()
+        ):
             yield ref
 
     def _waiting(self) -> Iterator[Ref]:
@@ -66,7 +72,8 @@ class VolumeController:
         {CLAIMS: self._claim, VOLUMES: self._volume, PODS: self._pod}[key.resource](key, found)
         return None
 
-    # --- claims ------------------------------------------------------------------------------------------------------
+    # --- claims
+    # ----------------------------------------------------------------------------------------------
 
     def _claim(self, key: Ref, claim: Object) -> None:
         if _is_bound(claim):
@@ -79,7 +86,9 @@ class VolumeController:
             self._bind(key, claim, volume)
 
     def _kept_for(self, claim: Object) -> Object | None:
-        return next((volume for _, volume in self._world.all(VOLUMES) if _is_kept(volume, claim)), None)
+        return next(
+            (volume for _, volume in self._world.all(VOLUMES) if _is_kept(volume, claim)), None
+        )
 
     def _named(self, claim: Object) -> Object | None:
         volume = self._world.get(Ref(VOLUMES, "", claim["spec"].get("volumeName") or ""))
@@ -94,7 +103,13 @@ class VolumeController:
             return None
         suiting = [volume for _, volume in self._world.all(VOLUMES) if _suits(volume, claim)]
         if suiting and not waits:
-            return min(suiting, key=lambda volume: (_size(volume["spec"].get("capacity")), volume["metadata"]["name"]))
+            return min(
+                suiting,
+                key=lambda volume: (
+                    _size(volume["spec"].get("capacity")),
+                    volume["metadata"]["name"],
+                ),
+            )
         if made_by is not None and made_by.get("provisioner") != NO_PROVISIONER:
             carry_out(self._api, Create(VOLUMES, _made(claim, made_by)))
         return None
@@ -106,9 +121,16 @@ class VolumeController:
         if there.get("uid") != meta["uid"]:
             notes = {} if there else {"annotations": {BOUND_BY: "yes"}}
             carry_out(
-                self._api, Merge(Ref(VOLUMES, "", name), {"metadata": notes, "spec": {"claimRef": _ref_to(claim)}})
+                self._api,
+                Merge(
+                    Ref(VOLUMES, "", name),
+                    {"metadata": notes, "spec": {"claimRef": _ref_to(claim)}},
+                ),
             )
-        change = {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}, "spec": {"volumeName": name}}
+        change = {
+            "metadata": {"annotations": {BIND_COMPLETED: "yes"}},
+            "spec": {"volumeName": name},
+        }
         carry_out(self._api, Merge(key, change))
 
     def _show_bound(self, key: Ref, claim: Object) -> None:
@@ -117,20 +139,30 @@ class VolumeController:
             status: Object = {"phase": "Lost"}
         else:
             spec = volume["spec"]
-            status = {"phase": "Bound", "accessModes": spec.get("accessModes"), "capacity": spec.get("capacity")}
+            status = {
+                "phase": "Bound",
+                "accessModes": spec.get("accessModes"),
+                "capacity": spec.get("capacity"),
+            }
         carry_out(self._api, PutStatus(key, claim, status))
 
-    # --- volumes -----------------------------------------------------------------------------------------------------
+    # --- volumes
+    # ----------------------------------------------------------------------------------------------
 
     def _volume(self, key: Ref, volume: Object) -> None:
         there = volume["spec"].get("claimRef")
         phase = "Available"
         if there and there.get("uid"):
             claim = self._world.get(Ref(CLAIMS, there["namespace"], there["name"]))
-            phase = "Bound" if claim is not None and claim["metadata"]["uid"] == there["uid"] else "Released"
+            phase = (
+                "Bound"
+                if claim is not None and claim["metadata"]["uid"] == there["uid"]
+                else "Released"
+            )
         carry_out(self._api, PutStatus(key, volume, {"phase": phase}))
 
-    # --- pods --------------------------------------------------------------------------------------------------------
+    # --- pods
+    # ----------------------------------------------------------------------------------------------
 
     def _pod(self, key: Ref, pod: Object) -> None:
         for volume in pod["spec"].get("volumes") or ():

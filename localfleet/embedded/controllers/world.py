@@ -1,4 +1,6 @@
-"""What controllers see: every watched object, and indexes by owner, node and uid, fresh at each reconcile."""
+"""What controllers see: every watched object, and indexes by owner, node and uid, fresh at each
+reconcile.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -49,7 +51,11 @@ class World:
 
     def take(self, resource: str, event: Event) -> Ref:
         """Take over one change."""
-        return self._drop(resource, event.object) if event.type == "DELETED" else self._keep(resource, event.object)
+        return (
+            self._drop(resource, event.object)
+            if event.type == "DELETED"
+            else self._keep(resource, event.object)
+        )
 
     def get(self, ref: Ref) -> Object | None:
         """The object, or None when there is none."""
@@ -62,12 +68,18 @@ class World:
     def dependents(self, uid: str, resource: str = "") -> list[tuple[Ref, Object]]:
         """Objects with an owner reference to `uid`, of one resource or of all."""
         found = self._dependents.get(uid, {})
-        return [(ref, obj) for ref, obj in found.items() if not resource or ref.resource == resource]
+        return [
+            (ref, obj) for ref, obj in found.items() if not resource or ref.resource == resource
+        ]
 
     def controlled(self, uid: str, resource: str) -> list[Object]:
         """Objects of `resource` whose controller is `uid`."""
         found = self.dependents(uid, resource)
-        return [obj for _, obj in found if (owner := controller_of(obj)) is not None and owner["uid"] == uid]
+        return [
+            obj
+            for _, obj in found
+            if (owner := controller_of(obj)) is not None and owner["uid"] == uid
+        ]
 
     def orphans(self, resource: str, namespace: str) -> list[tuple[Ref, Object]]:
         """Pods or ReplicaSets of a namespace that nobody controls."""

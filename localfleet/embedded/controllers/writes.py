@@ -61,10 +61,19 @@ def _do(api: Api, write: Write) -> None:
         api.create(write.resource, write.obj, write.obj["metadata"].get("namespace", ""))
     elif isinstance(write, Merge):
         ref = write.ref
-        api.patch(ref.resource, ref.name, ref.namespace, write.change, kind="merge", subresource=write.subresource)
+        api.patch(
+            ref.resource,
+            ref.name,
+            ref.namespace,
+            write.change,
+            kind="merge",
+            subresource=write.subresource,
+        )
     elif isinstance(write, PutStatus):
         if write.obj.get("status") != write.status:
-            api.update(write.ref.resource, {**write.obj, "status": write.status}, subresource="status")
+            api.update(
+                write.ref.resource, {**write.obj, "status": write.status}, subresource="status"
+            )
     else:
         ref = write.ref
         options = Options(write.uid, grace_seconds=write.grace_s, propagation=write.propagation)

@@ -22,8 +22,8 @@ class Rejection(NamedTuple):
 def effective_requests(spec: Object) -> Resources:
     """What a pod takes of its node, the pod itself included (internal units).
 
-    The larger of all containers together and each init container beside the sidecars before it, plus overhead
-    (Kubernetes' PodRequests). Raises QuantityError naming the container.
+    The larger of all containers together and each init container beside the sidecars before it,
+    plus overhead (Kubernetes' PodRequests). Raises QuantityError naming the container.
     """
     running: Resources = {}
     for container in spec.get("containers") or ():
@@ -47,14 +47,18 @@ def _requests(container: Object) -> Resources:
     return parse_resources(asked, where=f"container {container.get('name', '')} requests")
 
 
-def admit(requests: Resources, used: Mapping[str, int], allocatable: Mapping[str, int]) -> Rejection | None:
+def admit(
+    requests: Resources, used: Mapping[str, int], allocatable: Mapping[str, int]
+) -> Rejection | None:
     """None when the pod fits; otherwise the first resource that the node has too little of."""
     for resource, asked in requests.items():
         taken = used.get(resource, 0)
         capacity = allocatable.get(resource, 0)
         if asked and taken + asked > capacity:
             detail = f"{resource}, requested: {asked}, used: {taken}, capacity: {capacity}"
-            return Rejection(f"OutOf{resource}", f"Pod was rejected: Node didn't have enough resource: {detail}")
+            return Rejection(
+                f"OutOf{resource}", f"Pod was rejected: Node didn't have enough resource: {detail}"
+            )
     return None
 
 

@@ -30,8 +30,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Seconds to start, run (None: for ever) and stop; the exit code; mean use of CPU (milli-cores), memory (bytes)
-    and network (bytes/s). `problems` names annotations that could not be read and were left at their default.
+    """Seconds to start, run (None: for ever) and stop; the exit code; mean use of CPU
+    (milli-cores), memory (bytes) and network (bytes/s). `problems` names annotations that could not
+    be read and were left at their default.
     """
 
     start_s: float = 0.3
@@ -59,14 +60,18 @@ def read_behaviour(pod: Object, requests: Resources) -> Behaviour:
         stop_s=read(STOP_SECONDS, _duration, 0.2),
         exit_code=read(EXIT_CODE, _exit_code, 0),
         millicpu=read(CPU_USED, _millicpu, int(requests.get(CPU, 0) * CPU_SHARE) or IDLE_MILLICPU),
-        memory=read(MEMORY_USED, _amount, int(requests.get(MEMORY, 0) * MEMORY_SHARE) or IDLE_MEMORY),
+        memory=read(
+            MEMORY_USED, _amount, int(requests.get(MEMORY, 0) * MEMORY_SHARE) or IDLE_MEMORY
+        ),
         rx=read(NET_RX, _amount, IDLE_BYTES_PER_SECOND),
         tx=read(NET_TX, _amount, IDLE_BYTES_PER_SECOND),
         problems=tuple(problems),
     )
 
 
-def _read(notes: Mapping[str, str], key: str, parse: Callable[[str], T], default: T, problems: list[str]) -> T:
+def _read(
+    notes: Mapping[str, str], key: str, parse: Callable[[str], T], default: T, problems: list[str]
+) -> T:
     if key not in notes:
         return default
     try:
@@ -82,7 +87,10 @@ def _duration(text: str) -> float:
     except ValueError:
         value = -1.0
     if not (isfinite(value) and 0 <= value <= _LONGEST_S):
-        raise ValueError(f"{text[:40]!r} is not a number of seconds from 0 to {_LONGEST_S:.0f}, such as 20 or 0.5")
+        raise ValueError(
+            f"{text[:40]!r} is not a number of seconds from 0 to {_LONGEST_S:.0f}, such as 20 or "
+            "0.5"
+        )
     return value
 
 

@@ -1,7 +1,7 @@
 """The kubelets' HTTPS endpoint: one address a node, one port for all, never a wildcard address.
 
-No container really runs here. So what asks for one (exec, attach, port-forward) is refused, as by a kubelet whose
-runtime cannot: in words, with nothing invented.
+No container really runs here. So what asks for one (exec, attach, port-forward) is refused, as by a
+kubelet whose runtime cannot: in words, with nothing invented.
 """
 
 import hmac
@@ -29,7 +29,8 @@ _WITHOUT = {
 
 
 class KubeletEndpoint:
-    """Serves each node on its own address: what its pods use, refusals of exec and the like, and /healthz for all.
+    """Serves each node on its own address: what its pods use, refusals of exec and the like, and
+    /healthz for all.
 
     Who asks shows one of the bearer tokens, or a certificate as the API server has it.
 
@@ -54,7 +55,10 @@ class KubeletEndpoint:
         app = web.Application(middlewares=[self._authenticate])
         app.router.add_get("/stats/summary", self._summary)
         app.router.add_get("/metrics/resource", self._resources)
-        for path in ("/exec/{namespace}/{pod}/{container}", "/attach/{namespace}/{pod}/{container}"):
+        for path in (
+            "/exec/{namespace}/{pod}/{container}",
+            "/attach/{namespace}/{pod}/{container}",
+        ):
             app.router.add_route("*", path, self._container_wanted)
         app.router.add_route("*", "/portForward/{namespace}/{pod}", self._container_wanted)
         app.router.add_get("/healthz", _healthz)
@@ -118,7 +122,11 @@ class KubeletEndpoint:
     def _node(self, request: web.Request) -> SimulatedNode:
         """Whose address this is. A lost node does not answer at all."""
         transport = request.transport
-        node = self._kubelets.by_address.get(transport.get_extra_info("sockname")[0]) if transport else None
+        node = (
+            self._kubelets.by_address.get(transport.get_extra_info("sockname")[0])
+            if transport
+            else None
+        )
         if node is None or node.down:
             if transport:
                 transport.abort()
@@ -129,7 +137,9 @@ class KubeletEndpoint:
 def _is_masters(request: web.Request) -> bool:
     """By a certificate that the cluster's authority has signed, as TLS has verified."""
     certificate = request.transport.get_extra_info("peercert") if request.transport else None
-    return ("organizationName", MASTERS) in (pair for part in (certificate or {}).get("subject", ()) for pair in part)
+    return ("organizationName", MASTERS) in (
+        pair for part in (certificate or {}).get("subject", ()) for pair in part
+    )
 
 
 async def _healthz(_: web.Request) -> web.Response:

@@ -24,7 +24,9 @@ class Heartbeat:
         self.beat(node["metadata"]["name"], now)
 
     def beat(self, name: str, now: float) -> None:
-        """Renew the lease; write the status as well when it is not Ready or was not written for five minutes."""
+        """Renew the lease; write the status as well when it is not Ready or was not written for
+        five minutes.
+        """
         self._renew(name, now)
         node = self._api.get("nodes", name)
         if not is_ready(node) or now - self._reported.get(name, 0.0) >= _STATUS_EVERY_S:
@@ -51,5 +53,9 @@ class Heartbeat:
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
-            "spec": {"holderIdentity": name, "leaseDurationSeconds": _LEASE_SECONDS, "renewTime": micro_stamp(now)},
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": _LEASE_SECONDS,
+                "renewTime": micro_stamp(now),
+            },
         }

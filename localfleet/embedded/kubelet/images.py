@@ -1,4 +1,6 @@
-"""Names of images that no kubelet takes, with its words: the grammar of distribution/reference, in Kubernetes 1.37."""
+"""Names of images that no kubelet takes, with its words: the grammar of distribution/reference, in
+Kubernetes 1.37.
+"""
 
 import json
 import re
@@ -22,7 +24,11 @@ def misnamed(image: str) -> str:
     """Why a container of this image is not started, '' if the name is well-formed."""
     problem = _problem(image)
     named = json.dumps(image, ensure_ascii=False)
-    return problem and f"Failed to apply default image tag {named}: couldn't parse image name {named}: {problem}"
+    return (
+        problem
+        and f"Failed to apply default image tag {named}: couldn't parse image name {named}: "
+        f"{problem}"
+    )
 
 
 def _problem(image: str) -> str:
@@ -43,7 +49,9 @@ def _problem(image: str) -> str:
 
 
 def _split(image: str) -> tuple[str, str]:
-    """The registry, and what follows it: what comes before a slash is a registry only where it looks like one."""
+    """The registry, and what follows it: what comes before a slash is a registry only where it
+    looks like one.
+    """
     first, slash, rest = image.partition("/")
     if not slash:
         return _DEFAULT_DOMAIN, f"{_OFFICIAL}{image}"

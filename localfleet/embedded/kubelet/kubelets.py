@@ -1,4 +1,6 @@
-"""All kubelets of a cluster in one loop over due times: they run, stop and report what is bound to their nodes."""
+"""All kubelets of a cluster in one loop over due times: they run, stop and report what is bound to
+their nodes.
+"""
 
 import asyncio
 import heapq
@@ -44,10 +46,13 @@ class Pace:
 class Kubelets:
     """The kubelets of every node with the embedded label.
 
-    `on_address` is told each node's address before the node reports Ready, so that its endpoint listens by then.
+    `on_address` is told each node's address before the node reports Ready, so that its endpoint
+    listens by then.
     """
 
-    def __init__(self, api: Api, clock: Callable[[], float], *, block: int, port: int, seed: int, pace: Pace) -> None:
+    def __init__(
+        self, api: Api, clock: Callable[[], float], *, block: int, port: int, seed: int, pace: Pace
+    ) -> None:
         self.nodes: dict[str, SimulatedNode] = {}
         self.by_address: dict[str, SimulatedNode] = {}
         self.runs: dict[str, PodRun] = {}
@@ -76,7 +81,10 @@ class Kubelets:
 
     def start(self) -> None:
         """Watch from now on, and take up every node and pod that is already there."""
-        self._watches = ((self._api.watch("nodes"), self.handle_node), (self._api.watch("pods"), self.handle_pod))
+        self._watches = (
+            (self._api.watch("nodes"), self.handle_node),
+            (self._api.watch("pods"), self.handle_pod),
+        )
         for pod in self._api.list("pods"):
             self._pod_addresses.note(pod)
         for node in self._api.list("nodes"):
@@ -148,10 +156,16 @@ class Kubelets:
         prefix = f"127.{self._block}."
         for entry in node.get("status", {}).get("addresses") or ():
             address = entry.get("address", "")
-            if entry.get("type") == "InternalIP" and address.startswith(prefix) and address not in self.by_address:
+            if (
+                entry.get("type") == "InternalIP"
+                and address.startswith(prefix)
+                and address not in self.by_address
+            ):
                 return str(address)
         taken = len(self.by_address)
-        return next(a for i in count(taken) if (a := node_address(self._block, i)) not in self.by_address)
+        return next(
+            a for i in count(taken) if (a := node_address(self._block, i)) not in self.by_address
+        )
 
     def _see_pod(self, pod: Object) -> None:
         run = self.runs.get(pod["metadata"]["uid"])
@@ -181,7 +195,9 @@ class Kubelets:
         if rejection is not None and run.holds:
             run.reject()
             node.runs[run.uid] = run
-            self._recorder.record(pod, "Pod", WARNING, rejection.reason, rejection.event_message, node.name)
+            self._recorder.record(
+                pod, "Pod", WARNING, rejection.reason, rejection.event_message, node.name
+            )
             self._write(lambda: self._put_status(pod, status.rejected(pod, rejection, now)))
         else:
             node.hold(run)
@@ -257,12 +273,16 @@ class Kubelets:
         held = run.holds
         used = run.uses
         step = run.advance(pod, now, self._pace.backoff_s)
-        written = self._write(lambda: self._carry_out(pod, step.status, remove=step.remove, run=run))
+        written = self._write(
+            lambda: self._carry_out(pod, step.status, remove=step.remove, run=run)
+        )
         if not written:
             run.due = now + _RETRY_S
         self._account(run, node, held=held, used=used, now=now)
         if run.uses and not used:
-            self._recorder.record(pod, "Pod", NORMAL, "Started", "Started all containers (simulated)", run.node)
+            self._recorder.record(
+                pod, "Pod", NORMAL, "Started", "Started all containers (simulated)", run.node
+            )
         self._schedule(run.due, run.uid)
 
     def _find(self, namespace: str, plural: str, name: str) -> Object | None:
@@ -276,7 +296,11 @@ class Kubelets:
         if run.lack != lack:
             for event in lack.events:
                 self._recorder.record(pod, "Pod", WARNING, *event, run.node)
-            self._write(lambda: self._put_status(pod, status.lacking_configuration(pod, run.place, now, lack)))
+            self._write(
+                lambda: self._put_status(
+                    pod, status.lacking_configuration(pod, run.place, now, lack)
+                )
+            )
         run.lack = lack
         run.due = now + _RETRY_S
         self._schedule(run.due, run.uid)
@@ -287,7 +311,9 @@ class Kubelets:
         if remove:
             self._api.delete("pods", run.name, run.namespace, Options(run.uid, grace_seconds=0))
 
-    def _account(self, run: PodRun, node: SimulatedNode, *, held: bool, used: bool, now: float) -> None:
+    def _account(
+        self, run: PodRun, node: SimulatedNode, *, held: bool, used: bool, now: float
+    ) -> None:
         if held and not run.holds:
             self._release(run, now)
         elif used and not run.uses:

@@ -1,7 +1,9 @@
-"""The life of one pod on its node as a small state machine: what to write next, and when to look again.
+"""The life of one pod on its node as a small state machine: what to write next, and when to look
+again.
 
-Starting -> Running -> (Waiting -> Running)* -> Ended; a deletion leads to Ended from anywhere. No I/O: each step
-answers what the kubelet shall write. Resuming from a written status never starts a pod twice.
+Starting -> Running -> (Waiting -> Running)* -> Ended; a deletion leads to Ended from anywhere. No
+I/O: each step answers what the kubelet shall write. Resuming from a written status never starts a
+pod twice.
 """
 
 from enum import Enum
@@ -12,7 +14,14 @@ from localfleet.embedded.kubelet import status
 from localfleet.embedded.kubelet.behaviour import Behaviour
 from localfleet.embedded.kubelet.references import Lack
 from localfleet.embedded.kubelet.status import TERMINATED_BY_SIGNAL, Ending, Place
-from localfleet.embedded.meta import Object, annotations_of, is_finished, is_ready, is_terminating, seconds
+from localfleet.embedded.meta import (
+    Object,
+    annotations_of,
+    is_finished,
+    is_ready,
+    is_terminating,
+    seconds,
+)
 from shared.model.resources import Resources
 
 _LONGEST_BACKOFF_S = 300.0
@@ -25,16 +34,22 @@ class Stage(Enum):
 
 
 class Step(NamedTuple):
-    """What the kubelet shall do: write this status (None: nothing), then perhaps remove the pod (grace 0)."""
+    """What the kubelet shall do: write this status (None: nothing), then perhaps remove the pod
+    (grace 0).
+    """
 
     status: Object | None = None
     remove: bool = False
 
 
 class PodRun:
-    """One pod on one node. `due` is when `advance` wants to be called next (unix seconds, inf: never by itself)."""
+    """One pod on one node. `due` is when `advance` wants to be called next (unix seconds, inf:
+    never by itself).
+    """
 
-    def __init__(self, pod: Object, behaviour: Behaviour, requests: Resources, place: Place, now: float) -> None:
+    def __init__(
+        self, pod: Object, behaviour: Behaviour, requests: Resources, place: Place, now: float
+    ) -> None:
         metadata = pod["metadata"]
         self.uid: str = metadata["uid"]
         self.namespace: str = metadata["namespace"]
@@ -86,7 +101,8 @@ class PodRun:
             self.stage = Stage.ENDED
             self.due = inf
         elif self.stage is Stage.RUNNING and not self.stopping and not is_ready(pod):
-            # The node controller doubted the node; its kubelet knows better. Never before a due step.
+            # The node controller doubted the node; its kubelet knows better. Never before a due
+            # step.
             self.due = min(self.due, now)
 
     def advance(self, pod: Object, now: float, backoff_s: float) -> Step:
@@ -129,13 +145,19 @@ class PodRun:
     def _while_running(self, pod: Object, now: float, backoff_s: float) -> Step:
         if now < self._end():
             self.due = self._end()
-            return Step(status.running(pod, self.place, self.started, restarts=self.restarts, last=self.last))
+            return Step(
+                status.running(
+                    pod, self.place, self.started, restarts=self.restarts, last=self.last
+                )
+            )
         ending = Ending(self.behaviour.exit_code, self.started, now)
         if _restarts(pod["spec"].get("restartPolicy", "Always"), ending.exit_code):
             self.last = ending
             self.stage = Stage.WAITING
             self.due = now + _backoff(self.restarts, backoff_s)
-            return Step(status.backing_off(pod, self.place, now, restarts=self.restarts, last=ending))
+            return Step(
+                status.backing_off(pod, self.place, now, restarts=self.restarts, last=ending)
+            )
         self.stage = Stage.ENDED
         self.due = inf
         return Step(status.finished(pod, self.place, now, restarts=self.restarts, ending=ending))
@@ -148,7 +170,10 @@ class PodRun:
             return Step(remove=True)
         began = self.started if was is Stage.RUNNING else now
         ending = Ending(TERMINATED_BY_SIGNAL, began, now)
-        return Step(status.finished(pod, self.place, now, restarts=self.restarts, ending=ending), remove=True)
+        return Step(
+            status.finished(pod, self.place, now, restarts=self.restarts, ending=ending),
+            remove=True,
+        )
 
 
 def _restarts(policy: str, exit_code: int) -> bool:

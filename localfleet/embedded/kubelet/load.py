@@ -1,7 +1,8 @@
-"""The load of one simulated node: background that moves, and what its pods use, under the node's capacity.
+"""The load of one simulated node: background that moves, and what its pods use, under the node's
+capacity.
 
-Rates are smooth functions of time alone (sines with seeded phases), so any moment can be asked for. Counters are their
-integral, taken lazily: nothing is computed for a node that nobody asks about.
+Rates are smooth functions of time alone (sines with seeded phases), so any moment can be asked for.
+Counters are their integral, taken lazily: nothing is computed for a node that nobody asks about.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,9 @@ class Rates(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """What has been used since the start: CPU in core-seconds, network in bytes. They never go back."""
+    """What has been used since the start: CPU in core-seconds, network in bytes. They never go
+    back.
+    """
 
     cpu_s: float = 0.0
     rx: float = 0.0
@@ -77,11 +80,15 @@ class Background:
             net * (1.0 if self.net is not None else 0.7),
         )
 
-    def _share(self, fixed: float | None, band: tuple[float, float], now: float, salt: int) -> float:
+    def _share(
+        self, fixed: float | None, band: tuple[float, float], now: float, salt: int
+    ) -> float:
         if fixed is not None:
             return fixed
         low, high = band
-        wave = sum(sin(2 * pi * (now / period + _phase(self.seed, salt, period))) for period in _WAVES_S)
+        wave = sum(
+            sin(2 * pi * (now / period + _phase(self.seed, salt, period))) for period in _WAVES_S
+        )
         return low + (high - low) * (wave / len(_WAVES_S) + 1) / 2
 
 
@@ -103,7 +110,9 @@ class PodLoad:
         wave = sin(2 * pi * (now / 47.0 + self.phase))
         busy = 1 + 0.1 * wave
         held = 1 + 0.02 * wave
-        return Rates(self.mean.cpu * busy, self.mean.memory * held, self.mean.rx * busy, self.mean.tx * busy)
+        return Rates(
+            self.mean.cpu * busy, self.mean.memory * held, self.mean.rx * busy, self.mean.tx * busy
+        )
 
 
 def _mean(behaviour: Behaviour) -> Rates:
@@ -159,7 +168,9 @@ class NodeLoad:
     def rates(self, now: float) -> tuple[Rates, dict[str, Rates]]:
         """What the node uses at `now`, and each pod's part of it by uid."""
         factors, wanted = self._contention(now)
-        return self._total(wanted).times(factors), {uid: rates.times(factors) for uid, rates in wanted if uid}
+        return self._total(wanted).times(factors), {
+            uid: rates.times(factors) for uid, rates in wanted if uid
+        }
 
     def _integrate(self, moment: float, width: float) -> None:
         factors, wanted = self._contention(moment)

@@ -1,4 +1,6 @@
-"""The log of a simulated container, which has no output: that it is simulated, at its start and every ten seconds."""
+"""The log of a simulated container, which has no output: that it is simulated, at its start and
+every ten seconds.
+"""
 
 from collections.abc import Iterator, Mapping
 from math import ceil
@@ -11,10 +13,13 @@ Line = tuple[float, str]
 
 
 def container_log(pod: Object, container: str, query: Mapping[str, str], now: float) -> str:
-    """The text that `kubectl logs` shows; `query` as the API has it (previous, tailLines, sinceSeconds, sinceTime,
-    timestamps, limitBytes). Text only, "" before the first start.
+    """The text that `kubectl logs` shows; `query` as the API has it (previous, tailLines,
+    sinceSeconds, sinceTime, timestamps, limitBytes). Text only, "" before the first start.
     """
-    entry = next((e for e in pod.get("status", {}).get("containerStatuses") or () if e["name"] == container), None)
+    entry = next(
+        (e for e in pod.get("status", {}).get("containerStatuses") or () if e["name"] == container),
+        None,
+    )
     if entry is None:
         return ""
     state, restarts = _run(entry, previous=query.get("previous") == "true")
@@ -23,7 +28,9 @@ def container_log(pod: Object, container: str, query: Mapping[str, str], now: fl
     if tail.isdigit():
         lines = lines[-int(tail) :] if int(tail) else []
     timestamps = query.get("timestamps") == "true"
-    text = "".join(f"{micro_stamp(at)} {words}\n" if timestamps else f"{words}\n" for at, words in lines)
+    text = "".join(
+        f"{micro_stamp(at)} {words}\n" if timestamps else f"{words}\n" for at, words in lines
+    )
     limit = query.get("limitBytes", "")
     return text[: int(limit)] if limit.isdigit() else text
 
@@ -45,10 +52,17 @@ def _lines(pod: Object, container: str, state: Object, restarts: int, now: float
     ended = seconds(run.get("finishedAt")) if "finishedAt" in run else 0.0
     until = ended or now
     again = f" (restart {restarts})" if restarts else ""
-    yield began, f"{container} started on {pod['spec'].get('nodeName', '')}{again}; this container is simulated"
+    yield (
+        began,
+        f"{container} started on {pod['spec'].get('nodeName', '')}{again}; this container is "
+        "simulated",
+    )
     first = max(1, ceil((until - began) / _PERIOD_S) - _MOST_LINES)
     for step in range(first, ceil((until - began) / _PERIOD_S)):
-        yield began + step * _PERIOD_S, f"{container} is simulated and has no output (for {step * _PERIOD_S:.0f} s)"
+        yield (
+            began + step * _PERIOD_S,
+            f"{container} is simulated and has no output (for {step * _PERIOD_S:.0f} s)",
+        )
     if ended:
         yield ended, f"{container} ended with exit code {run.get('exitCode', 0)}"
 

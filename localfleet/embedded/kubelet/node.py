@@ -8,7 +8,15 @@ from localfleet.embedded.kubelet.lifecycle import PodRun
 from localfleet.embedded.kubelet.load import Background, Capacity, NodeLoad
 from localfleet.embedded.meta import Object, annotations_of, labels_of
 from shared.model.names import BANDWIDTH
-from shared.model.resources import CPU, MEMORY, QuantityError, Resources, add, parse_quantity, parse_resources
+from shared.model.resources import (
+    CPU,
+    MEMORY,
+    QuantityError,
+    Resources,
+    add,
+    parse_quantity,
+    parse_resources,
+)
 
 BACKGROUND_CPU = PREFIX + "background-cpu"
 BACKGROUND_MEMORY = PREFIX + "background-memory"
@@ -18,7 +26,9 @@ DOWN = "down"
 
 
 class SimulatedNode:
-    """A node of this cluster. `used` is what admitted pods hold (internal units); `problems` are unread annotations."""
+    """A node of this cluster. `used` is what admitted pods hold (internal units); `problems` are
+    unread annotations.
+    """
 
     def __init__(self, node: Object, address: str, seed: int, now: float) -> None:
         self.name: str = node["metadata"]["name"]
@@ -38,13 +48,20 @@ class SimulatedNode:
         problems: list[str] = []
         notes = {**labels_of(node), **annotations_of(node)}
         try:
-            self.allocatable = parse_resources(node["status"].get("allocatable") or {}, where="status.allocatable")
+            self.allocatable = parse_resources(
+                node["status"].get("allocatable") or {}, where="status.allocatable"
+            )
         except QuantityError as error:
             problems.append(f"allocatable is left as it was: {error}")
         capacity = Capacity(
-            self.allocatable.get(CPU, 0) / 1000, self.allocatable.get(MEMORY, 0), _bandwidth(notes, problems)
+            self.allocatable.get(CPU, 0) / 1000,
+            self.allocatable.get(MEMORY, 0),
+            _bandwidth(notes, problems),
         )
-        shares = (_share(notes, key, problems) for key in (BACKGROUND_CPU, BACKGROUND_MEMORY, BACKGROUND_NET))
+        shares = (
+            _share(notes, key, problems)
+            for key in (BACKGROUND_CPU, BACKGROUND_MEMORY, BACKGROUND_NET)
+        )
         self.load.reshape(capacity, Background(self._seed, *shares), now)
         self.down = notes.get(KUBELET) == DOWN
         self.problems = tuple(problems)
@@ -80,5 +97,8 @@ def _share(notes: dict[str, str], key: str, problems: list[str]) -> float | None
         share = -1.0
     if isfinite(share) and 0 <= share <= 1:
         return share
-    problems.append(f"annotation {key} is ignored: {text[:40]!r} is not a share of capacity from 0 to 1, such as 0.9")
+    problems.append(
+        f"annotation {key} is ignored: {text[:40]!r} is not a share of capacity from 0 to 1, such "
+        "as 0.9"
+    )
     return None

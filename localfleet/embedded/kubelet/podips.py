@@ -20,7 +20,9 @@ class PodAddresses:
             self._taken.add(address)
 
     def give(self, pod: Object, host: str) -> str:
-        """The pod's own address, the one it has already, or its node's when it shares the node's network."""
+        """The pod's own address, the one it has already, or its node's when it shares the node's
+        network.
+        """
         if pod["spec"].get("hostNetwork"):
             return host
         address = pod.get("status", {}).get("podIP") or self._fresh()

@@ -1,4 +1,6 @@
-"""ConfigMaps, Secrets and images that a pod names: what keeps it from starting, in the words of the real kubelet."""
+"""ConfigMaps, Secrets and images that a pod names: what keeps it from starting, in the words of the
+real kubelet.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,8 +16,8 @@ _MISNAMED = "InvalidImageName"
 
 
 class Lack(NamedTuple):
-    """What is not there: the container that needs it ("": a volume, so none can be created), and why. `image`: it is
-    the container's image, which has no name that could be pulled.
+    """What is not there: the container that needs it ("": a volume, so none can be created), and
+    why. `image`: it is the container's image, which has no name that could be pulled.
     """
 
     container: str
@@ -25,18 +27,25 @@ class Lack(NamedTuple):
     @property
     def waiting(self) -> Object:
         """core/v1 ContainerStateWaiting of the container."""
-        return {"reason": _MISNAMED if self.image else "CreateContainerConfigError", "message": self.error}
+        return {
+            "reason": _MISNAMED if self.image else "CreateContainerConfigError",
+            "message": self.error,
+        }
 
     @property
     def events(self) -> tuple[tuple[str, str], ...]:
         """The reason and message of each event."""
         if self.image:
             return ("InspectFailed", self.error), ("Failed", f"Error: {_MISNAMED}")
-        return (("Failed", f"Error: {self.error}") if self.container else ("FailedMount", self.error),)
+        return (
+            ("Failed", f"Error: {self.error}") if self.container else ("FailedMount", self.error),
+        )
 
 
 class _Kind(NamedTuple):
-    """What one kind is called: its plural; in errors as an object, of a volume without a key, as the home of a key."""
+    """What one kind is called: its plural; in errors as an object, of a volume without a key, as
+    the home of a key.
+    """
 
     plural: str
     word: str
@@ -44,16 +53,22 @@ class _Kind(NamedTuple):
     kind: str
 
 
-_CONFIG_MAP = _Kind("configmaps", "configmap", "configmap references non-existent config key", "ConfigMap")
+_CONFIG_MAP = _Kind(
+    "configmaps", "configmap", "configmap references non-existent config key", "ConfigMap"
+)
 _SECRET = _Kind("secrets", "secret", "references non-existent secret key", "Secret")
 
 
 def lacking(pod: Object, find: Find) -> Lack | None:
-    """The first object, key or image that the pod needs and that cannot be had; volumes before containers."""
+    """The first object, key or image that the pod needs and that cannot be had; volumes before
+    containers.
+    """
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
     # What no container mounts, a kubelet does not wait for.
-    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or ()}
+    mounted = {
+        mount["name"] for container in containers for mount in container.get("volumeMounts") or ()
+    }
     for volume in spec.get("volumes") or ():
         if volume["name"] not in mounted:
             continue
@@ -64,7 +79,9 @@ def lacking(pod: Object, find: Find) -> Lack | None:
         if error := misnamed(container["image"]):
             return Lack(container["name"], error, image=True)
         for kind, source, key in _environment(container):
-            if error := _missing_of_environment(kind, source, key, pod["metadata"]["namespace"], find):
+            if error := _missing_of_environment(
+                kind, source, key, pod["metadata"]["namespace"], find
+            ):
                 return Lack(container["name"], error)
     return None
 
@@ -102,14 +119,20 @@ def _missing_of_volume(kind: _Kind, name: str, source: Object, find: Find) -> st
     return next((f"{kind.no_key}: {key}" for key in absent), "")
 
 
-def _missing_of_environment(kind: _Kind, source: Object, key: str, namespace: str, find: Find) -> str:
+def _missing_of_environment(
+    kind: _Kind, source: Object, key: str, namespace: str, find: Find
+) -> str:
     if source.get("optional"):
         return ""
     name = source.get("name", "")
     found = find(kind.plural, name)
     if found is None:
         return f'{kind.word} "{name}" not found'
-    return f"couldn't find key {key} in {kind.kind} {namespace}/{name}" if key and key not in _keys(found) else ""
+    return (
+        f"couldn't find key {key} in {kind.kind} {namespace}/{name}"
+        if key and key not in _keys(found)
+        else ""
+    )
 
 
 def _keys(obj: Object) -> set[str]:

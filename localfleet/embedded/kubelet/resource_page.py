@@ -1,4 +1,6 @@
-"""The kubelet's page /metrics/resource, from the load model: metrics-server reads it, and agents for other clusters."""
+"""The kubelet's page /metrics/resource, from the load model: metrics-server reads it, and agents
+for other clusters.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,8 +15,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ("container", "namespace", "pod")
 
 
-def resource_page(node: SimulatedNode, containers: Iterable[tuple[PodRun, list[str]]], now: float) -> bytes:
-    """Of a node, and of the containers (by name) of its pods that run; a pod's use is split evenly over them."""
+def resource_page(
+    node: SimulatedNode, containers: Iterable[tuple[PodRun, list[str]]], now: float
+) -> bytes:
+    """Of a node, and of the containers (by name) of its pods that run; a pod's use is split evenly
+    over them.
+    """
     node.load.advance(now)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(node, list(containers), now))
@@ -22,7 +28,9 @@ def resource_page(node: SimulatedNode, containers: Iterable[tuple[PodRun, list[s
 
 
 class _Page(Collector):
-    def __init__(self, node: SimulatedNode, containers: list[tuple[PodRun, list[str]]], now: float) -> None:
+    def __init__(
+        self, node: SimulatedNode, containers: list[tuple[PodRun, list[str]]], now: float
+    ) -> None:
         self._node = node
         self._containers = containers
         self._now = now
@@ -32,9 +40,15 @@ class _Page(Collector):
         now = self._now
         load = self._node.load
         total, parts = load.rates(now)
-        cpu = CounterMetricFamily("container_cpu_usage_seconds", "CPU time of the container", labels=_LABELS)
-        memory = GaugeMetricFamily("container_memory_working_set_bytes", "Of the container", labels=_LABELS)
-        started = GaugeMetricFamily("container_start_time_seconds", "Since the epoch", labels=_LABELS)
+        cpu = CounterMetricFamily(
+            "container_cpu_usage_seconds", "CPU time of the container", labels=_LABELS
+        )
+        memory = GaugeMetricFamily(
+            "container_memory_working_set_bytes", "Of the container", labels=_LABELS
+        )
+        started = GaugeMetricFamily(
+            "container_start_time_seconds", "Since the epoch", labels=_LABELS
+        )
         for run, names in self._containers:
             for name in names:
                 labels = (name, run.namespace, run.name)

@@ -1,4 +1,6 @@
-"""The nodes of an embedded cluster: their shapes, and the Node objects that their kubelets register."""
+"""The nodes of an embedded cluster: their shapes, and the Node objects that their kubelets
+register.
+"""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +19,16 @@ KUBELET_VERSION = "v1.37.2"
 
 
 class ShapeError(ValueError):
-    """A node shape or a row of a node table that cannot be read; the text names the key or the line."""
+    """A node shape or a row of a node table that cannot be read; the text names the key or the
+    line.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`count` equal nodes; quantities as Kubernetes writes them. Without a zone they go round the cluster's zones."""
+    """`count` equal nodes; quantities as Kubernetes writes them. Without a zone they go round the
+    cluster's zones.
+    """
 
     cpu: str = "8"
     memory: str = "32Gi"
@@ -48,7 +54,12 @@ class Shape:
     def resources(self) -> dict[str, str]:
         """status.capacity and status.allocatable."""
         extended = {GPU: self.gpu} if parse_quantity(self.gpu) else {}
-        basic = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods, "ephemeral-storage": "100Gi"}
+        basic = {
+            "cpu": self.cpu,
+            "memory": self.memory,
+            "pods": self.pods,
+            "ephemeral-storage": "100Gi",
+        }
         return {**basic, **extended}
 
 
@@ -59,7 +70,9 @@ def parse_shape(text: str) -> Shape:
     for part in filter(None, text.split(",")):
         key, separator, value = part.partition("=")
         if key not in known or not separator or not value:
-            raise ShapeError(f"node shape {text!r}: {part!r} is not KEY=VALUE with KEY one of {', '.join(known)}")
+            raise ShapeError(
+                f"node shape {text!r}: {part!r} is not KEY=VALUE with KEY one of {', '.join(known)}"
+            )
         given[key] = value
     count = given.pop("count", "1")
     if not count.isdigit():
@@ -68,13 +81,19 @@ def parse_shape(text: str) -> Shape:
 
 
 def read_shapes(path: Path, part: int = 1, parts: int = 1) -> list[Shape]:
-    """The nodes of a table with the columns sn, cpu_milli, memory_mib, gpu, model; every `parts`-th row from `part`."""
+    """The nodes of a table with the columns sn, cpu_milli, memory_mib, gpu, model; every `parts`-th
+    row from `part`.
+    """
     with path.open(newline="") as file:
         rows = csv.DictReader(file)
         missing = {"sn", "cpu_milli", "memory_mib"} - set(rows.fieldnames or ())
         if missing:
             raise ShapeError(f"{path}: column {', '.join(sorted(missing))} is missing")
-        return [_row(path, line, row) for line, row in enumerate(rows, 2) if (line - 2) % parts == part - 1]
+        return [
+            _row(path, line, row)
+            for line, row in enumerate(rows, 2)
+            if (line - 2) % parts == part - 1
+        ]
 
 
 def _row(path: Path, line: int, row: dict[str, str]) -> Shape:
@@ -94,7 +113,9 @@ def _row(path: Path, line: int, row: dict[str, str]) -> Shape:
         raise ShapeError(f"{path}:{line}: {error}") from None
 
 
-def node_objects(cluster: str, shapes: Iterable[Shape], region: str, zones: Sequence[str]) -> Iterator[Object]:
+def node_objects(
+    cluster: str, shapes: Iterable[Shape], region: str, zones: Sequence[str]
+) -> Iterator[Object]:
     """Node objects as kubelets first register them, without addresses, heartbeat or readiness."""
     rotation = cycle(zones)
     number = 0
@@ -128,7 +149,11 @@ def _node(name: str, shape: Shape, region: str, zone: str) -> Object:
 def heartbeat_conditions(old: list[Object], now: float) -> list[Object]:
     """The four node conditions of a healthy kubelet, heard from at `now`."""
     moment = stamp(now)
-    since = {entry["type"]: entry.get("lastTransitionTime") for entry in old if entry.get("status") == _status(entry)}
+    since = {
+        entry["type"]: entry.get("lastTransitionTime")
+        for entry in old
+        if entry.get("status") == _status(entry)
+    }
     return [
         {
             "type": kind,
@@ -143,7 +168,11 @@ def heartbeat_conditions(old: list[Object], now: float) -> list[Object]:
 
 
 _HEALTHY = {
-    "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "MemoryPressure": (
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
     "DiskPressure": ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     "PIDPressure": ("False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     "Ready": ("True", "KubeletReady", "kubelet is posting ready status"),
@@ -160,7 +189,10 @@ def registered_status(node: Object, address: str, port: int, now: float) -> Obje
     name = node["metadata"]["name"]
     return {
         **old,
-        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+        "addresses": [
+            {"type": "InternalIP", "address": address},
+            {"type": "Hostname", "address": name},
+        ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "conditions": heartbeat_conditions(old.get("conditions") or [], now),
         "nodeInfo": {

@@ -62,7 +62,9 @@ def lacking_configuration(pod: Object, place: Place, now: float, lack: Lack) -> 
     return status
 
 
-def running(pod: Object, place: Place, now: float, *, restarts: int = 0, last: Ending | None = None) -> Object:
+def running(
+    pod: Object, place: Place, now: float, *, restarts: int = 0, last: Ending | None = None
+) -> Object:
     """All containers run and are ready since `now`."""
     state = {"running": {"startedAt": stamp(now)}}
     return _status(pod, place, now, "Running", Containers(state, True, restarts, last))
@@ -108,7 +110,9 @@ def _status(pod: Object, place: Place, now: float, phase: str, containers: Conta
         "containerStatuses": [_container(pod, entry, containers) for entry in spec["containers"]],
     }
     if spec.get("initContainers"):
-        status["initContainerStatuses"] = _init_containers(pod, old.get("initContainerStatuses"), phase, now)
+        status["initContainerStatuses"] = _init_containers(
+            pod, old.get("initContainerStatuses"), phase, now
+        )
     return status
 
 
@@ -117,13 +121,18 @@ def _init_containers(pod: Object, old: list[Object] | None, phase: str, now: flo
         return old
     pending = phase == "Pending"
     state = {"waiting": {"reason": "PodInitializing"}} if pending else Ending(0, now, now)
-    return [_container(pod, entry, Containers(state, not pending)) for entry in pod["spec"]["initContainers"]]
+    return [
+        _container(pod, entry, Containers(state, not pending))
+        for entry in pod["spec"]["initContainers"]
+    ]
 
 
 def _conditions(old: list[Object], phase: str, ready: bool, now: float) -> list[Object]:
     started = phase != "Pending"
     ended = phase in ("Succeeded", "Failed")
-    answers = dict(zip(_OWN_CONDITIONS, (started and not ended, started, ready, ready), strict=True))
+    answers = dict(
+        zip(_OWN_CONDITIONS, (started and not ended, started, ready, ready), strict=True)
+    )
     reasons = {"Succeeded": {"reason": "PodCompleted"}, "Failed": {"reason": "PodFailed"}}
     why = reasons.get(phase, {} if ready else {"reason": "ContainersNotReady"})
     conditions = old

@@ -11,7 +11,8 @@ from localfleet.embedded.usage import Usage
 _NANO = 10**9
 _INTERFACE = "eth0"
 _WINDOW_S = 15.0
-# Of what is used, this much is page cache on top of the working set, and this share of the working set is resident.
+# Of what is used, this much is page cache on top of the working set, and this share of the working
+# set is resident.
 _CACHE_SHARE = 0.1
 _RESIDENT_SHARE = 0.9
 
@@ -28,7 +29,10 @@ def node_summary(node: SimulatedNode, now: float) -> Object:
             "nodeName": node.name,
             "startTime": stamp(load.since),
             "cpu": _cpu(moment, total, load.used),
-            "memory": {**_memory(moment, total), "availableBytes": max(0, int(load.capacity.memory - total.memory))},
+            "memory": {
+                **_memory(moment, total),
+                "availableBytes": max(0, int(load.capacity.memory - total.memory)),
+            },
             "network": _network(moment, load.used),
         },
         "pods": [_pod(run, load, parts[run.uid], moment) for run in running],
@@ -41,7 +45,9 @@ def node_usage(node: SimulatedNode, now: float) -> Usage:
 
 
 def pod_usage(run: PodRun, pod: Object, load: NodeLoad, now: float) -> dict[str, Usage]:
-    """What the containers of a pod use, a mean over the window; the pod's use is split evenly over them."""
+    """What the containers of a pod use, a mean over the window; the pod's use is split evenly over
+    them.
+    """
     names = [container["name"] for container in pod["spec"]["containers"]]
     used = _usage([load.rates(now - back)[1][run.uid] for back in _moments()], now, len(names))
     return dict.fromkeys(names, used)
@@ -89,7 +95,13 @@ def _memory(moment: str, rates: Rates) -> Object:
 
 
 def _network(moment: str, used: Counters) -> Object:
-    counters = {"name": _INTERFACE, "rxBytes": int(used.rx), "rxErrors": 0, "txBytes": int(used.tx), "txErrors": 0}
+    counters = {
+        "name": _INTERFACE,
+        "rxBytes": int(used.rx),
+        "rxErrors": 0,
+        "txBytes": int(used.tx),
+        "txErrors": 0,
+    }
     return {"time": moment, **counters, "interfaces": [counters]}
 
 

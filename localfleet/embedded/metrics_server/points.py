@@ -1,9 +1,12 @@
-"""CPU rates out of kubelets' counters: the two last points of each container, as metrics-server 0.9 keeps them.
+"""CPU rates out of kubelets' counters: the two last points of each container, as metrics-server 0.9
+keeps them.
 
-Example, a scrape every 15 s: a container that started at 100 s has used 3 core-seconds at 112 s. It is younger than a
-scrape, so its rate is since its start: 3 / 12 = 0.25 cores. At 127 s it has used 6: (6 - 3) / 15 = 0.2 cores.
+Example, a scrape every 15 s: a container that started at 100 s has used 3 core-seconds at 112 s. It
+is younger than a scrape, so its rate is since its start: 3 / 12 = 0.25 cores. At 127 s it has used
+6: (6 - 3) / 15 = 0.2 cores.
 
-Source: pkg/storage/pod.go, pkg/storage/node.go and pkg/scraper/client/resource/decode.go of metrics-server.
+Source: pkg/storage/pod.go, pkg/storage/node.go and pkg/scraper/client/resource/decode.go of
+metrics-server.
 """
 
 from collections.abc import Iterator
@@ -24,7 +27,9 @@ Key = tuple[str, str]  # namespace, name
 
 
 class Point(NamedTuple):
-    """One container, or one node, at one time (unix seconds). CPU in core-seconds since `started`, memory in bytes."""
+    """One container, or one node, at one time (unix seconds). CPU in core-seconds since `started`,
+    memory in bytes.
+    """
 
     started: float
     at: float
@@ -43,7 +48,8 @@ class Batch(NamedTuple):
 
 
 def read_page(text: str, node: str, now: float) -> Batch:
-    """A kubelet's page /metrics/resource. A pod of which a container tells no CPU or no memory is left out.
+    """A kubelet's page /metrics/resource. A pod of which a container tells no CPU or no memory is
+    left out.
 
     `now` is the time of what has none. ValueError, KeyError: it is no such page.
 
@@ -52,7 +58,9 @@ def read_page(text: str, node: str, now: float) -> Batch:
     >>> read_page(page, "node", 0).pods
     {('n', 'p'): {'c': Point(started=0.0, at=1700000000.123, cpu_s=1.5, memory=4096.0)}}
     """
-    told: dict[tuple[str, str, str], dict[str, tuple[float, float]]] = {}  # by namespace, pod, container
+    told: dict[
+        tuple[str, str, str], dict[str, tuple[float, float]]
+    ] = {}  # by namespace, pod, container
     for kind, of, value, at in _samples(text, now):
         told.setdefault(of, {})[kind] = value, at
     points = {of: _point(found) for of, found in told.items()}
@@ -76,13 +84,21 @@ def _samples(text: str, now: float) -> Iterator[tuple[str, tuple[str, str, str],
             if not (0 <= value < _MOST and 0 <= at < _MOST_AT):  # nor NaN
                 continue
             labels = sample.labels
-            of = (labels["namespace"], labels["pod"], labels["container"]) if what == "container" else _NODE
+            of = (
+                (labels["namespace"], labels["pod"], labels["container"])
+                if what == "container"
+                else _NODE
+            )
             yield kind, of, value, at
 
 
 def _point(told: dict[str, tuple[float, float]]) -> Point | None:
     (cpu_s, at), (memory, later) = told.get(_CPU, (0.0, 0.0)), told.get(_MEMORY, (0.0, 0.0))
-    return Point(told.get(_STARTED, (0.0, 0.0))[0], at or later, cpu_s, memory) if cpu_s and memory else None
+    return (
+        Point(told.get(_STARTED, (0.0, 0.0))[0], at or later, cpu_s, memory)
+        if cpu_s and memory
+        else None
+    )
 
 
 class Points:
@@ -103,7 +119,10 @@ class Points:
         for key, containers in batch.pods.items():
             last = self._last.pods.get(key, {})
             older = self._before.pods.get(key, {})
-            found = {name: self._start(point, last.get(name), older.get(name)) for name, point in containers.items()}
+            found = {
+                name: self._start(point, last.get(name), older.get(name))
+                for name, point in containers.items()
+            }
             pods[key] = {name: point for name, point in found.items() if point is not None}
         self._last, self._before = batch, Batch(nodes, pods)
 
@@ -123,14 +142,18 @@ class Points:
         return {name: usage for name, usage in found.items() if usage is not None}
 
     def _start(self, new: Point, last: Point | None, older: Point | None) -> Point | None:
-        """The point to compare `new` with: the start of a container younger than a scrape, when it had used nothing."""
+        """The point to compare `new` with: the start of a container younger than a scrape, when it
+        had used nothing.
+        """
         if _FRESH_S <= new.at - new.started < self._resolution_s:
             return Point(new.started, new.started, 0.0, new.memory)
         return _earlier(new, last, older) if last is not None and new.started < last.at else None
 
 
 def _earlier(new: Point, last: Point | None, older: Point | None) -> Point | None:
-    """The point to compare `new` with: `last`, or `older` if a scrape has brought the same point twice."""
+    """The point to compare `new` with: `last`, or `older` if a scrape has brought the same point
+    twice.
+    """
     if last is None or new.at > last.at:
         return last
     return older if older is not None and older.at < new.at else None

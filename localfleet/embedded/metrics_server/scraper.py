@@ -23,12 +23,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class Scraper:
-    """`points` has what it found. `context` has the client certificate; kubelets are not verified (as with
-    --kubelet-insecure-tls).
+    """`points` has what it found. `context` has the client certificate; kubelets are not verified
+    (as with --kubelet-insecure-tls).
     """
 
     def __init__(
-        self, api: Api, context: Callable[[], ssl.SSLContext], resolution_s: float, clock: Callable[[], float]
+        self,
+        api: Api,
+        context: Callable[[], ssl.SSLContext],
+        resolution_s: float,
+        clock: Callable[[], float],
     ):
         self.points = Points(resolution_s)
         self._api = api
@@ -45,7 +49,11 @@ class Scraper:
             await asyncio.sleep(due - loop.time())
 
     async def _round(self) -> None:
-        nodes = [node for node in self._api.list("nodes") if labels_of(node).get(EMBEDDED_LABEL) != "true"]
+        nodes = [
+            node
+            for node in self._api.list("nodes")
+            if labels_of(node).get(EMBEDDED_LABEL) != "true"
+        ]
         timeout = aiohttp.ClientTimeout(total=min(_MOST_WAIT_S, self._resolution_s))
         async with aiohttp.ClientSession(timeout=timeout) as session:
             batches = await asyncio.gather(*(self._page(session, node) for node in nodes))
@@ -62,10 +70,14 @@ class Scraper:
             path = annotations_of(node).get(_PAGE_ANNOTATION) or _PAGE
             kubelet = kubelet_of(node)
             url = URL.build(scheme="https", host=kubelet.address, port=kubelet.port, path=path)
-            asked = session.get(url, ssl=self._context(), raise_for_status=True, allow_redirects=False)
+            asked = session.get(
+                url, ssl=self._context(), raise_for_status=True, allow_redirects=False
+            )
             async with asked as answer:
                 page = await _text(answer)
-                return await asyncio.to_thread(read_page, page, name, now)  # of some megabytes it takes seconds
+                return await asyncio.to_thread(
+                    read_page, page, name, now
+                )  # of some megabytes it takes seconds
         except (ApiError, aiohttp.ClientError, TimeoutError) as error:
             _LOG.info("node %s does not tell what its pods use: %s", name, error)
         except Exception as error:  # whatever a page holds, the others count

@@ -40,7 +40,9 @@ def refusal(error: ApiError) -> web.Response:
 async def body(request: web.Request, how: str = UNREADABLE) -> Any:
     """The decoded body, JSON or YAML; None if it is empty, and null is an empty object.
 
-    ApiError 400 begins with `how` and says why it cannot be read; where `how` ends as a sentence does, it is all."""
+    ApiError 400 begins with `how` and says why it cannot be read; where `how` ends as a sentence
+    does, it is all.
+    """
     sent = await request.read()
     if not sent:
         return None
@@ -122,7 +124,9 @@ def _from_yaml(sent: bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: no aliases (a small text could stand for a huge one), timestamps stay text."""
+    """YAML as Kubernetes reads it: no aliases (a small text could stand for a huge one), timestamps
+    stay text.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Refuse aliases."""

@@ -1,7 +1,9 @@
-"""The API server as the client of kubelets that are no part of its process: those that agents serve for proxy nodes.
+"""The API server as the client of kubelets that are no part of its process: those that agents serve
+for proxy nodes.
 
-As kube-apiserver does without --kubelet-certificate-authority: it shows its client certificate, and verifies none. It
-asks for one thing on a connection of its own, follows no redirect, and waits only as long as its own client does.
+As kube-apiserver does without --kubelet-certificate-authority: it shows its client certificate, and
+verifies none. It asks for one thing on a connection of its own, follows no redirect, and waits only
+as long as its own client does.
 """
 
 import asyncio
@@ -21,7 +23,11 @@ from shared.kube.pipe import TlsPipe
 
 _CONNECT_S = 10.0
 _LOOK_S = 0.3
-FAILURES = (OSError, EOFError, h11.ProtocolError)  # of a kubelet or of the network, once a connection is there
+FAILURES = (
+    OSError,
+    EOFError,
+    h11.ProtocolError,
+)  # of a kubelet or of the network, once a connection is there
 Head = h11.Response | h11.InformationalResponse
 _Result = TypeVar("_Result")
 
@@ -35,7 +41,9 @@ class KubeletWire:
 
     async def ask(self, request: h11.Request) -> Head:
         """Send a request that has no body: the head of the answer. One of FAILURES."""
-        await self.pipe.write((self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b""))
+        await self.pipe.write(
+            (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        )
         return cast(Head, await self._next())  # h11 lets nothing else come first
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -61,8 +69,9 @@ class KubeletWire:
 
 
 async def dial(kubelet: Kubelet, context: ssl.SSLContext) -> KubeletWire:
-    """A connection, whose `pipe` the caller closes. `context` has the client certificate. ConnectionError in words of
-    Go: nobody answers there, or the node tells an address or a port that is none.
+    """A connection, whose `pipe` the caller closes. `context` has the client certificate.
+    ConnectionError in words of Go: nobody answers there, or the node tells an address or a port
+    that is none.
     """
     try:
         async with asyncio.timeout(_CONNECT_S):
@@ -79,7 +88,9 @@ async def dial(kubelet: Kubelet, context: ssl.SSLContext) -> KubeletWire:
 
 
 def _go_text(error: Exception, kubelet: Kubelet) -> str:
-    """The error in Go's words, as kube-apiserver passes them on; those of Python where Go's are not known."""
+    """The error in Go's words, as kube-apiserver passes them on; those of Python where Go's are not
+    known.
+    """
     if isinstance(error, ssl.SSLError):
         return "EOF" if isinstance(error, ssl.SSLEOFError) else f"tls: {error.reason}"
     if isinstance(error, socket.gaierror | ValueError):  # ValueError: it cannot even be asked for
@@ -94,7 +105,9 @@ def _go_text(error: Exception, kubelet: Kubelet) -> str:
 async def copy_body(
     request: web.Request, response: web.StreamResponse, body: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Send a body to the client as far as it comes. kube-apiserver, too, ends an answer that breaks off as if whole."""
+    """Send a body to the client as far as it comes. kube-apiserver, too, ends an answer that breaks
+    off as if whole.
+    """
     with suppress(*FAILURES):
         await response.prepare(request)
         async for data in body:
@@ -102,8 +115,12 @@ async def copy_body(
     return response
 
 
-async def while_client_stays(request: web.Request, work: Coroutine[object, object, _Result]) -> _Result:
-    """The result of work for a client. It is cancelled when the client disconnects: ApiError, which nobody reads."""
+async def while_client_stays(
+    request: web.Request, work: Coroutine[object, object, _Result]
+) -> _Result:
+    """The result of work for a client. It is cancelled when the client disconnects: ApiError, which
+    nobody reads.
+    """
     task = asyncio.ensure_future(work)
     try:
         while not task.done():

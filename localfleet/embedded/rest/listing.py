@@ -25,7 +25,8 @@ from localfleet.embedded.apiserver.store import Record
 
 _KEPT_SNAPSHOTS = 64
 _TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "The provided continue parameter is too old to display a consistent list result. You can "
+    "start a new list without "
     "the continue parameter."
 )
 
@@ -50,14 +51,18 @@ class _Token(msgspec.Struct):
 
 
 class Lists:
-    """Answers lists. A paged list is a snapshot that later pages come from; the oldest snapshots are dropped (410)."""
+    """Answers lists. A paged list is a snapshot that later pages come from; the oldest snapshots
+    are dropped (410).
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._snapshots: OrderedDict[tuple[int, str], list[Record]] = OrderedDict()
 
     def answer(self, row: Resource, namespace: str, query: Query, shape: Shape) -> bytes:
-        """The encoded list; ApiError 400 for parameters, 410 for what is no longer kept, 504 for the future."""
+        """The encoded list; ApiError 400 for parameters, 410 for what is no longer kept, 504 for
+        the future.
+        """
         what = f"{row.key}/{namespace}?{query.labels}&{query.fields}"
         if query.token:
             if query.version:
@@ -95,7 +100,9 @@ def _decode_token(text: str) -> _Token:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
     except (binascii.Error, msgspec.DecodeError, ValueError):
-        raise bad_request("invalid continue token: continue key is not valid: it cannot be decoded") from None
+        raise bad_request(
+            "invalid continue token: continue key is not valid: it cannot be decoded"
+        ) from None
 
 
 def check_version(current: int, query: Query) -> None:
@@ -105,7 +112,10 @@ def check_version(current: int, query: Query) -> None:
     except ApiError as error:
         raise bad_request(f"invalid resource version: {error}") from None
     if query.match and not query.version:
-        raise _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise _forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        )
     if query.match == "Exact" and asked == 0:
         detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         raise _forbidden("resourceVersionMatch", detail)
@@ -120,7 +130,9 @@ def check_version(current: int, query: Query) -> None:
 
 
 def parse_version(text: str) -> int | None:
-    """A resourceVersion as a number, None if not given; ApiError 500, as a watch answers, for anything else."""
+    """A resourceVersion as a number, None if not given; ApiError 500, as a watch answers, for
+    anything else.
+    """
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 20:
@@ -145,7 +157,9 @@ def check_watch(query: Query, initial: str) -> None:
         errors = [FieldError("forbidden", "resourceVersionMatch", detail)]
         if query.match:
             known = supported(("NotOlderThan",))
-            errors.append(FieldError("unsupported", "resourceVersionMatch", known, query.match[:40]))
+            errors.append(
+                FieldError("unsupported", "resourceVersionMatch", known, query.match[:40])
+            )
         raise bad_option("ListOptions", *errors)
     if query.match and not initial:
         detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"

@@ -1,6 +1,8 @@
-"""Where a request about a pod goes: which of its containers is meant, and where the kubelet of its node answers.
+"""Where a request about a pod goes: which of its containers is meant, and where the kubelet of its
+node answers.
 
-As kube-apiserver finds it: validateContainer and streamLocation of pkg/registry/core/pod/strategy.go.
+As kube-apiserver finds it: validateContainer and streamLocation of
+pkg/registry/core/pod/strategy.go.
 """
 
 from typing import NamedTuple
@@ -25,7 +27,9 @@ class Kubelet(NamedTuple):
 
 
 def container_of(pod: Object, asked: str) -> str:
-    """The container that is meant; ApiError 400 when that is unclear, or when there is none of this name."""
+    """The container that is meant; ApiError 400 when that is unclear, or when there is none of this
+    name.
+    """
     spec = pod["spec"]
     name = pod["metadata"]["name"]
     own = [container["name"] for container in spec.get("containers") or ()]
@@ -40,7 +44,9 @@ def container_of(pod: Object, asked: str) -> str:
 
 
 def node_of(pod: Object, api: Api) -> Object:
-    """The node that a pod is bound to; ApiError 400 without one, 404 if it is gone (the real server says `pods`)."""
+    """The node that a pod is bound to; ApiError 400 without one, 404 if it is gone (the real server
+    says `pods`).
+    """
     node = pod["spec"].get("nodeName")
     if not node:
         raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")

@@ -1,4 +1,6 @@
-"""pods/log: the text so far, or followed until the pod ends; of a pod on a proxy node, what its agent answers."""
+"""pods/log: the text so far, or followed until the pod ends; of a pod on a proxy node, what its
+agent answers.
+"""
 
 import asyncio
 
@@ -16,7 +18,9 @@ def _ran(pod: Object, container: str, *, previous: bool) -> None:
     """ApiError 400, in a kubelet's words, if the container has no run to tell of."""
     name = pod["metadata"]["name"]
     status = pod.get("status") or {}
-    entry: Object = next((one for one in status.get("containerStatuses") or () if one["name"] == container), {})
+    entry: Object = next(
+        (one for one in status.get("containerStatuses") or () if one["name"] == container), {}
+    )
     if (entry.get("lastState") or {}).get("terminated"):
         return
     if previous:
@@ -34,7 +38,9 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
     container = container_of(pod, query.pop("container", ""))
     node = node_of(pod, api)
     kubelet = kubelet_of(node)
-    if node["status"].get("declaredFeatures"):  # kubelets of this process say nothing of their features
+    if node["status"].get(
+        "declaredFeatures"
+    ):  # kubelets of this process say nothing of their features
         log = (namespace, name, container)
         return await kubelet_log.passed_on(request, kubelet, log, query, api.kubelet_credentials())
     _ran(pod, container, previous=query.get("previous") in ("true", "1"))
@@ -50,7 +56,9 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
     return response
 
 
-async def _follow(request: web.Request, response: web.StreamResponse, api: Api, pod: Object, container: str) -> None:
+async def _follow(
+    request: web.Request, response: web.StreamResponse, api: Api, pod: Object, container: str
+) -> None:
     meta = pod["metadata"]
     sent = len(api.log_source(pod, container, {}))
     while request.transport is not None:

@@ -1,4 +1,6 @@
-"""metrics.k8s.io, as metrics-server answers it (its pkg/api/pod.go and pkg/api/node.go): get and list."""
+"""metrics.k8s.io, as metrics-server answers it (its pkg/api/pod.go and pkg/api/node.go): get and
+list.
+"""
 
 from localfleet.embedded.api import Api
 from localfleet.embedded.apiserver.metadata import timestamp
@@ -24,12 +26,16 @@ def metrics(api: Api, plural: str, namespace: str, name: str, labels: str, field
     if not name:
         return {"kind": f"{kind}List", "apiVersion": _VERSION, "metadata": {}, "items": found}
     if not found:
-        raise not_found(f"{kind.lower()}.metrics.k8s.io", f"{namespace}/{name}" if namespace else name)
+        raise not_found(
+            f"{kind.lower()}.metrics.k8s.io", f"{namespace}/{name}" if namespace else name
+        )
     return found[0]
 
 
 def _shown(api: Api, plural: str, namespace: str, name: str) -> Object:
-    """The object; ApiError 404 in metrics-server's words: it knows only pods that run, and says `node` of a node."""
+    """The object; ApiError 404 in metrics-server's words: it knows only pods that run, and says
+    `node` of a node.
+    """
     found = api.find(plural, name, namespace)
     if found is None or (plural == "pods" and not _runs(found)):
         raise not_found(plural if plural == "pods" else "node", name)
@@ -52,7 +58,9 @@ def _reading(api: Api, kind: str, obj: Object) -> Object | None:
     if not containers:
         return None
     listed = [{"name": name, "usage": _used(usage)} for name, usage in containers.items()]
-    return head | _when(min(containers.values())) | {"containers": listed}  # by time: the earliest of them
+    return (
+        head | _when(min(containers.values())) | {"containers": listed}
+    )  # by time: the earliest of them
 
 
 def _when(usage: Usage) -> Object:

@@ -39,7 +39,9 @@ def _spec(sent: Object, kind: str) -> _Spec:
     try:
         return msgspec.convert(sent.get("spec") or {}, _Spec)
     except msgspec.ValidationError as error:
-        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from None
+        raise bad_request(
+            f'{kind} in version "v1" cannot be handled as a {kind}: {error}'
+        ) from None
 
 
 def access_review(sent: Object, user: User) -> Object:
@@ -47,12 +49,18 @@ def access_review(sent: Object, user: User) -> Object:
     spec = _spec(sent, "SelfSubjectAccessReview")
     about = spec.resource_attributes
     path = spec.non_resource_attributes
-    allowed = user.may(about.asked) if about else path is None or path.verb in user.path_verbs or user.may_all
+    allowed = (
+        user.may(about.asked)
+        if about
+        else path is None or path.verb in user.path_verbs or user.may_all
+    )
     return _review(sent, "authorization.k8s.io/v1", "SelfSubjectAccessReview", {"allowed": allowed})
 
 
 def subject_access_review(sent: Object, user: User) -> Object:
-    """SubjectAccessReview: there are no roles here, so masters may do everything and nobody else anything. ApiError."""
+    """SubjectAccessReview: there are no roles here, so masters may do everything and nobody else
+    anything. ApiError.
+    """
     spec = _spec(sent, "SubjectAccessReview")
     about = spec.resource_attributes
     who = spec.groups or ()
@@ -61,10 +69,16 @@ def subject_access_review(sent: Object, user: User) -> Object:
         told = sent.get("spec", {}).get("nonResourceAttributes")
         errors.append(FieldError("invalid", "spec", _ONE_OF, told))
     if not (spec.user or who):
-        errors.append(FieldError("invalid", "spec.user", "at least one of user or group must be specified", ""))
+        errors.append(
+            FieldError(
+                "invalid", "spec.user", "at least one of user or group must be specified", ""
+            )
+        )
     if errors:
         raise invalid("SubjectAccessReview", "authorization.k8s.io", "", errors)
-    return _review(sent, "authorization.k8s.io/v1", "SubjectAccessReview", {"allowed": MASTERS in who})
+    return _review(
+        sent, "authorization.k8s.io/v1", "SubjectAccessReview", {"allowed": MASTERS in who}
+    )
 
 
 def rules_review(sent: Object, user: User) -> Object:
@@ -80,7 +94,13 @@ def subject_review(sent: Object, user: User) -> Object:
 
 
 def _review(sent: Object, version: str, kind: str, status: Object) -> Object:
-    return {"kind": kind, "apiVersion": version, "metadata": {}, "spec": sent.get("spec", {}), "status": status}
+    return {
+        "kind": kind,
+        "apiVersion": version,
+        "metadata": {},
+        "spec": sent.get("spec", {}),
+        "status": status,
+    }
 
 
 REVIEWS: dict[str, Callable[[Object, User], Object]] = {

@@ -1,8 +1,10 @@
-"""pods/exec, pods/attach and pods/portforward: upgraded connections, passed on to the kubelet of the pod's node.
+"""pods/exec, pods/attach and pods/portforward: upgraded connections, passed on to the kubelet of
+the pod's node.
 
-Checks, queries and words are kube-apiserver's (streamLocation and streamParams of pkg/registry/core/pod/strategy.go;
-tests/contract/test_streams.py asks the real one). In one thing it differs: WebSockets go on to every kubelet. To one
-that does not declare ExtendWebSocketsToKubelet kube-apiserver speaks SPDY; here it refuses them by itself, and kubectl
+Checks, queries and words are kube-apiserver's (streamLocation and streamParams of
+pkg/registry/core/pod/strategy.go; tests/contract/test_streams.py asks the real one). In one thing
+it differs: WebSockets go on to every kubelet. To one that does not declare
+ExtendWebSocketsToKubelet kube-apiserver speaks SPDY; here it refuses them by itself, and kubectl
 comes again with SPDY.
 """
 
@@ -18,11 +20,18 @@ from localfleet.embedded.rest.upgrade import is_upgrade, passed_on
 
 # subresource -> how kubelets call it
 KUBELET_VERBS = {"exec": "exec", "attach": "attach", "portforward": "portForward"}
-_STREAMS = {"stderr": "error", "stdin": "input", "stdout": "output", "tty": "tty"}  # as clients and kubelets name them
+_STREAMS = {
+    "stderr": "error",
+    "stdin": "input",
+    "stdout": "output",
+    "tty": "tty",
+}  # as clients and kubelets name them
 _MOST_PORT = 65535
 
 
-async def serve(request: web.Request, api: Api, namespace: str, name: str, subresource: str) -> web.StreamResponse:
+async def serve(
+    request: web.Request, api: Api, namespace: str, name: str, subresource: str
+) -> web.StreamResponse:
     """One connection, to its end; ApiError."""
     if request.method not in ("GET", "POST"):
         raise plain(405)
@@ -65,5 +74,7 @@ def _port(text: str) -> str:
     elif int(text.lstrip("0")[:6] or 0) > _MOST_PORT:
         why = "value out of range"
     if why:
-        raise bad_request(f'cannot convert to []int32: strconv.ParseUint: parsing "{text[:40]}": {why}')
+        raise bad_request(
+            f'cannot convert to []int32: strconv.ParseUint: parsing "{text[:40]}": {why}'
+        )
     return text.lstrip("0") or "0"

@@ -40,4 +40,6 @@ def parse(path: str) -> Target | None:
     if len(rest) > 3:
         return None
     plural, name, subresource = (*rest, "", "")[:3]
-    return Target(BY_PATH.get((group, version, plural)), group, version, plural, namespace, name, subresource)
+    return Target(
+        BY_PATH.get((group, version, plural)), group, version, plural, namespace, name, subresource
+    )

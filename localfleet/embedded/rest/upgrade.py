@@ -1,7 +1,8 @@
-"""A request to upgrade its connection, passed on to a kubelet, and then bytes both ways until one side ends.
+"""A request to upgrade its connection, passed on to a kubelet, and then bytes both ways until one
+side ends.
 
-As k8s.io/apimachinery does, pkg/util/proxy/upgradeaware.go: headers go on, but for Authorization; a refusal is told as
-it came; the end of either side is the end of the other.
+As k8s.io/apimachinery does, pkg/util/proxy/upgradeaware.go: headers go on, but for Authorization; a
+refusal is told as it came; the end of either side is the end of the other.
 """
 
 import asyncio
@@ -12,13 +13,22 @@ import h11
 from aiohttp import web
 
 from localfleet.embedded.apiserver.status import unexplained
-from localfleet.embedded.rest.kubelet_wire import FAILURES, Head, KubeletWire, copy_body, dial, while_client_stays
+from localfleet.embedded.rest.kubelet_wire import (
+    FAILURES,
+    Head,
+    KubeletWire,
+    copy_body,
+    dial,
+    while_client_stays,
+)
 from localfleet.embedded.rest.location import Kubelet
 from shared.kube.pipe import Pipe
 
 _ANSWER_S = 60.0
 _READ = 64 * 1024
-_NOT_FORWARDED = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))
+_NOT_FORWARDED = frozenset(
+    (b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for")
+)
 _SWITCHING = 101
 _REFUSED = 400
 
@@ -28,8 +38,12 @@ def is_upgrade(request: web.Request) -> bool:
     return any("upgrade" in value.lower() for value in request.headers.getall("Connection", []))
 
 
-async def passed_on(request: web.Request, kubelet: Kubelet, target: str, context: ssl.SSLContext) -> web.StreamResponse:
-    """The kubelet's answer; an upgraded connection has ended when this returns. ApiError 500 without a sound answer."""
+async def passed_on(
+    request: web.Request, kubelet: Kubelet, target: str, context: ssl.SSLContext
+) -> web.StreamResponse:
+    """The kubelet's answer; an upgraded connection has ended when this returns. ApiError 500
+    without a sound answer.
+    """
     try:
         wire = await dial(kubelet, context)
     except ConnectionError as error:
@@ -49,9 +63,13 @@ async def passed_on(request: web.Request, kubelet: Kubelet, target: str, context
 
 def _forwarded(request: web.Request, target: str) -> h11.Request:
     """ProtocolError: the client's headers are no HTTP."""
-    headers = [(name, value) for name, value in request.raw_headers if name.lower() not in _NOT_FORWARDED]
+    headers = [
+        (name, value) for name, value in request.raw_headers if name.lower() not in _NOT_FORWARDED
+    ]
     came_by = [*request.headers.getall("X-Forwarded-For", []), request.remote or ""]
-    headers.append((b"X-Forwarded-For", ", ".join(filter(None, came_by)).encode(errors="surrogateescape")))
+    headers.append(
+        (b"X-Forwarded-For", ", ".join(filter(None, came_by)).encode(errors="surrogateescape"))
+    )
     if request.method == "POST":
         headers.append((b"Content-Length", b"0"))
     return h11.Request(method=request.method, target=target, headers=headers)
@@ -69,7 +87,10 @@ def _refusal(head: Head) -> web.StreamResponse:
 
 async def _switched(request: web.Request, head: Head, wire: KubeletWire) -> web.StreamResponse:
     reader, writer = _take_over(request)
-    lines = [b"HTTP/1.1 101 " + head.reason, *(name + b": " + value for name, value in head.headers.raw_items())]
+    lines = [
+        b"HTTP/1.1 101 " + head.reason,
+        *(name + b": " + value for name, value in head.headers.raw_items()),
+    ]
     writer.write(b"\r\n".join([*lines, b"", wire.after_switch]))
     ways = {
         asyncio.create_task(_to_client(wire.pipe, writer)),
@@ -93,7 +114,9 @@ async def _to_client(pipe: Pipe, writer: asyncio.StreamWriter) -> None:
 
 
 async def to_kubelet(reader: asyncio.StreamReader, pipe: Pipe) -> None:
-    """Until the client ends, also when the kubelet takes no more: what it has sent is still being passed on."""
+    """Until the client ends, also when the kubelet takes no more: what it has sent is still being
+    passed on.
+    """
     writable = True
     with suppress(OSError):
         while data := await reader.read(_READ):
@@ -118,7 +141,9 @@ class _RawReader(asyncio.StreamReaderProtocol):
 
 
 def _take_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A request's connection, taken from aiohttp. No bytes are lost: clients send nothing more before the answer."""
+    """A request's connection, taken from aiohttp. No bytes are lost: clients send nothing more
+    before the answer.
+    """
     transport = request.transport
     loop = asyncio.get_running_loop()
     if transport is None:

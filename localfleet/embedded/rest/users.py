@@ -1,7 +1,8 @@
-"""Who asks, and what they may do: the admin everything, the reader what Kubernetes' ClusterRole `view` allows, and look
-at nodes.
+"""Who asks, and what they may do: the admin everything, the reader what Kubernetes' ClusterRole
+`view` allows, and look at nodes.
 
-An API server of ours has no roles. With a second user one can see kubectl refused as a real API server refuses it.
+An API server of ours has no roles. With a second user one can see kubectl refused as a real API
+server refuses it.
 """
 
 import hmac
@@ -22,7 +23,9 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What somebody wants to do, as authorization sees it. `name` and `namespace` are empty where they are not said."""
+    """What somebody wants to do, as authorization sees it. `name` and `namespace` are empty where
+    they are not said.
+    """
 
     verb: str
     group: str
@@ -67,7 +70,11 @@ class User:
             return False  # what is hidden is among these
         if asked.verb == "create" and asked.resource in _ANYBODYS:
             return True
-        return asked.verb in READ and asked.resource not in _HIDDEN and asked.subresource in _READ_PARTS
+        return (
+            asked.verb in READ
+            and asked.resource not in _HIDDEN
+            and asked.subresource in _READ_PARTS
+        )
 
     @property
     def rules(self) -> list[Object]:
@@ -79,7 +86,10 @@ class User:
             if row.plural not in _HIDDEN:
                 parts = [f"{row.plural}/{part}" for part in row.subresources if part in _READ_PARTS]
                 seen.setdefault(row.group, []).extend([row.plural, *parts])
-        return [{"verbs": list(READ), "apiGroups": [group], "resources": found} for group, found in seen.items()]
+        return [
+            {"verbs": list(READ), "apiGroups": [group], "resources": found}
+            for group, found in seen.items()
+        ]
 
 
 ADMIN = User("embedded:admin", (MASTERS, "system:authenticated"))
@@ -105,10 +115,15 @@ def check(request: web.Request, target: Target) -> None:
     what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     named = f'{what} "{asked.name}"' if asked.name else what
     scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    why = f'User "{user.name}" cannot {asked.verb} resource "{asked.kind}" in API group "{asked.group}" {scope}'
+    why = (
+        f'User "{user.name}" cannot {asked.verb} resource "{asked.kind}" in API group '
+        f'"{asked.group}" {scope}'
+    )
     details = {"name": asked.name} if asked.name else {}
     details |= {"group": asked.group} if asked.group else {}
-    raise ApiError(403, "Forbidden", f"{named} is forbidden: {why}", {**details, "kind": asked.resource})
+    raise ApiError(
+        403, "Forbidden", f"{named} is forbidden: {why}", {**details, "kind": asked.resource}
+    )
 
 
 def _asked(request: web.Request, target: Target) -> Asked:
@@ -120,5 +135,7 @@ def _asked(request: web.Request, target: Target) -> Asked:
         verb = "delete" if one else "deletecollection"
     else:
         verb = _VERBS.get(request.method, request.method.lower())
-    namespace = target.name if target.plural == "namespaces" else target.namespace  # as kube-apiserver has it
+    namespace = (
+        target.name if target.plural == "namespaces" else target.namespace
+    )  # as kube-apiserver has it
     return Asked(verb, target.group, target.plural, target.subresource, namespace, target.name)

@@ -13,7 +13,14 @@ from localfleet.embedded.apiserver.forms import TABLE, Shape
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.selectors import Matcher
 from localfleet.embedded.apiserver.status import ApiError, Object, expired
-from localfleet.embedded.apiserver.store import ADDED, DELETED, MODIFIED, Event, Record, Subscription
+from localfleet.embedded.apiserver.store import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Event,
+    Record,
+    Subscription,
+)
 from localfleet.embedded.rest.listing import Query, check_watch, parse_version
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -54,7 +61,8 @@ class Watches:
         check_watch(watch.query, watch.initial)
         subscription = self._api.watch(watch.row.key)
         try:
-            # No await between following and reading the state: nothing is missed, nothing comes twice.
+            # No await between following and reading the state: nothing is missed, nothing comes
+            # twice.
             first = self._first(watch)
             response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
             response.content_type = "application/json"
@@ -73,12 +81,16 @@ class Watches:
         return response
 
     def _first(self, watch: Watch) -> bytes:
-        """What comes before new events: the state, the missed changes, or the error that ends the watch."""
+        """What comes before new events: the state, the missed changes, or the error that ends the
+        watch.
+        """
         shelf = self._api.objects.shelves[watch.row.stored_as or watch.row.key]
         asked = parse_version(watch.query.version)
         current = self._api.objects.version
         if watch.initial == "true" or (not watch.initial and not asked):
-            records = self._api.select(watch.row, watch.namespace, watch.query.labels, watch.query.fields)
+            records = self._api.select(
+                watch.row, watch.namespace, watch.query.labels, watch.query.fields
+            )
             lines = [watch.shape.event(ADDED, record) for record in records]
             if watch.initial == "true" and watch.bookmarks:
                 lines.append(bookmark(watch, current, {INITIAL_EVENTS_END: "true"}))
@@ -89,13 +101,21 @@ class Watches:
         return frames(watch, shelf.since(since))
 
     async def _follow(
-        self, request: web.Request, response: web.StreamResponse, watch: Watch, subscription: Subscription
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        watch: Watch,
+        subscription: Subscription,
     ) -> None:
         clock = asyncio.get_running_loop().time
         end = clock() + (watch.timeout_s or random.uniform(*_LONGEST_S))
         next_bookmark = clock() + _BOOKMARK_S
         while not subscription.closed and clock() < end and request.transport is not None:
-            waiting = min(end - clock(), _LOOK_S, max(next_bookmark - clock(), 0.0) if watch.bookmarks else _LOOK_S)
+            waiting = min(
+                end - clock(),
+                _LOOK_S,
+                max(next_bookmark - clock(), 0.0) if watch.bookmarks else _LOOK_S,
+            )
             await subscription.wait(max(waiting, 0.001))
             if len(subscription) > _MAX_BACKLOG:
                 return
@@ -105,7 +125,11 @@ class Watches:
                 await self._api.storage.durable()
                 if text := frames(watch, events):
                     await response.write(text)
-            if watch.bookmarks and (clock() >= next_bookmark or clock() >= end) and not len(subscription):
+            if (
+                watch.bookmarks
+                and (clock() >= next_bookmark or clock() >= end)
+                and not len(subscription)
+            ):
                 next_bookmark = clock() + _BOOKMARK_S
                 await self._api.storage.durable()
                 await response.write(bookmark(watch, version))
@@ -122,7 +146,9 @@ def frames(watch: Watch, events: Iterable[Event]) -> bytes:
 
 
 def _seen(watch: Watch, event: Event) -> tuple[str, Record] | None:
-    """An object that begins to match is ADDED, one that ceases to match DELETED, in its last matching state."""
+    """An object that begins to match is ADDED, one that ceases to match DELETED, in its last
+    matching state.
+    """
     if watch.namespace and event.object["metadata"].get("namespace") != watch.namespace:
         return None
     before = event.old is not None and watch.matches(event.old)
@@ -133,13 +159,17 @@ def _seen(watch: Watch, event: Event) -> tuple[str, Record] | None:
         return None
     if event.type == DELETED:
         return DELETED, event.record
-    left = event.old | {"metadata": event.old["metadata"] | {"resourceVersion": str(event.resource_version)}}
+    left = event.old | {
+        "metadata": event.old["metadata"] | {"resourceVersion": str(event.resource_version)}
+    }
     return DELETED, Record(left, event.resource_version)
 
 
 def bookmark(watch: Watch, version: int, annotations: dict[str, str] | None = None) -> bytes:
     """A line that says: everything up to `version` has been sent."""
-    meta: Object = {"resourceVersion": str(version)} | ({"annotations": annotations} if annotations else {})
+    meta: Object = {"resourceVersion": str(version)} | (
+        {"annotations": annotations} if annotations else {}
+    )
     obj: Object = {"kind": watch.row.kind, "apiVersion": watch.row.api_version, "metadata": meta}
     if watch.shape.form == TABLE:
         rows = [{"cells": [], "object": obj}]

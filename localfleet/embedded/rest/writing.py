@@ -1,4 +1,6 @@
-"""CREATE, UPDATE, PATCH, DELETE and the pod's own verbs: parameters read, the API called, the answer encoded."""
+"""CREATE, UPDATE, PATCH, DELETE and the pod's own verbs: parameters read, the API called, the
+answer encoded.
+"""
 
 from typing import Any
 
@@ -45,9 +47,13 @@ _MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 
 
 def options(request: web.Request, kind: str, *, applies: bool = False) -> Write:
-    """The parameters of a write; ApiError 422 about `kind`, such as CreateOptions, for values that mean nothing."""
+    """The parameters of a write; ApiError 422 about `kind`, such as CreateOptions, for values that
+    mean nothing.
+    """
     query = request.query
-    dry_run, validation, manager = (query.get(key, "") for key in ("dryRun", "fieldValidation", "fieldManager"))
+    dry_run, validation, manager = (
+        query.get(key, "") for key in ("dryRun", "fieldValidation", "fieldManager")
+    )
     errors = []
     if applies and not manager:
         errors.append(FieldError("required", "fieldManager", "is required for apply patch"))
@@ -56,9 +62,13 @@ def options(request: web.Request, kind: str, *, applies: bool = False) -> Write:
     if dry_run not in ("", "All"):
         errors.append(FieldError("unsupported", "dryRun", supported(("All",)), [dry_run[:40]]))
     if len(manager.encode()) > _LONGEST_MANAGER:
-        errors.append(FieldError("toolong", "fieldManager", f"may not be more than {_LONGEST_MANAGER} bytes"))
+        errors.append(
+            FieldError("toolong", "fieldManager", f"may not be more than {_LONGEST_MANAGER} bytes")
+        )
     if validation not in _VALIDATIONS:
-        errors.append(FieldError("unsupported", "fieldValidation", supported(_VALIDATIONS), validation[:40]))
+        errors.append(
+            FieldError("unsupported", "fieldValidation", supported(_VALIDATIONS), validation[:40])
+        )
     if errors:
         raise bad_option(kind, *errors)
     named = manager or request.headers.get("User-Agent", "unknown").partition("/")[0]
@@ -75,7 +85,10 @@ def check_media_type(request: web.Request) -> None:
     """415 for a body in a language that is not spoken here."""
     if "Content-Type" in request.headers and request.content_type not in _MEDIA_TYPES:
         listed = ", ".join(_MEDIA_TYPES)
-        message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+        message = (
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{listed}"
+        )
         raise ApiError(415, "UnsupportedMediaType", message)
 
 
@@ -109,16 +122,26 @@ async def update(request: web.Request, api: Api, target: Target, row: Resource) 
     name = meta.setdefault("name", target.name)
     namespace = meta.get("namespace") or target.namespace
     if name != target.name:
-        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
     if namespace != target.namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     if target.namespace:
         meta["namespace"] = target.namespace
-    if _record(api, row, target.namespace, name) is None and row.made_by_put and not target.subresource:
+    if (
+        _record(api, row, target.namespace, name) is None
+        and row.made_by_put
+        and not target.subresource
+    ):
         made = api.create(row.key, sent, target.namespace, options=asked)
         return await encoded(request, api, row, made, 201)
     if not row.unconditional and not meta.get("resourceVersion"):
-        missing = FieldError("invalid", "metadata.resourceVersion", "must be specified for an update", 0)
+        missing = FieldError(
+            "invalid", "metadata.resourceVersion", "must be specified for an update", 0
+        )
         raise invalid(row.plural, row.group, name, [missing])
     new = api.update(row.key, sent, subresource=target.subresource, options=asked)
     return await encoded(request, api, row, new, 200)
@@ -149,7 +172,9 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
     if target.name:
         left = api.delete(row.key, target.name, target.namespace, asked)
         await api.storage.durable()
-        still_there = _record(api, row, target.namespace, target.name) is not None and not asked.dry_run
+        still_there = (
+            _record(api, row, target.namespace, target.name) is not None and not asked.dry_run
+        )
         if still_there or row.graceful or row.key == "namespaces":
             return await encoded(request, api, row, left, 200)
         meta = left["metadata"]
@@ -158,7 +183,9 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
     if row.key == "namespaces":
         raise plain(405)
     query = request.query
-    records = api.select(row, target.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    records = api.select(
+        row, target.namespace, query.get("labelSelector", ""), query.get("fieldSelector", "")
+    )
     for record in records:
         meta = record.object["metadata"]
         if _record(api, row, meta.get("namespace", ""), meta["name"]) is not None:
@@ -185,13 +212,19 @@ def _delete_options(request: web.Request, sent: Any) -> Options:
         )
     if propagation and "orphanDependents" in found:
         detail = "orphanDependents and deletionPropagation cannot be both set"
-        raise bad_option("DeleteOptions", FieldError("invalid", "propagationPolicy", detail, propagation))
+        raise bad_option(
+            "DeleteOptions", FieldError("invalid", "propagationPolicy", detail, propagation)
+        )
     if set(dry_run) - {"All"}:
-        raise bad_option("DeleteOptions", FieldError("unsupported", "dryRun", supported(("All",)), dry_run))
+        raise bad_option(
+            "DeleteOptions", FieldError("unsupported", "dryRun", supported(("All",)), dry_run)
+        )
     try:
         grace_seconds = None if grace is None else int(grace)
     except (TypeError, ValueError):
-        raise bad_request(f'strconv.ParseInt: parsing "{str(grace)[:40]}": invalid syntax') from None
+        raise bad_request(
+            f'strconv.ParseInt: parsing "{str(grace)[:40]}": invalid syntax'
+        ) from None
     versions = (conditions.get("uid") or "", conditions.get("resourceVersion") or "")
     return Options(*versions, grace_seconds, propagation, bool(dry_run))
 
@@ -203,7 +236,10 @@ def _sent_options(sent: Any) -> Object:
         raise bad_request(f"{UNREADABLE}json: cannot unmarshal it into Go value of type struct")
     if sent.get("kind", "DeleteOptions") != "DeleteOptions":
         version = sent.get("apiVersion", "")
-        why = f'no kind "{sent["kind"]}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+        why = (
+            f'no kind "{sent["kind"]}" is registered for version "{version}" in scheme '
+            '"pkg/runtime/scheme.go:111"'
+        )
         raise bad_request(why)
     return metadata.read_sent("meta.v1.DeleteOptions", sent)
 
@@ -215,7 +251,9 @@ async def posted_verb(request: web.Request, api: Api, target: Target) -> web.Res
     if verb is None:
         raise no_such_path()
     sent = await body(request)
-    done = verb(target.namespace, target.name, sent, dry_run=options(request, "CreateOptions").dry_run)
+    done = verb(
+        target.namespace, target.name, sent, dry_run=options(request, "CreateOptions").dry_run
+    )
     await api.storage.durable()
     return answer(done, 201)
 
@@ -224,7 +262,9 @@ def _record(api: Api, row: Resource, namespace: str, name: str) -> Record | None
     return api.objects.get(row.stored_as or row.key, (namespace if row.namespaced else "", name))
 
 
-async def encoded(request: web.Request, api: Api, row: Resource, obj: Object, status: int) -> web.Response:
+async def encoded(
+    request: web.Request, api: Api, row: Resource, obj: Object, status: int
+) -> web.Response:
     """`obj` in the form the client wants, once what was written is on disk."""
     form = form_of(request)
     meta = obj["metadata"]
@@ -239,11 +279,16 @@ async def encoded(request: web.Request, api: Api, row: Resource, obj: Object, st
 
 
 def form_of(request: web.Request, *, of_list: bool = False) -> str:
-    """The form the client accepts; ApiError 406, or 400 for rows that shall carry what there is not."""
+    """The form the client accepts; ApiError 406, or 400 for rows that shall carry what there is
+    not.
+    """
     form = forms.wanted(request.headers.get("Accept", ""), of_list=of_list)
     include = request.query.get("includeObject", "")
     if form == forms.TABLE and include not in ("", "None", "Metadata", "Object"):
-        why = f"includeObject: Invalid value: \"{include[:40]}\": must be 'Metadata', 'Object', 'None', or empty"
+        why = (
+            f"includeObject: Invalid value: \"{include[:40]}\": must be 'Metadata', 'Object', "
+            "'None', or empty"
+        )
         raise bad_request(f"Unable to convert to Table as requested: {why}")
     if form is None:
         raise plain(406)
