@@ -170,7 +170,7 @@ def test_a_server_without_a_scheme_is_told_how_to_write_it() -> None:
         pytest.param("a/b/c", ExitCode.USAGE, "error: 'a/b/c' is no pod", id="too many slashes are wrong usage"),
         pytest.param("/web", ExitCode.USAGE, "error: '/web' is no pod", id="an empty namespace is wrong usage"),
         pytest.param("deploy/web", ExitCode.OK, "default/web  1 of 1 pods ready", id="a Deployment by its short name"),
-        pytest.param("rs/web-5d4f", ExitCode.OK, "One of them in full: global-dispatcher explain default/web-1", id="rs"),
+        pytest.param("rs/web-5d4f", ExitCode.OK, "in full: global-dispatcher explain default/web-1", id="rs"),
         pytest.param("sts/api", ExitCode.NOT_FOUND, "StatefulSet/api in namespace default", id="of another namespace"),
         pytest.param("Job/web", ExitCode.NOT_FOUND, "belongs on its pod template", id="a Job without pods"),
     ],
