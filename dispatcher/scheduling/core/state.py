@@ -264,7 +264,8 @@ class CoreState:
         known = source.nominated_node if tracked.nominated_node is None else tracked.nominated_node
         nominated_node = self._nominated_node(tracked)
         soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
-        if nominated_node == known and message == tracked.reported:
+        told = (message, nodes_help) == (tracked.reported, tracked.nodes_help)
+        if nominated_node == known and told:
             self.held_reports.drop(tracked.pod_id)
             return
         if nominated_node == known and soon:
@@ -275,6 +276,7 @@ class CoreState:
             return
         self.held_reports.drop(tracked.pod_id)
         tracked.reported = message
+        tracked.nodes_help = nodes_help
         tracked.reported_at = now
         tracked.nominated_node = nominated_node
         nominated = nominated_node if nominated_node != known else None
