@@ -34,7 +34,7 @@ def with_data() -> Profile:
     return dataclasses.replace(DEFAULT_PROFILE, plugins=uses)
 
 
-@pytest.mark.parametrize("reason", sorted(NO_NODE_HELPS, key=lambda one: one.name))
+@pytest.mark.parametrize("reason", sorted(NO_NODE_HELPS, key=str))
 def test_no_node_helps_a_pod_that_is_refused_as_a_whole(reason: Reason) -> None:
     assert not profiles().nodes_help(pod().placed("east"), FULL | {reason})
 
