@@ -16,7 +16,6 @@ from localfleet.controlplane.plane import ControlPlane
 PROGRAM = "GLOBAL_DISPATCHER_TEST_CLUSTER_AUTOSCALER"
 GROUP = "example.com/node-group"  # label of the nodes that it has made
 _NAMESPACE = "kube-system"
-_CONFIGMAPS = f"/api/v1/namespaces/{_NAMESPACE}/configmaps"
 _LOOP = "Starting main loop"
 _FLAGS = (
     "--cloud-provider=kwok",
@@ -45,8 +44,9 @@ class ClusterAutoscaler:
         config = {"apiVersion": "v1alpha1", "readNodesFrom": "configmap", "configmap": {"name": "templates"}, **group}
         templates = {"apiVersion": "v1", "kind": "List", "items": [_template()]}
         for name, key, value in (("settings", "config", config), ("templates", "templates", templates)):
-            body = {"metadata": {"name": name}, "data": {key: json.dumps(value)}}
-            plane.admin.create(_CONFIGMAPS, body)
+            metadata = {"name": name, "namespace": _NAMESPACE}
+            data = {key: json.dumps(value)}
+            plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
         flags = (*_FLAGS, f"--kubeconfig={plane.kubeconfig}", "--address=127.0.0.1:0")
         env = {
             **os.environ,
