@@ -88,8 +88,9 @@ def test_a_node_is_made_for_a_pod_that_it_would_help_and_for_no_other(
         loops_more(autoscaler)
         assert len(autoscaler.made()) == 1
         assert waits_for(system, "only-west") == waits_for(system, "metered", HOME, METERED) == ["NodesDoNotHelp"]
-        proxies = {proxy_node_name(one) for one in PLANES if one != HOME}
-        assert proxies <= {one["metadata"]["name"] for one in system.home.get("/api/v1/nodes")["items"]}
+        nodes = {one["metadata"]["name"]: one["spec"] for one in system.home.get("/api/v1/nodes")["items"]}
+        for cluster in (one for one in PLANES if one != HOME):
+            assert nodes[proxy_node_name(cluster)]["providerID"] == f"global-dispatcher://{cluster}"
 
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

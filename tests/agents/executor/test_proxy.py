@@ -235,6 +235,20 @@ def test_a_proxy_node_of_a_lost_cluster_stays_so_while_the_dispatcher_is_silent(
     assert (ready["status"], LEASE in written(keeper)) == ("False", True)
 
 
+def test_a_proxy_node_that_a_cloud_controller_deletes_is_made_anew_and_stays_not_ready() -> None:
+    keeper = Keeper()
+    lost = msgspec.structs.replace(B, ready=False)
+    keeper.tell(lost)
+    keeper.tend()
+    first = keeper.node()["metadata"]["uid"]
+    del keeper.world.api.objects[NODE]
+    keeper.world.sync()
+    keeper.tell(lost, seconds=CHANGE_S)
+    assert keeper.tend(CHANGE_S) == []
+    assert keeper.node()["metadata"]["uid"] != first
+    assert [one["status"] for one in keeper.node()["status"]["conditions"]] == ["False"]
+
+
 @pytest.mark.parametrize("ready", [True, False])
 def test_an_agent_that_starts_while_the_dispatcher_is_away_goes_on_with_the_last_word(ready: bool) -> None:
     keeper = Keeper()
