@@ -58,8 +58,6 @@ __all__ = (
 )
 
 MAX_CONTAINERS = 64
-# Kinds of controllers whose pods Cluster Autoscaler evicts unless told not to.
-_REPLACED = frozenset(("Job", "ReplicaSet", "ReplicationController", "StatefulSet"))
 _LEFT_OUT_IF_EMPTY = frozenset(
     ("affinity", "containers", "initContainers", "priorityClassName", "tolerations", "volumes")
 )
@@ -80,6 +78,8 @@ _HEEDED_AT_HOME = (
     "topology.kubernetes.io/*",
     *GENERATED_LABELS,
 )
+# Kinds of controllers whose pods Cluster Autoscaler evicts unless told not to.
+_REPLACED = frozenset(("Job", "ReplicaSet", "ReplicationController", "StatefulSet"))
 # Metadata services of clouds that are not link-local addresses.
 _METADATA = frozenset(
     ("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16")
