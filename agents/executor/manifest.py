@@ -11,10 +11,10 @@ that table, here:
 - kept to be asked for, and left behind where that is granted: a ServiceAccount other than
   `default`, tokens that the pod itself asks for (`automountServiceAccountToken: true` does), and
   its PriorityClass, unless it says that it needs none;
-- what Cluster Autoscaler drains at home, since its controller makes another, says so itself: a
-  delegate has no controller;
 - what a container reads of its own pod is given the value that it has at home (`downward`), and so
   is its hostname, at the target (`hostname_of`);
+- what Cluster Autoscaler drains at home, since its controller makes another, says so itself: a
+  delegate has no controller;
 - refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.
 """
 
