@@ -21,7 +21,6 @@ from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
-from dispatcher.scheduling.rules.eligibility import nodes_help
 from shared.model.reasons import Reason, Why
 
 # of pods placed together: of so many templates plugins are asked which waiting pods it helps
@@ -273,7 +272,9 @@ class Deciding:
             in_flight.fresh = True
         state.outbox.send(tracked, in_flight)
 
-    def _report(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
+    def _report(
+        self, tracked: Tracked, result: Unschedulable, now: float, *, nodes_help: bool
+    ) -> None:
         """Say why a pod waits. How much its tenant uses right now is no news; the record of the
         refusal has it.
         """
@@ -285,9 +286,7 @@ class Deciding:
             and without_figures(known) == without_figures(message)
         ):
             message = known
-        self._state.report(
-            tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons)
-        )
+        self._state.report(tracked, message, now, nodes_help=nodes_help)
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
         """Pods of one class found no place for the same reasons. With nominations they are parked
@@ -300,6 +299,10 @@ class Deciding:
         singly = len(nominations) > 0 or any(
             result.displaced or result.victims for _, result in run
         )
+        helps = {
+            item.placed.home: state.profiles.nodes_help(item.placed, result.reasons)
+            for item, result in {item.placed.home: (item, result) for item, result in run}.values()
+        }
         for some in [[one] for one in run] if singly else [run]:
             items = [item for item, _ in some]
             first = some[0][1]
@@ -307,7 +310,12 @@ class Deciding:
             state.queue.unschedulable_all(items, first.reasons, now, alone=alone)
             for item, result in some:
                 state.log.add(result)
-                self._report(state.tracked.active[item.pod_id], result, now)
+                self._report(
+                    state.tracked.active[item.pod_id],
+                    result,
+                    now,
+                    nodes_help=helps[item.placed.home],
+                )
                 if singly:
                     self._preempt(item, result, now)
 
@@ -316,7 +324,7 @@ class Deciding:
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)
             if (other := state.tracked.get(pod_id)) is not None:
-                state.report(other, other.reported, now)
+                state.report(other, other.reported, now, nodes_help=other.nodes_help)
         if result.victims:
             state.counters["preemption_attempts", "nominated"] += 1
             self.evictions.order(result.victims, item.pod_id, now)

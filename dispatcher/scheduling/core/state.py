@@ -25,6 +25,7 @@ from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.delegation.unstarted import UnstartedPods
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
@@ -256,15 +257,20 @@ class CoreState:
         nodes_help: bool = True,
     ) -> None:
         """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not
-        the same twice. `nodes_help`: whether it might go to a new node of its cluster.
+        the same twice. `nodes_help`: whether it might go to a new node of its cluster; of one that
+        is promised a node of another cluster nobody is to make one.
         """
         source = tracked.source
         if source is None:
             return
         known = source.nominated_node if tracked.nominated_node is None else tracked.nominated_node
-        nominated_node = self._nominated_node(tracked)
+        nominee = self._nominee(tracked)
+        at_home = nominee is not None and nominee.cluster == tracked.home
+        nominated_node = nominee.node if nominee is not None and at_home else ""
+        nodes_help = nodes_help and (nominee is None or at_home)
         soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
-        if nominated_node == known and message == tracked.reported:
+        told = (message, nodes_help) == (tracked.reported, tracked.nodes_help)
+        if nominated_node == known and told:
             self.held_reports.drop(tracked.pod_id)
             return
         if nominated_node == known and soon:
@@ -275,6 +281,7 @@ class CoreState:
             return
         self.held_reports.drop(tracked.pod_id)
         tracked.reported = message
+        tracked.nodes_help = nodes_help
         tracked.reported_at = now
         tracked.nominated_node = nominated_node
         nominated = nominated_node if nominated_node != known else None
@@ -309,8 +316,7 @@ class CoreState:
                 tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, reason)
             )
 
-    def _nominated_node(self, tracked: Tracked) -> str:
-        """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""
+    def _nominee(self, tracked: Tracked) -> Nominee | None:
+        """What node the pod is promised; status.nominatedNodeName shows one of its own cluster."""
         nominations = self.profiles.nominations
-        nominee = nominations.of(tracked.pod_id) if len(nominations) else None
-        return nominee.node if nominee is not None and nominee.cluster == tracked.home else ""
+        return nominations.of(tracked.pod_id) if len(nominations) else None

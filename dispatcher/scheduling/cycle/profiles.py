@@ -14,9 +14,10 @@ from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
+from dispatcher.scheduling.rules.entry import may_enter
 from shared.model import names
 from shared.model.pod import Pod, PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import NO_NODE_HELPS, Reason, Why
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a
 # profile without it decides no pod that has one.
@@ -130,6 +131,18 @@ class Profiles:
                 reduce(or_, said) if said else HELPED_BY[reason]
             )
         return found
+
+    def nodes_help(self, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
+        """Whether a pod that was refused for these reasons might go to a new node of its own
+        cluster. A plugin that fails is no evidence that it might not.
+        """
+        scheduler = self.of(placed)
+        try:
+            return reasons.isdisjoint(NO_NODE_HELPS) and may_enter(
+                scheduler.plan.filters, placed, scheduler.view, placed.home
+            )
+        except PluginError:
+            return True
 
     def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """The profile, the reasons, and the `hint_key` of each plugin that looks closer at events."""

@@ -72,6 +72,7 @@ class Tracked(msgspec.Struct, gc=False):
     orphaned_at: float | None = None
     vanished: Pod | None = None
     reported: str = ""
+    nodes_help: bool = True  # as it was reported: a new node of its cluster would help
     reported_at: float = float("-inf")
     report: str = ""  # the side intent that reports it
     queued: bool = False

@@ -30,7 +30,6 @@ from shared.model.labels import (
 )
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from shared.model.pod import Pod, Toleration
-from shared.model.reasons import Reason
 from shared.model.topology import level_of, within_cluster
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
@@ -314,31 +313,6 @@ def allowed_clusters(placed: PodInfo, fleet: FleetView) -> Bools | None:
             f"known: {_listed(known)}"
         )
     return np.fromiter((name in wanted for name in known), dtype=np.bool_, count=len(known))
-
-
-# They refuse a pod as a whole, whatever nodes there are.
-_OF_THE_POD = frozenset(
-    (
-        Reason.QUOTA,
-        Reason.QUOTA_UNKNOWN,
-        Reason.INVALID,
-        Reason.GATED,
-        Reason.DEVICES,
-        Reason.TOO_MANY_TERMS,
-        Reason.LABELS_CUT,
-    )
-)
-
-
-def nodes_help(placed: PodInfo, reasons: frozenset[Reason]) -> bool:
-    """Whether a pod that was refused for these reasons might go to a new node of its own cluster."""
-    if not reasons.isdisjoint(_OF_THE_POD):
-        return False
-    try:
-        wanted = _wanted(placed.pod.annotations)
-    except ClusterChoiceError:
-        return False
-    return wanted is None or placed.home in wanted
 
 
 def _wanted(annotations: Mapping[str, str]) -> set[str] | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dispatcher.scheduling.framework import Bools, Filter, FleetView, PodInfo
+from dispatcher.scheduling.framework.points import guarded
 from shared.model.reasons import Reason
 
 
@@ -23,6 +24,15 @@ def open_clusters(
             open_ &= [_lets_in(code, fleet, honor_taints=honor_taints) for code in codes.tolist()]
     open_.setflags(write=False)
     return None if open_.all() else open_
+
+
+def may_enter(filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, cluster: str) -> bool:
+    """Whether no filter keeps the pod out of a cluster, whatever nodes it has or gets."""
+    at = next((at for at, info in enumerate(fleet.clusters) if info.name == cluster), None)
+    if at is None:
+        return True
+    said = (guarded(one, one.closed_clusters, placed, fleet) for one in filters)
+    return all(codes is None or not codes[at] for codes in said)
 
 
 def _lets_in(code: int, fleet: FleetView, *, honor_taints: bool) -> bool:
