@@ -96,6 +96,9 @@ class ClusterView:
     # its first report is being folded: to others it is as if it had not reported yet
     hidden: bool = False
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
+    # Clusters of which an operator here has declared, by global-dispatcher.io/fenced=true on their
+    # proxy nodes, that nothing runs there any more. It holds for pods that were submitted here.
+    fenced: frozenset[str] = frozenset()
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")

@@ -98,7 +98,6 @@ class SchedulerCore:
         one.
         """
         self.fleet.now = now
-        self._state.steps.forget_clusters()
         if self._follower.on:
             return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)

@@ -177,16 +177,15 @@ class Outcomes:
             self._state.outbox.drop(tracked)
             return
         target = claimed.cluster
+        home = self._state.clusters[tracked.home]
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._state.fences.of(tracked.home) or (
-            untouched and not self._state.clusters[target].ready
-        ):
+        if target in home.fenced or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
         tracked.forget_gone(target)  # from here on a delegate may exist there, seen or not
-        home = tracked.home, self._state.clusters[tracked.home].uid
-        created = intents.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
+        at_most = self._at_most(tracked, claimed)
+        created = intents.create((home.name, home.uid), claimed, outcome, at_most, now)
         created.fresh = untouched
         tracked.untouched = 0
         self._state.outbox.send(tracked, created)

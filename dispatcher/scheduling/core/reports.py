@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
+from dispatcher.scheduling.delegation.peers import closed_proxy, fenced_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import (
@@ -392,7 +392,10 @@ class Reports:
         if had != has:
             self._state.fleet.set_proxy_taints(home, before or after, has)
             self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
-        if self._state.fences.note(home, change):
+        was, fenced = fenced_proxy(change.before), fenced_proxy(change.after)
+        if was != fenced:
+            view = self._state.clusters[home]
+            view.fenced = view.fenced - {was} | ({fenced} if fenced else frozenset())
             self._state.dirty.update(pod_id for pod_id in self._state.tracked if pod_id[0] == home)
 
     def _object_changed(self, cluster: str, change: views.Change[AnyObject], now: float) -> None:

@@ -12,9 +12,13 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.held_reports import HeldReport, HeldReports
-from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, InFlightIntent, settled
+from dispatcher.scheduling.delegation.in_flight import (
+    ENDED_WITH_SOURCE,
+    InFlightIntent,
+    IntentKind,
+    settled,
+)
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.protocol import NOTHING
@@ -22,7 +26,7 @@ from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideInten
 from dispatcher.scheduling.delegation.step_cache import StepCache
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked, fenced_for
 from dispatcher.scheduling.delegation.unstarted import UnstartedPods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
@@ -101,9 +105,8 @@ class CoreState:
         self._alarms: list[
             tuple[float, PodId]
         ] = []  # when a pod is due, soonest first; some are over
-        self.fences = Fences(timing.fenced_per_s)
-        self.orphans = Orphans(self.tracked, self.fences)
-        self.steps = StepCache(self.clusters, self.fences)
+        self.orphans = Orphans(self.tracked, self.clusters)
+        self.steps = StepCache(self.clusters)
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
 
@@ -219,7 +222,11 @@ class CoreState:
             and in_flight.kind in ENDED_WITH_SOURCE
         ):
             return True
-        return self.fences.outdates(tracked.pod_id[0], in_flight, self.clusters)
+        if in_flight.via not in fenced_for(self.clusters.get(tracked.pod_id[0])):
+            return False
+        # It went where nothing runs any more, by an operator's word. But for a deletion that can be
+        # answered: it is what a fence asks for.
+        return in_flight.kind is not IntentKind.DELETE or not self.clusters[in_flight.via].ready
 
     def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing
