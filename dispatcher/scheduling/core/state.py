@@ -213,8 +213,13 @@ class CoreState:
                 return True
             if self._is_late(tracked, in_flight, now):
                 return True
-        if tracked.in_flight_is_pointless:
-            return True
+        # Without its source a pod needs no place, so nobody wants what is asked of its home. An
+        # order to another cluster must still be seen through, and so must the question whether the
+        # source is gone, while there is a delegate for whose sake it is asked.
+        if in_flight.via == tracked.pod_id[0]:
+            asks = in_flight.kind is IntentKind.CONFIRM_SOURCE
+            if (source is not None or not tracked.delegates) if asks else source is None:
+                return True
         if (
             source is not None
             and source.terminating

@@ -208,7 +208,7 @@ class AssumedPods:
 
     def holds_to_size(self, placed: PodInfo) -> bool:
         """Whether a Reserve plugin allows the pod no larger size than was booked."""
-        return any(guarded(one, one.holds_to_size, placed) for one in self.plan.reserves)
+        return any(guarded(one, one.holds_to_size, placed) for one in self.plan.hold_to_size)
 
     def holds(self, pod_id: PodId) -> bool:
         """Whether this profile has booked the pod."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.protocol import ObservedState, confirms, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
@@ -100,20 +100,6 @@ class Tracked(msgspec.Struct, gc=False):
             and self.in_flight is None
             and self.vanished is None
         )
-
-    @property
-    def in_flight_is_pointless(self) -> bool:
-        """Whether nobody wants any more what is asked of the home cluster.
-
-        Without its source a pod needs no place. An order to another cluster must still be seen
-        through, and so must the question whether the source is gone, while there is a delegate for
-        whose sake it is asked.
-        """
-        if self.in_flight is None or self.in_flight.via != self.home:
-            return False
-        if self.in_flight.kind is IntentKind.CONFIRM_SOURCE:
-            return self.source is not None or not self.delegates
-        return self.source is None
 
     @property
     def waits_for_time(self) -> bool:

@@ -126,7 +126,7 @@ def test_never_more_than_some_templates_are_known(monkeypatch: pytest.MonkeyPatc
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     for at in range(1000):
         plan.class_key(pod(f"p{at}").labels(app=f"a{at}").set(owner=f"o{at % 7}").placed())
-        assert sum(map(len, plan._keys._known.values())) <= 51
+        assert sum(map(len, plan.keys._known.values())) <= 51
 
 
 def test_what_is_a_pods_own_is_no_part_of_its_template() -> None:
