@@ -105,7 +105,7 @@ class ParkedPods:
         return True
 
     def listens(self, event: WakeEvent) -> bool:
-        """Whether such an event may help anybody."""
+        """Whether such an event may help anybody: if not, there is no use in telling of it."""
         return any(mask & event for mask in self._idle.by_events)
 
     def counts(self) -> Iterator[tuple[QueuedPod, int]]:

@@ -94,6 +94,7 @@ class SchedulingQueue:
         )  # pods into a state, by what moved them
         self._active = ActivePods()
         self._parked = ParkedPods()
+        self.listens = self._parked.listens
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
@@ -394,10 +395,6 @@ class SchedulingQueue:
                 line = item.line
                 item.line = None
                 self._wake([ToActivate.next_of(line)], now)
-
-    def listens(self, kind: WakeEvent) -> bool:
-        """Whether anybody waits for such an event: if not, there is no use in telling of it."""
-        return self._parked.listens(kind)
 
     def activate(self, pod_id: PodId, now: float) -> None:
         """Try an unschedulable pod again, after what is left of its back-off; others are left
