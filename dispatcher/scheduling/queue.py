@@ -28,7 +28,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from dispatcher.scheduling.parked import ParkedPods
 from dispatcher.scheduling.queued import (
     ActivePods,
     Cause,
@@ -43,7 +42,7 @@ from dispatcher.scheduling.queued import (
     order_of,
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
-from dispatcher.scheduling.waking import ToActivate, Waking
+from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason

@@ -6,13 +6,14 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.held_reports import HeldReport, HeldReports
+from dispatcher.scheduling.delegation.due_times import DueTimes
 from dispatcher.scheduling.delegation.in_flight import (
     ENDED_WITH_SOURCE,
     InFlightIntent,
@@ -35,6 +36,41 @@ from dispatcher.scheduling.records.log import DecisionLog
 from shared.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
+
+_AT_ONCE = 500  # told in one Tick
+
+
+class HeldReport(NamedTuple):
+    """Why a pod waits, as it is to be told."""
+
+    message: str
+    reason: str
+    nodes_help: bool
+
+
+class HeldReports:
+    """What pods wait for by now, where that changed too soon after the last report, and when it may
+    be told: later, not never.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[PodId, HeldReport] = {}
+        self._due: DueTimes[PodId] = DueTimes()
+
+    def hold(self, pod_id: PodId, report: HeldReport, until: float) -> None:
+        """In place of one that was held before."""
+        self._held[pod_id] = report
+        self._due.put(pod_id, until)
+
+    def drop(self, pod_id: PodId) -> None:
+        """Another one was told, or nothing is to be told any more."""
+        if self._held.pop(pod_id, None) is not None:
+            self._due.drop(pod_id)
+
+    def due(self, now: float) -> list[tuple[PodId, HeldReport]]:
+        """Take out those that may be told now."""
+        return [(pod_id, self._held.pop(pod_id)) for pod_id in self._due.take(now, _AT_ONCE)]
+
 
 # A report is repeated until it was written: its pod is not offered again for minutes, and its user
 # would not see why.
