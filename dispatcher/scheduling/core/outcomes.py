@@ -52,9 +52,19 @@ class Outcomes:
         state = self._state
         holds = self._deciding.binding.holds
         for outcome in event.outcomes:
-            tracked = self.answered(outcome, now)
-            if tracked is None:
+            state.counters["outcomes", outcome.verdict] += 1
+            found = state.outbox.answered(outcome, now)
+            if found is None:  # nothing of a pod waited for it
+                state.side_intents.answered(outcome, now)
                 continue
+            tracked, in_flight, transition = found
+            if transition is not _UPDATE:  # half of a step, whose other half may be refused again
+                tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
+            if outcome.requests:
+                self._learn_size(tracked, in_flight, outcome, now)
+            move = self._moves.get(transition)
+            if move is not None:
+                move(tracked, in_flight, outcome, now)
             if holds(tracked.pod_id) or not state.only_waits(tracked, now):
                 state.dirty.add(tracked.pod_id)
 
@@ -64,24 +74,6 @@ class Outcomes:
         """
         self._state.outbox.unanswered(event.intent_ids, now)
         self._state.side_intents.unanswered(event.intent_ids, now)
-
-    def answered(self, outcome: Outcome, now: float) -> Tracked | None:
-        """Take one outcome in; the pod that it is about, None where nothing of a pod waited for it."""
-        state = self._state
-        state.counters["outcomes", outcome.verdict] += 1
-        found = state.outbox.answered(outcome, now)
-        if found is None:
-            state.side_intents.answered(outcome, now)
-            return None
-        tracked, in_flight, transition = found
-        if transition is not _UPDATE:  # half of a step, whose other half may be refused again
-            tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
-        if outcome.requests:
-            self._learn_size(tracked, in_flight, outcome, now)
-        move = self._moves.get(transition)
-        if move is not None:
-            move(tracked, in_flight, outcome, now)
-        return tracked
 
     def unsent(self, event: events.Unsent, now: float) -> None:
         """The call that carried these was never begun: what nothing can have come of is taken back."""
