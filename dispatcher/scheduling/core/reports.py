@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.peers import closed_proxy, fenced_proxy, tainted_proxy
+from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import (

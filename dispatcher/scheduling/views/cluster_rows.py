@@ -5,7 +5,7 @@ from collections import Counter
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import misconfigured
-from dispatcher.scheduling.delegation.peers import closed_proxy, fenced_proxy
+from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
 from shared.model import names
