@@ -22,7 +22,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from shared.model.reasons import Reason
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 
 
 class ClusterRefused(ClusterFilter):
@@ -48,7 +48,7 @@ class ClusterRefused(ClusterFilter):
         lasting = [one for one in _barring(placed) if not one.passing]
         return self._codes(lasting, placed, fleet) if lasting else None
 
-    def _codes(self, barring: Sequence[Refusal], placed: PodInfo, fleet: FleetView) -> Codes:
+    def _codes(self, barring: Sequence[ClusterRefusal], placed: PodInfo, fleet: FleetView) -> Codes:
         barred = [
             any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters
         ]
@@ -57,5 +57,5 @@ class ClusterRefused(ClusterFilter):
         )
 
 
-def _barring(placed: PodInfo) -> tuple[Refusal, ...]:
+def _barring(placed: PodInfo) -> tuple[ClusterRefusal, ...]:
     return tuple([one for one in placed.refused if one.holds]) if placed.refused else ()

@@ -15,7 +15,7 @@ from shared.model.names import ACCEPT, CLUSTERS, NONE, SERVICES
 from shared.model.node import Taint
 from shared.model.objects import Namespace, PriorityClass, Service
 from shared.model.pod import Need, Needs, Toleration
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from shared.model.topology import CLUSTER_LEVEL
 from tests.builders import PodBuilder, fleet, node, pod, reading
 from tests.plugins.asking import make
@@ -114,7 +114,7 @@ ASKING: dict[str, PodInfo] = {
     "that it calls no Services": web().set(namespace="shop", annotations={SERVICES: NONE}).placed("in-a"),
     "what it needs": web().set(needs=Needs("stays")).placed("in-a"),
     "its tolerations": web().set(tolerations=(Toleration("maintenance", "Exists"),)).placed("in-a"),
-    "who has refused it": replace(web().placed("in-a"), refused=(Refusal("in-c", "", 0.0, 1.0),)),
+    "who has refused it": replace(web().placed("in-a"), refused=(ClusterRefusal("in-c", "", 0.0, 1.0),)),
 }
 
 

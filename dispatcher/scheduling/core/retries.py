@@ -16,7 +16,7 @@ from shared.messages import REFUSED, Outcome
 from shared.model.objects import Namespace
 from shared.model.pod import Pod
 from shared.model.reasons import Reason, Why
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 
 
 class Retries:
@@ -50,7 +50,7 @@ class Retries:
             return [PodInfo(pod, tracked.pod_id[0]) for tracked, pod in pods]
         return [self.placed(tracked, pod, now) for tracked, pod in pods]
 
-    def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
+    def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[ClusterRefusal, ...]:
         """Refusals that hold for a pod that is not queued."""
         return tuple(self._state.refusals.known(tracked.pod_id, pod, now))
 
@@ -109,7 +109,7 @@ class Retries:
                 self._state.queue.add(pod_id, self.placed(tracked, item.placed.pod, now), now)
 
 
-def _effective(refusals: Iterable[Refusal]) -> set[Refusal]:
+def _effective(refusals: Iterable[ClusterRefusal]) -> set[ClusterRefusal]:
     """Those that may change where a pod goes: a size does not while its cluster is passed over."""
     current = [one for one in refusals if not one.over]
     barred = {one.cluster for one in current if not one.requests}

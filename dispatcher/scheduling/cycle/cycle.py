@@ -49,7 +49,7 @@ from dispatcher.scheduling.records.decision_record import DecisionContext, Expla
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
 from shared.model.pod import PENDING, PodId, template_of
 from shared.model.reasons import Reason, Why
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
@@ -241,7 +241,9 @@ class Scheduler(AssumedPods):
             found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
             now = self.fleet.now
             barred = [
-                Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()
+                ClusterRefusal(cluster, why, now, now)
+                for one in found
+                for cluster, why in one.items()
             ]
             placed = msgspec.structs.replace(placed, refused=(*placed.refused, *barred))
             result = self._decide(self._batch_key_of(placed), pod_id, placed)

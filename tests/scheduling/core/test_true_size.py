@@ -19,7 +19,7 @@ from shared.messages import CLAIMED, DONE, OF_CLUSTER, REFUSED, Claim, CreateDel
 from shared.model.node import Node
 from shared.model.pod import Claim as Claimed
 from shared.model.pod import Pod
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from shared.model.tenant import Share, Tenant
 from tests.builders import NodeBuilder, fleet, node, pod, put
 from tests.plugins.asking import make, reasons
@@ -29,8 +29,8 @@ WEB = ("a", "uid-web")
 _Nodes = Sequence[NodeBuilder | Node | str]
 
 
-def larger(cpu: int = 800, cluster: str = "b") -> Refusal:
-    return Refusal(cluster, "the server makes it larger", 0.0, 900.0, (("cpu", cpu),))
+def larger(cpu: int = 800, cluster: str = "b") -> ClusterRefusal:
+    return ClusterRefusal(cluster, "the server makes it larger", 0.0, 900.0, (("cpu", cpu),))
 
 
 class World:
@@ -44,7 +44,7 @@ class World:
         )
         self.placed = pod("web").uid("uid-web").cpu("300m").memory("1Mi").priority(10).placed()
 
-    def schedule(self, *said: Refusal) -> Result:
+    def schedule(self, *said: ClusterRefusal) -> Result:
         placed = type(self.placed)(self.placed.pod, "a", said)
         return self.scheduler.schedule(placed, WEB)
 

@@ -17,7 +17,7 @@ from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_of
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.scheduling.tiny_plugins import Fit, profile
@@ -47,7 +47,7 @@ placed = st.builds(
     ),
     pods,
     st.sampled_from(["a", "b"]),
-    st.sampled_from([(), (Refusal("b", "no", 0.0, 9.0),)]),
+    st.sampled_from([(), (ClusterRefusal("b", "no", 0.0, 9.0),)]),
     st.sampled_from([None, (1, 2)]),
 )
 
