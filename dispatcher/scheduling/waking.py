@@ -257,7 +257,7 @@ class Waking:
                 yield None
                 continue
             first = next(iter(line.values()))
-            is_helped = is_helped or gates.worth(event, first.placed, first.reasons)
+            is_helped = is_helped or gates.worth(event, first.pod_info, first.reasons)
             yield line if is_helped else None
             if not is_helped:
                 return

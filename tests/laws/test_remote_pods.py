@@ -160,7 +160,7 @@ def _answered(core: SchedulerCore, order: MirrorStatus) -> list[object]:
 
 def _state(core: SchedulerCore) -> list[object]:
     found, state = core.fleet.occupant(("east", "u")), core._state
-    place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
+    place = None if found is None else (found.pod_info, found.cluster, found.node, found.assumed)
     return [
         list(core.tracked.values()),
         place,

@@ -188,7 +188,7 @@ def test_a_pod_that_waits_for_spread_is_told_the_domain_that_has_no_room(case: s
     assert found.hints == ((hint,) if hint else ())
     assert found.message.endswith(".")
     assert found.full_message == (f"{found.message[:-1]}; {hint}" if hint else found.message)
-    assert found.again(("in-a", "v"), found.placed, 0.0).full_message == found.full_message
+    assert found.again(("in-a", "v"), found.pod_info, 0.0).full_message == found.full_message
 
 
 def test_empty_domains_that_are_alike_are_told_once() -> None:

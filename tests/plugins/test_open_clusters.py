@@ -82,9 +82,9 @@ CLOSING: dict[str, Change] = {
 }
 
 
-def entered(plugin: Any, placed: PodInfo, state: FleetState) -> list[bool]:
+def entered(plugin: Any, pod_info: PodInfo, state: FleetState) -> list[bool]:
     """The clusters that the plugin takes the pod to enter."""
-    found = plugin._open_clusters(placed, view_of(state), True)
+    found = plugin._open_clusters(pod_info, view_of(state), True)
     return [True] * len(state.clusters) if found is None else found.tolist()
 
 
@@ -140,10 +140,10 @@ class Fuller(ClusterFilter):
     def __init__(self, read: Callable[[FleetView], bool]) -> None:
         self.read = read
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes:
         return np.full(len(fleet.clusters), self.read(fleet), dtype=np.uint16)
 
 

@@ -22,10 +22,10 @@ class OfNamespace(Filter[bool]):
     def __init__(self) -> None:
         self.asked = 0
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> bool:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> bool:
         self.asked += 1
         return bool(fleet.objects.of("a", Namespace)["default"].labels)
 

@@ -69,7 +69,7 @@ class SlowDecisions:
 
 
 def _namespace_of(item: QueuedPod) -> _Namespace:
-    return item.pod_id[0], item.placed.pod.namespace
+    return item.pod_id[0], item.pod_info.pod.namespace
 
 
 AGAIN_S = 3600.0  # API servers keep an event for as long
@@ -89,9 +89,9 @@ class HomeOnly:
         if len(self._state.clusters) < 2:
             return
         at_home = [one for one in decisions if one.cluster == one.pod_id[0]]
-        leaving = [one for one in at_home if one.placed.pod.annotations.get(names.STAY) != "true"]
+        leaving = [one for one in at_home if one.pod_info.pod.annotations.get(names.STAY) != "true"]
         for (home, namespace), one in {
-            (one.cluster, one.placed.pod.namespace): one for one in leaving
+            (one.cluster, one.pod_info.pod.namespace): one for one in leaving
         }.items():
             told_at = self._told.get((home, namespace), -AGAIN_S)
             if now - told_at >= AGAIN_S and self._is_alone(home, namespace):
@@ -174,14 +174,14 @@ class Deciding:
             self._follow_up(ready, results, now)
             self.binding.follow(now)
             if decisions := [result for result in results if isinstance(result, Decision)]:
-                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += len(
+                state.counters["scheduled", state.profiles.name_of(batch[0].pod_info)] += len(
                     decisions
                 )
                 self._home_only.placed(decisions, now)
                 pairs = zip(ready, results, strict=True)
-                placed = [item for item, result in pairs if isinstance(result, Decision)]
-                state.queue.go_on(placed, now)
-                self._wake_for_placed(placed, now)
+                decided = [item for item, result in pairs if isinstance(result, Decision)]
+                state.queue.go_on(decided, now)
+                self._wake_for_placed(decided, now)
             self._wake_for_lapsed(nominees, now)
             if enough():
                 break
@@ -216,7 +216,7 @@ class Deciding:
             return
         for item in of_template.values():
             queue.wake(
-                ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.placed.pod), now
+                ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.pod_info.pod), now
             )
 
     def _results(
@@ -227,7 +227,7 @@ class Deciding:
         """
         try:
             alike = bool(items) and all(item.class_key is items[0].class_key for item in items)
-            pods = [(item.pod_id, item.placed) for item in items]
+            pods = [(item.pod_id, item.pod_info) for item in items]
             return self._state.profiles.schedule_class(pods, alike=alike, enough=enough)
         except Exception:
             self._put_back(items, now)
@@ -359,7 +359,7 @@ class Deciding:
         """The default Bind: our own intent to the agents."""
         state = self._state
         tracked = state.tracked.active[decision.pod_id]
-        source = decision.placed.pod
+        source = decision.pod_info.pod
         home = decision.pod_id[0]
         epoch = state.outbox.next_epoch()
         if decision.cluster == home:
@@ -383,7 +383,7 @@ class Deciding:
         ):
             message = known
         self._state.report(
-            tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons)
+            tracked, message, now, nodes_help=nodes_help(result.pod_info, result.reasons)
         )
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
@@ -393,7 +393,7 @@ class Deciding:
         """
         state = self._state
         nominations = self._state.profiles.nominations
-        state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
+        state.counters["unschedulable", state.profiles.name_of(run[0][1].pod_info)] += len(run)
         singly = len(nominations) > 0 or any(
             result.displaced or result.victims for _, result in run
         )

@@ -219,17 +219,17 @@ class Outcomes:
         self._state.refusals.note_size(
             tracked.pod_id, source, in_flight.cluster, outcome.requests, now
         )
-        placed = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
-        self._state.profiles.restore(tracked.pod_id, placed, in_flight.cluster, in_flight.node)
+        pod_info = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
+        self._state.profiles.restore(tracked.pod_id, pod_info, in_flight.cluster, in_flight.node)
 
     def _at_most(self, tracked: Tracked, claimed: InFlightIntent) -> dict[str, int]:
         """What was booked for a pod that must not be bound larger than that; {} for any other."""
         booked = self._state.fleet.occupant(tracked.pod_id)
         if booked is None or booked.cluster != claimed.cluster:
             return {}
-        held = self._state.profiles.of(booked.placed).holds_to_size(booked.placed)
+        held = self._state.profiles.of(booked.pod_info).holds_to_size(booked.pod_info)
         return (
-            {name: amount for name, amount in booked.placed.pod.requests.items() if amount}
+            {name: amount for name, amount in booked.pod_info.pod.requests.items() if amount}
             if held
             else {}
         )

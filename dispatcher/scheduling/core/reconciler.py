@@ -208,11 +208,11 @@ class Reconciler:
     def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
         """Queue pods of which `_is_new` holds."""
         try:
-            placed = self._retries.placed_all(
+            infos = self._retries.pod_infos(
                 [(tracked, tracked.source) for tracked in run if tracked.source], now
             )
             items = self._state.queue.add_all(
-                zip([tracked.pod_id for tracked in run], placed, strict=True), now
+                zip([tracked.pod_id for tracked in run], infos, strict=True), now
             )
             self._entered += items
             for tracked, item in zip(run, items, strict=True):
@@ -332,16 +332,16 @@ class Reconciler:
                 self._evictions.gone(pod_id)
             return
         pod, cluster, node = place
-        placed = self._placed(tracked, pod, cluster, node, now)
+        pod_info = self._pod_info(tracked, pod, cluster, node, now)
         if (
             known is None
             or known.assumed
-            or (known.cluster, known.node, known.placed.pod)
-            != (cluster, node, placed.at(cluster).pod)
+            or (known.cluster, known.node, known.pod_info.pod)
+            != (cluster, node, pod_info.at(cluster).pod)
         ):
-            state.profiles.restore(pod_id, placed, cluster, node)
+            state.profiles.restore(pod_id, pod_info, cluster, node)
 
-    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
+    def _pod_info(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate
         shows that yet.
         """
@@ -350,7 +350,7 @@ class Reconciler:
             return PodInfo(pod, home)
         known = self._state.fleet.occupant(tracked.pod_id)
         if known is not None and (known.cluster, known.node) == (cluster, node):
-            return PodInfo(pod, home, known.placed.refused)
+            return PodInfo(pod, home, known.pod_info.refused)
         return PodInfo(pod, home, self._retries.known(tracked, pod, now))
 
     # --- places
@@ -370,12 +370,12 @@ class Reconciler:
             self._state.report(tracked, never.text, now, nodes_help=False)
             return
         tracked.queued = True
-        placed = self._retries.placed(tracked, pod, now)
-        if tracked.item is not None and self._retries.again(tracked, placed, now):
+        pod_info = self._retries.pod_info(tracked, pod, now)
+        if tracked.item is not None and self._retries.again(tracked, pod_info, now):
             return
         if pod.nominated_node:
             self._restore_nomination(tracked, pod)
-        item = self._state.queue.add(tracked.pod_id, placed, now)
+        item = self._state.queue.add(tracked.pod_id, pod_info, now)
         self._entered.append(item)
         if item.state is _GATED:
             self._report_gated(tracked, item, now)
@@ -391,7 +391,7 @@ class Reconciler:
         came = [one for one in entered if one.queued_at == now]  # others waited before, as they are
         if came:
             pod_id = came[-1].pod_id
-            pod = came[-1].placed.pod
+            pod = came[-1].pod_info.pod
             event = (
                 ClusterEvent(WakeEvent.POD_ADDED, pod_id[0], None, pod)
                 if len(came) == 1
@@ -400,7 +400,7 @@ class Reconciler:
             self._state.queue.wake(event, now, but=came[-1])
 
     def _report_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
-        gated = item.placed.pod.gated
+        gated = item.pod_info.pod.gated
         reason = "SchedulingGated" if gated else "Unschedulable"
         self._state.report(tracked, item.note, now, reason, nodes_help=gated)
 

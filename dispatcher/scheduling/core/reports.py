@@ -516,10 +516,10 @@ class Reports:
         pod_id = (cluster, uid)
         pod = change.after
         if pod is not None and pod.node and not pod.terminal:
-            placed = PodInfo(pod, cluster)
+            pod_info = PodInfo(pod, cluster)
             if pod.phase != RUNNING:
-                placed = self._state.fleet.with_use(placed)
-            self._state.fleet.place(pod_id, placed, cluster, pod.node, assumed=False)
+                pod_info = self._state.fleet.with_use(pod_info)
+            self._state.fleet.place(pod_id, pod_info, cluster, pod.node, assumed=False)
             before = change.before
             if before is None or before.node != pod.node:
                 gone = before if before is not None and before.node else None

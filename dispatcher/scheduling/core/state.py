@@ -183,7 +183,7 @@ class CoreState:
         known = self.fleet.occupant(pod_id)
         self.profiles.forget(pod_id)
         home, pod = (
-            (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
+            (known.pod_info.home, known.pod_info.pod) if known is not None else (pod_id[0], None)
         )
         for kind in (WakeEvent.POD_REMOVED, WakeEvent.QUOTA_FREED):
             self.queue.wake(ClusterEvent(kind, home, pod), now)

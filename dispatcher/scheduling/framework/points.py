@@ -101,7 +101,7 @@ def guarded(
 class Restores(Protocol):
     """A Reserve plugin that can book a pod found bound, without the right to refuse."""
 
-    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Book what is already so."""
         ...
 
@@ -177,7 +177,7 @@ class ExplainingPlugin(Protocol):
 
     name: ClassVar[str]
 
-    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> object:
+    def explain(self, state: Any, pod_info: PodInfo, fleet: FleetView, row: int) -> object:
         """Plain JSON values about the chosen row."""
         ...
 
@@ -190,7 +190,7 @@ class ExplainsRefusals(Protocol):
 
     name: ClassVar[str]
 
-    def explain_refusal(self, state: Any, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: Any, pod_info: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Sentences for a pod without a place, empty where no node was refused by this plugin."""
         ...
 
@@ -200,9 +200,9 @@ class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 
     def explain_rows(
-        self, state: Any, placed: PodInfo, fleet: FleetView, rows: Rows
+        self, state: Any, pod_info: PodInfo, fleet: FleetView, rows: Rows
     ) -> Column | Sequence[Mapping[str, Any]]:
-        """For each row what `explain` says of it, as a column if possible; `placed` is whichever
+        """For each row what `explain` says of it, as a column if possible; `pod_info` is whichever
         pod of the class.
         """
         ...
@@ -333,7 +333,7 @@ class Plan:
         """What the fleet is to keep of readings for its plugins."""
         return joined(one.derives for one in self.plugins)
 
-    def class_key(self, placed: PodInfo) -> ClassKey:
+    def class_key(self, pod_info: PodInfo) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one
         fails.
 
@@ -341,15 +341,19 @@ class Plan:
         their claims, too.
         """
         try:
-            return self.keys.of(placed, self._key_of)
+            return self.keys.of(pod_info, self._key_of)
         except Exception:  # whose it was is found by asking one after the other
-            keys = [guarded(plugin, _hashed, plugin.class_key, placed) for plugin in self.looks]
-            return self._key((*keys, placed.counts_as, self.profile))
+            keys = [guarded(plugin, _hashed, plugin.class_key, pod_info) for plugin in self.looks]
+            return self._key((*keys, pod_info.counts_as, self.profile))
 
-    def _key_of(self, placed: PodInfo) -> ClassKey:
+    def _key_of(self, pod_info: PodInfo) -> ClassKey:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
         return self._key(
-            (*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile)
+            (
+                *[plugin.class_key(pod_info) for plugin in self.looks],
+                pod_info.counts_as,
+                self.profile,
+            )
         )
 
     def _key(self, parts: Sequence[Hashable]) -> ClassKey:
@@ -360,24 +364,24 @@ class Plan:
             key.batch = ClassKey.of([shared.get(at, part) for at, part in enumerate(parts)])
         return key
 
-    def key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
+    def key_without_home(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes
         share. PluginError.
         """
         for plugin in self.bounding_clusters:
-            possible = guarded(plugin, plugin.possible_clusters, placed, fleet)
-            if possible is not None and placed.home not in possible:
-                return self._key_without_home(key, placed, fleet, possible)
+            possible = guarded(plugin, plugin.possible_clusters, pod_info, fleet)
+            if possible is not None and pod_info.home not in possible:
+                return self._key_without_home(key, pod_info, fleet, possible)
         return key
 
     def _key_without_home(
-        self, key: ClassKey, placed: PodInfo, fleet: FleetView, possible: frozenset[str]
+        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, possible: frozenset[str]
     ) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
         keys = (
             possible,
             *[
-                guarded(one, _hashed, one.key_without_home, placed, fleet)
+                guarded(one, _hashed, one.key_without_home, pod_info, fleet)
                 for _, one in self.keyed_without_home
             ],
         )
@@ -388,13 +392,13 @@ class Plan:
             key.without_home = keys, self._key(parts)
         return key.without_home[1]
 
-    def fleet_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
+    def fleet_key(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin
         fails.
         """
         for at, plugin in self.fleet_keyed:
             try:  # asked of every pod: cheaper than `guarded`
-                found = plugin.fleet_key(placed, fleet)
+                found = plugin.fleet_key(pod_info, fleet)
             except Exception as error:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:

@@ -60,12 +60,12 @@ class ByName(Fit):
 
 
 class Overriding(ByName):
-    def class_key(self, placed: PodInfo) -> Any:
-        return placed.pod.name
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return pod_info.pod.name
 
 
-def asked_of_each(plan: Plan, placed: PodInfo) -> tuple[Any, ...]:
-    return (*[plugin.class_key(placed) for plugin in plan.looks], placed.counts_as, plan.profile)
+def asked_of_each(plan: Plan, pod_info: PodInfo) -> tuple[Any, ...]:
+    return (*[plugin.class_key(pod_info) for plugin in plan.looks], pod_info.counts_as, plan.profile)
 
 
 @settings(max_examples=examples(200))
@@ -103,9 +103,9 @@ def test_who_does_not_say_so_is_asked_of_every_pod(plugin: Plugin, want: bool) -
 def test_plugins_are_asked_once_for_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def noted(self: Fit, placed: PodInfo) -> Hashable:
-        asked.append(placed.pod.name)
-        return Fit.class_key(self, placed)
+    def noted(self: Fit, pod_info: PodInfo) -> Hashable:
+        asked.append(pod_info.pod.name)
+        return Fit.class_key(self, pod_info)
 
     monkeypatch.setattr(ByName, "class_key", noted)
     plan = Plan.of(profile(Fit=1), [ByName()])
