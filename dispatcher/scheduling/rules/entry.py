@@ -12,14 +12,14 @@ from shared.model.reasons import Reason
 
 
 def open_clusters(
-    filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, *, honor_taints: bool
+    filters: Sequence[Filter], pod_info: PodInfo, fleet: FleetView, *, honor_taints: bool
 ) -> Bools | None:
     """[clusters] whether the pod may enter each; None if it may enter all. A cordon counts as a
     taint of the cluster: where those are not to be honored, the pod waits until it is taken back.
     """
     open_ = np.ones(len(fleet.clusters), dtype=np.bool_)
     for one in filters:
-        codes = one.closed_clusters(placed, fleet)
+        codes = one.closed_clusters(pod_info, fleet)
         if codes is not None:
             open_ &= [_lets_in(code, fleet, honor_taints=honor_taints) for code in codes.tolist()]
     open_.setflags(write=False)

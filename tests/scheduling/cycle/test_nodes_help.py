@@ -13,7 +13,7 @@ from dispatcher.scheduling.profile import BUILT_IN, DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.names import CLUSTERS, REQUIRE_DATA, STAY
 from shared.model.reasons import NO_NODE_HELPS, UNRESOLVABLE, Reason
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from tests.builders import PodBuilder, fleet, node, pod
 
 FULL = frozenset((Reason.INSUFFICIENT,))
@@ -65,7 +65,7 @@ def test_a_new_node_at_home_helps_a_pod_that_may_go_there_whatever_else_was_full
 
 def test_a_new_node_does_not_help_a_pod_that_its_own_cluster_has_refused_for_a_while() -> None:
     at_home, elsewhere = (
-        PodInfo(pod().build(), "east", (Refusal(cluster, "quota", 0.0, 60.0),)) for cluster in ("east", "west")
+        PodInfo(pod().build(), "east", (ClusterRefusal(cluster, "quota", 0.0, 60.0),)) for cluster in ("east", "west")
     )
     assert not profiles().nodes_help(at_home, FULL)
     assert profiles().nodes_help(elsewhere, FULL)

@@ -5,7 +5,6 @@ labels, keys.
 from collections.abc import Mapping
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from shared.messages import Peer
 from shared.model import names
@@ -61,6 +60,13 @@ def _stands(view: ClusterView, now: float, lost_s: float) -> bool:
     # A short silence must not make a node controller evict what runs well: a cluster is lost only
     # after a while.
     return view.ready or now - view.not_ready_since < lost_s
+
+
+def fenced_proxy(node: Node | None) -> str:
+    """The cluster whose proxy node this is, if it is fenced; else ""."""
+    if node is None or node.name != names.proxy_node_name(node.proxy_for):
+        return ""
+    return node.proxy_for if node.labels.get(names.FENCED) == "true" else ""
 
 
 def closed_proxy(node: Node | None) -> str:
