@@ -136,7 +136,8 @@ class Reports:
         if view is None:
             ours = ", ".join(self._state.clusters)
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {ours}")
-        self._finish_fold(view.name, now)
+        if view.name in self._folds:
+            self._continue_fold(view.name, None, now)
         wrong_identity = views.wrong_identity(
             view, changes, self._state.clusters
         ) or views.wrong_keys(view, changes)
@@ -184,16 +185,12 @@ class Reports:
         """Fold what is left of every report: whoever follows from here on begins with whole ones."""
         for cluster in list(self._folds):
             try:
-                self._finish_fold(cluster, self._state.fleet.now)
+                self._continue_fold(cluster, None, self._state.fleet.now)
             except Exception as error:  # half of it is folded: forget all of it
                 self._state.warn(
                     f"cluster {cluster}: its report cannot be taken in: {error!r}", error
                 )
                 self.forget(cluster)
-
-    def _finish_fold(self, cluster: str, now: float) -> None:
-        if cluster in self._folds:
-            self._continue_fold(cluster, None, now)
 
     def _continue_fold(self, cluster: str, steps: int | None, now: float) -> None:
         """Take so many more steps (None: all); after the last one the cluster is as reported."""
@@ -260,7 +257,8 @@ class Reports:
     def silent(self, event: events.ClusterSilent, now: float) -> None:
         """An agent is away: no new pod goes to its cluster until it reports."""
         try:
-            self._finish_fold(event.cluster, now)
+            if event.cluster in self._folds:
+                self._continue_fold(event.cluster, None, now)
         finally:
             self._note_silent(event, now)
 
@@ -296,6 +294,8 @@ class Reports:
 
     def _note_executor(self, view: ClusterView, executor: bool | None, now: float) -> None:
         """No new pod goes to a cluster whose executor is away, though its observer reports."""
+        if view.executor == executor:
+            return
         took = view.takes_orders
         view.executor = executor
         if view.ready and took != view.takes_orders:
