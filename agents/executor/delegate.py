@@ -16,6 +16,7 @@ from agents.executor import (
     downward,
     events,
     existing_delegate,
+    made_namespaces,
     manifest,
     mutations,
     pods,
@@ -95,6 +96,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         or existing_delegate.given_up_before(intent, local)
     )
     wanted = order or _wanted(intent, local, now)
+    wanted = yield from _housed(wanted, intent, local, now)
     needed = sought(wanted, local, now)
     if isinstance(needed, Answer):
         wanted = needed
@@ -270,6 +272,21 @@ def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer
     if taker := adoption.adopter(pod, local):
         return Answer(REFUSED, taker, OF_CLUSTER)
     return pod, msgspec.json.encode(posted)
+
+
+def _housed(
+    wanted: tuple[Pod, bytes] | Answer, intent: CreateDelegate, local: Local, now: Moment
+) -> Procedure[tuple[Pod, bytes] | Answer]:
+    """The same once its namespace is here; or why it is not. Others may take the room meanwhile."""
+    if isinstance(wanted, Answer):
+        return wanted
+    local.named.put(intent.source.namespace, now.mono)
+    if no := made_namespaces.leaves(intent.source, local):
+        return no
+    if local.view.namespace(intent.source.namespace) is not None:
+        return wanted
+    no = yield from made_namespaces.make(intent.source, local, now)
+    return no or _wanted(intent, local, now)
 
 
 def unfit_without_room(

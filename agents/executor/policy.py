@@ -33,6 +33,8 @@ Allowance = Literal[
 ALLOWANCES: tuple[str, ...] = get_args(Allowance)
 # of a PriorityClass that users may make: Kubernetes' own (system-*) are above
 HIGHEST_OF_USERS = 1_000_000_000
+# longer than any order takes: of one that is under way nobody need know
+LEAST_REMOVE_AFTER_S = 300.0
 _AT_HOME = f'keep the pod at home with annotation {STAY}: "true"'
 
 
@@ -89,6 +91,19 @@ class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster_mib_per_minute: int = 128
 
 
+class MadeNamespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Namespaces (patterns) that are made here for pods that are accepted, with these labels, `most`
+    at once; of these half for one other cluster.
+
+    `remove_after_s`: one that no order has named for so long is removed, if it is empty; 0: never.
+    """
+
+    create: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    most: int = 100
+    remove_after_s: float = 0.0
+
+
 class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of consent: within namespace sameness, a source is accepted if any row covers it.
     `closed` are patterns of namespaces that take no pods of other clusters.
@@ -96,7 +111,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `foreign_bytes`: how large pods of other clusters may be here, all together. `relay`: what other
     clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
     `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of
-    higher priority.
+    higher priority. `namespaces`: those that are made here.
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
@@ -104,10 +119,15 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     closed: tuple[str, ...] = ()
     relay: Literal["all", "logs", "none"] = "logs"
     foreign_bytes: ForeignBytes = ForeignBytes()
+    namespaces: MadeNamespaces = MadeNamespaces()
+
+    def makes(self, namespace: str) -> bool:
+        """Whether a namespace of this name is made where it is missing."""
+        return matches(self.namespaces.create, namespace)
 
     def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:
-        """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if
-        they may.
+        """Why pods of this source may not run in `cluster`, whose Namespace object is given (None:
+        it has none); '' if they may.
         """
         name = source.namespace
         if Namespace(name).system:
@@ -122,9 +142,9 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f'namespace "{name}" is closed in cluster "{cluster}" by {key}: remove it there, '
                 f"or {_AT_HOME}"
             )
-        if namespace is None:
+        if namespace is None and not self.makes(name):
             return absent(name, cluster)
-        if namespace.closed:
+        if namespace is not None and namespace.closed:
             mark = f'{ACCEPT}: "{namespace.labels[ACCEPT]}"'
             where = (
                 f'namespace "{name}" of cluster "{cluster}" has the label, or annotation, {mark}'
@@ -167,6 +187,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             row.services,
             row.max_priority,
             row.priority,
+            self.namespaces.create,
         )
 
     def _rows(self, source: SourceRef) -> list[Accept]:
@@ -177,6 +198,6 @@ def absent(namespace: str, cluster: str) -> str:
     """What is said where a namespace of this name is missing."""
     return (
         f'namespace "{namespace}" does not exist in cluster "{cluster}", as far as its agent can '
-        "see: create it there "
-        "to let its pods run there"
+        "see: create it there, or list it in its `executor.namespaces.create`, to let its pods run "
+        "there"
     )

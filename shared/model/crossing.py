@@ -34,7 +34,8 @@ class Opening(Record, frozen=True):
     `tolerations` are keys ("*": also none at all); `allow`, `secrets` and `service_accounts` as in
     `Need`. `closed`: namespaces it keeps out all the same; None: an agent of an older version,
     which tells only of tolerations. `services` "none": these pods call no Services of their
-    namespace. `max_priority`: the highest value of a PriorityClass that these pods have here; None:
+    namespace. `creates`: namespaces that are made there where they are missing.
+    `max_priority`: the highest value of a PriorityClass that these pods have here; None:
     an agent of an older version, where they have none. `priority` "none": they run here without one
     that they cannot have.
     """
@@ -49,6 +50,7 @@ class Opening(Record, frozen=True):
     services: Word = ""
     max_priority: Int32 | None = None
     priority: Word = ""
+    creates: Names = ()
 
     def covers(self, home: str, namespace: str) -> bool:
         """Whether it is about pods of this cluster and namespace."""
@@ -86,6 +88,11 @@ def rows_for(
         for row in told
         if row.covers(home, namespace) and not matches(row.closed or (), namespace)
     )
+
+
+def makes(namespace: str, openings: Iterable[Opening] | None) -> bool:
+    """Whether a cluster with these rows makes the namespace where it is missing."""
+    return any(matches(row.creates, namespace) for row in openings or ())
 
 
 def unmet(needs: Needs, rows: Sequence[Opening]) -> list[Need]:

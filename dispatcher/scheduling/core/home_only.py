@@ -8,6 +8,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.records.decision import Decision
 from shared.messages import HOME_ONLY
 from shared.model import names
+from shared.model.crossing import makes
 from shared.model.objects import Namespace
 
 AGAIN_S = 3600.0  # API servers keep an event for as long
@@ -35,18 +36,18 @@ class HomeOnly:
                 self._remember((home, namespace), now)
                 text = (
                     f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster '
-                    f"{home}: create it "
-                    f"where they may run, or say that they stay with annotation {names.STAY}: "
-                    '"true"'
+                    f"{home}: create it where they may run, or list it there in "
+                    "`executor.namespaces.create`, or say that they stay with annotation "
+                    f'{names.STAY}: "true"'
                 )
                 self._state.report_waiting(self._state.tracked.active[one.pod_id], text, HOME_ONLY)
 
     def _is_alone(self, home: str, namespace: str) -> bool:
-        """Whether none of the clusters that show their namespaces has it, and some do."""
+        """Whether none of the clusters that show their namespaces has it or makes it, and some do."""
         known = False
-        for name in self._state.clusters:
+        for name, other in self._state.clusters.items():
             shown = self._state.fleet.kept.of(name, Namespace) if name != home else {}
-            if namespace in shown:
+            if namespace in shown or (shown and makes(namespace, other.opens)):
                 return False
             known = known or bool(shown)
         return known and not Namespace(namespace).system

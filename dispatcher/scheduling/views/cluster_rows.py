@@ -10,7 +10,7 @@ from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
 from shared.model import names
-from shared.model.crossing import rows_for
+from shared.model.crossing import makes, rows_for
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Pod
 
@@ -104,7 +104,8 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
         for other in sorted(core.clusters.keys() - {view.name}):
             shown = core.fleet.kept.of(other, Namespace)
             if shown and namespace not in shown:
-                absent.append(other)
+                if not makes(namespace, core.clusters[other].opens):
+                    absent.append(other)
             elif namespace in calling and not _calls_none_there(
                 view.name, namespace, core.clusters[other]
             ):
