@@ -490,7 +490,8 @@ def _create(
             return _Made(created, response.body)
         message = error_text(response)
         if response.status == NOT_FOUND:
-            return Answer(REFUSED, absent(pod.namespace, local.cluster), OF_CLUSTER)
+            no = absent(pod.namespace, local.cluster)
+            return Answer(REFUSED, no, OF_CLUSTER, passing=local.policy.makes(pod.namespace))
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:

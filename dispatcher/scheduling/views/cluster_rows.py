@@ -103,9 +103,9 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
         services = {}
         for other in sorted(core.clusters.keys() - {view.name}):
             shown = core.fleet.kept.of(other, Namespace)
-            if shown and namespace not in shown:
-                if not makes(namespace, core.clusters[other].opens):
-                    absent.append(other)
+            lacks = shown and namespace not in shown
+            if lacks and not makes(namespace, core.clusters[other].opens):
+                absent.append(other)
             elif namespace in calling and not _calls_none_there(
                 view.name, namespace, core.clusters[other]
             ):
