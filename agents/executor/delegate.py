@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor import (
+    accounts,
     adoption,
     downward,
     events,
@@ -277,9 +278,15 @@ def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer
 def _housed(
     wanted: tuple[Pod, bytes] | Answer, intent: CreateDelegate, local: Local, now: Moment
 ) -> Procedure[tuple[Pod, bytes] | Answer]:
-    """The same once its namespace is here; or why it is not. Others may take the room meanwhile."""
+    """The same once its namespace is here, and the account that it runs as; or why they are not.
+
+    Others may take the room meanwhile.
+    """
     if isinstance(wanted, Answer):
         return wanted
+    lacking = yield from accounts.missing(intent.source.namespace, wanted[1], local, now)
+    if lacking:
+        return Answer(REFUSED, lacking, OF_CLUSTER)
     local.named.put(intent.source.namespace, now.mono)
     if no := made_namespaces.leaves(intent.source, local):
         return no
@@ -490,8 +497,8 @@ def _create(
             return _Made(created, response.body)
         message = error_text(response)
         if response.status == NOT_FOUND:
-            no = absent(pod.namespace, local.cluster)
-            return Answer(REFUSED, no, OF_CLUSTER, passing=local.policy.makes(pod.namespace))
+            gone = absent(pod.namespace, local.cluster)
+            return Answer(REFUSED, gone, OF_CLUSTER, passing=local.policy.makes(pod.namespace))
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:

@@ -145,6 +145,8 @@ class Local:
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
     )  # by namespace
+    # When a ServiceAccount was last found, by namespace and name (executor/accounts.py).
+    accounts: Recent[tuple[str, str], float] = field(default_factory=lambda: Recent(10_000))
     made: Recent[str, Made] = field(default_factory=lambda: Recent(1000))  # by namespace
     # When an order last named a namespace, when it was last looked at whether that is empty, and
     # those whose deletion is under way (executor/empty_namespaces.py).

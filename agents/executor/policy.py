@@ -46,10 +46,11 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the keys with a domain that are kept, of annotations and of the labels that steer meshes and
     identities; `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also
     the one without a key); `service_accounts` patterns of ServiceAccounts whose pods run here
-    without one. `services` "none": such pods call no Services of their namespace, so it does not
-    matter which of them are here. `max_priority`: a pod may have the PriorityClass of its name here
-    if the value of that is no higher; `priority` "none": one that it may not have, or that is
-    lacking here, is left behind instead of the pod.
+    without one, `local_accounts` of those whose pods run as the account of that name here, with
+    tokens of this cluster. `services` "none": such pods call no Services of their namespace, so it
+    does not matter which of them are here. `max_priority`: a pod may have the PriorityClass of its
+    name here if the value of that is no higher; `priority` "none": one that it may not have, or
+    that is lacking here, is left behind instead of the pod.
     """
 
     clusters: tuple[str, ...] = ("*",)
@@ -59,6 +60,7 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     annotations: tuple[str, ...] = CARRIED_ANNOTATIONS
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
+    local_accounts: tuple[str, ...] = ()
     services: Literal["", "none"] = ""
     max_priority: int = HIGHEST_OF_USERS
     priority: Literal["", "none"] = ""
@@ -76,6 +78,7 @@ class Grants(msgspec.Struct, frozen=True):
     annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
+    local_accounts: tuple[str, ...] = ()
     max_priority: int = HIGHEST_OF_USERS
     without_priority: bool = False
 
@@ -166,6 +169,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             annotations=tuple(one for row in rows for one in row.annotations),
             tolerations=tuple(one for row in rows for one in row.tolerations),
             service_accounts=tuple(one for row in rows for one in row.service_accounts),
+            local_accounts=tuple(one for row in rows for one in row.local_accounts),
             max_priority=max((row.max_priority for row in rows), default=NO_PRIORITY),
             without_priority=any(row.priority == NONE for row in rows),
         )
@@ -183,7 +187,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.closed,
             row.allow,
             row.secrets,
-            row.service_accounts,
+            (*row.service_accounts, *row.local_accounts),
             row.services,
             row.max_priority,
             row.priority,

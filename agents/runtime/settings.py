@@ -174,6 +174,11 @@ class AcceptSettings(BaseModel):
     service_accounts: tuple[str, ...] = Field(
         default=(), description="ServiceAccounts whose pods run here without its token and rights."
     )
+    local_accounts: tuple[str, ...] = Field(
+        default=(),
+        description="ServiceAccounts of this cluster that such pods run as, by its name and with its "
+        "tokens; goes before service_accounts.",
+    )
     services: Literal["", "none"] = Field(
         default="",
         description="none: such pods call no Services of their namespace; those need not be here.",
@@ -280,7 +285,7 @@ class ExecutorOptions(BaseModel):
     )
     namespaces: NamespaceSettings = Field(
         default=NamespaceSettings(),
-        description="Namespaces that are made here for pods of other clusters; keys below.",
+        description="Namespaces that are made here for pods of other clusters.",
     )
 
 
