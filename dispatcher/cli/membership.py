@@ -180,7 +180,7 @@ def certificates(
     write_certificates(folder, gateway or (), cluster or (), output)
 
 
-def install(  # noqa: PLR0913 - one parameter an option
+def install(  # noqa: PLR0913 - an option is an argument
     context: Context,
     user: Annotated[
         str,
