@@ -170,6 +170,24 @@ def unmet_class(
     return f"{need.field} {why}" if why else ""
 
 
+def priority_there(
+    pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[PriorityClass]
+) -> int | None:
+    """The priority that a pod with a PriorityClass has in another cluster, which has these rows for
+    it and classes; None if it has none, or if that is not known.
+    """
+    need = class_named(pod.needs)
+    most = most_priority(rows or ())
+    if need is None or most is None or not classes:
+        return None
+    found = class_of(need.word, classes)
+    if found is not None and found.value <= most:
+        return found.value
+    if not any(row.priority == NONE for row in rows or ()):
+        return None  # it does not go there
+    return min((one.value for one in classes if one.default), default=0)
+
+
 def priority_abroad(
     pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[PriorityClass]
 ) -> int:

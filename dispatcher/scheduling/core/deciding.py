@@ -8,6 +8,7 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.home_only import HomeOnly
+from dispatcher.scheduling.core.lower_priority import LowerPriority
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.slow_decisions import SlowDecisions
 from dispatcher.scheduling.core.state import CoreState
@@ -38,6 +39,7 @@ class Deciding:
         self.retries = Retries(state)
         self._slow = SlowDecisions()
         self._home_only = HomeOnly(state)
+        self._lower_priority = LowerPriority(state)
         self.follow_profiles()
 
     def follow_profiles(self) -> None:
@@ -81,6 +83,7 @@ class Deciding:
                     decisions
                 )
                 self._home_only.placed(decisions, now)
+                self._lower_priority.placed(decisions, now)
                 pairs = zip(ready, results, strict=True)
                 placed = [item for item, result in pairs if isinstance(result, Decision)]
                 state.queue.go_on(placed, now)

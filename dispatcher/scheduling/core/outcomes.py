@@ -4,6 +4,7 @@ a learnt fact.
 What a verdict leads to is the table in `delegation.in_flight`; here it is carried out.
 """
 
+import sys
 from collections.abc import Callable
 
 from dispatcher.scheduling import events
@@ -77,7 +78,7 @@ class Outcomes:
         tracked, in_flight, transition = found
         if transition is not _UPDATE:  # half of a step, whose other half may be refused again
             tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
-        self._learn(tracked, in_flight, outcome.verdict, now)
+        self._learn(tracked, in_flight, outcome, now)
         if outcome.requests:
             self._learn_size(tracked, in_flight, outcome, now)
         move = self._moves.get(transition)
@@ -271,12 +272,16 @@ class Outcomes:
         if not tracked.confirm_end(in_flight.cluster, end):
             tracked.ask_end_at = now + self._state.timing.refused.after(tracked.doubts)
 
-    def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
+    def _learn(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
         """What holds now, shown by the watch or not."""
+        verdict = outcome.verdict
         if verdict == BOUND and in_flight.kind in BINDING:
             self._deciding.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
             tracked.claimed_at = now
+            tracked.left_behind = sys.intern(outcome.left_behind)  # one text for all replicas
             tracked.decided = in_flight.epoch
         elif verdict == DONE and in_flight.kind is IntentKind.UNCLAIM:
             tracked.claimed_at = float("-inf")
