@@ -134,7 +134,28 @@ async def test_no_namespace_is_made_where_the_policy_would_not_let_the_pod_into_
         outcome = await it.create(namespace)
         assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
         assert said in outcome.message
+        assert [one.path for one in it.asked if one.method != "GET"] == []
         assert await it.there(namespace) is None
+
+
+async def test_one_that_vanishes_while_a_pod_is_on_its_way_is_not_made_against_the_policy() -> None:
+    policy = ExecutorPolicy(accept=(Accept(local_accounts=("app",)),), namespaces=TEAMS)
+    async with target(policy) as it:
+        await it.client.make("/api/v1/namespaces", {"metadata": {"name": "shop"}})
+        await it.client.make("/api/v1/namespaces/shop/serviceaccounts", {"metadata": {"name": "app"}})
+        await it.sync()
+
+        account = "/api/v1/namespaces/shop/serviceaccounts/app"
+
+        async def vanish(request: Request) -> None:
+            if request.path == account:
+                await it.client.delete("/api/v1/namespaces/shop")
+                await it.sync()
+
+        it.before, it.instead = vanish, on("GET", account, Response(200, b"{}"))
+        outcome = await it.create("shop", serviceAccountName="app", serviceAccount="app")
+        assert outcome.verdict == REFUSED
+        assert await it.there("shop") is None
 
 
 async def test_a_pod_that_is_refused_for_itself_makes_no_namespace() -> None:
@@ -239,10 +260,22 @@ async def test_an_empty_one_is_removed_once_no_order_has_named_it_for_long() -> 
         await emptied(it)
         assert await it.tend(AFTER_S - 1) == []
         assert await it.there() is not None
+        made = await it.there()
+        assert made is not None
         assert await it.tend(AFTER_S) == [""]
         assert await it.there() is None
+        (deletion,) = [one for one in it.asked if one.method == "DELETE"]
+        only = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
+        assert msgspec.json.decode(deletion.body)["preconditions"] == only
         assert await it.tend(AFTER_S + 1) == []
         assert (await it.create()).verdict == BOUND
+
+
+async def test_none_of_kubernetes_own_is_looked_at_whatever_its_labels() -> None:
+    async with target() as it:
+        await it.client.make("/api/v1/namespaces", {"metadata": {"name": "kube-x", "labels": {MADE_FOR: "a"}}})
+        await it.tend(0)
+        assert await it.tend(2 * AFTER_S) == []
 
 
 async def test_none_is_removed_by_default() -> None:
@@ -349,35 +382,42 @@ async def test_one_of_which_not_all_is_known_stays_and_is_looked_at_no_more_ofte
         assert len(await it.tend(2 * AFTER_S)) == 1
 
 
-async def test_an_order_that_comes_while_it_is_looked_at_keeps_it_and_one_that_comes_later_waits() -> None:
+def order_at(it: Target, method: str, path: str) -> list[Outcome]:
+    """An order comes while this request is on its way; what becomes of it."""
+    answers: list[Outcome] = []
+
+    async def order(request: Request) -> None:
+        if (request.method, request.path) == (method, path) and not answers:
+            answers.append(await it.create(name="late", now=NOW._replace(mono=NOW.mono + AFTER_S + 1)))
+
+    it.before = order
+    return answers
+
+
+async def test_an_order_that_comes_while_one_is_looked_at_keeps_it() -> None:
     async with target() as it:
         await emptied(it)
-        answers: list[Outcome] = []
+        last = "/apis/storage.k8s.io/v1/namespaces/team-a/csistoragecapacities"  # pods were listed before, in vain
+        answers = order_at(it, "GET", last)
+        assert await it.tend(AFTER_S) == [""]
+        assert [one.verdict for one in answers] == [BOUND]
+        assert [one for one in it.asked if one.method == "DELETE"] == []
 
-        async def order(request: Request) -> None:
-            if request.method == at and not answers:
-                answers.append(await it.create(name="late", now=NOW._replace(mono=NOW.mono + AFTER_S + 1)))
 
-        at = "DELETE"
-        it.before = order
-        await it.tend(AFTER_S)
+async def test_an_order_that_comes_while_one_is_deleted_is_tried_again_soon() -> None:
+    async with target() as it:
+        await emptied(it)
+        answers = order_at(it, "DELETE", TEAM)
+        assert await it.tend(AFTER_S) == [""]
         (late,) = answers
         assert (late.verdict, late.passing) == (REFUSED, True)
         assert "is being removed" in late.message
         assert await it.there() is None
-        it.before = None
-        gone = await it.create(name="gone", now=NOW._replace(mono=NOW.mono + AFTER_S + 2))
+        afterwards = NOW._replace(mono=NOW.mono + AFTER_S + 2)
+        gone = await it.create(name="gone", now=afterwards)
         assert (gone.verdict, gone.passing) == (REFUSED, True)  # the watch still shows the namespace
         await it.sync()
-        assert (await it.create(name="again", now=NOW._replace(mono=NOW.mono + AFTER_S + 2))).verdict == BOUND
-
-    async with target() as it:
-        await emptied(it)
-        answers, at = [], "GET"
-        it.before = order
-        await it.tend(AFTER_S)
-        assert [one.verdict for one in answers] == [BOUND]
-        assert await it.there() is not None
+        assert (await it.create(name="again", now=afterwards)).verdict == BOUND
 
 
 async def test_after_a_restart_it_is_waited_as_long_again() -> None:
