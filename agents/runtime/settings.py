@@ -240,6 +240,7 @@ class NamespaceSettings(BaseModel):
     remove_after_s: float = Field(
         default=0.0,
         ge=0,
+        le=604_800,
         description="Seconds after which one that no order has named, that nobody has written to, "
         "and that is empty, is removed, at least 300; 0: never.",
     )
