@@ -260,7 +260,7 @@ async def _pods(request: web.Request) -> web.StreamResponse:
     namespace = request.query.get("namespace", "")
     if unknown := _unknown_cluster(views, request, ("cluster", "source")):
         return _error(404, unknown)
-    keys = ("namespace", "cluster", "source", "phase")
+    keys = ("namespace", "cluster", "source", "phase", "controller", "deployment")
     sent = await send_rows(request, "pods", views.pods(namespace), keys)
     if sent is None and namespace and not views.count_pods(namespace):
         return _error(404, f"no pods in namespace {namespace}")

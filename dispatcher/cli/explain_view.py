@@ -2,7 +2,8 @@
 no colour needed.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli.output import Column, harmless, print_trimmed, table_of
@@ -13,8 +14,19 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 _BAR = 24
+_FIGURE = re.compile(r"\d[\w.]*")
 _VICTIMS = 3  # named in one line
 _UNKNOWN = "unknown, by requests"  # of a reading, in the words of the plugins
+
+
+_CONTROLLER = (
+    Column("PODS", lambda row: str(row["pods"]), right=True),
+    Column("READY", lambda row: str(row["ready"]), right=True),
+    Column("CLUSTER", lambda row: row["cluster"] or "-", lambda row: "bold"),
+    Column("PHASE", lambda row: row["phase"], lambda row: PHASE_STYLES.get(row["phase"], "")),
+    Column("FOR EXAMPLE", lambda row: row["example"]),
+    Column("WHY NOT READY", lambda row: row["why"] or "-", lambda row: "dim", wraps=True),
+)
 
 
 def print_explained(console: "Console", found: Record) -> None:
@@ -27,6 +39,48 @@ def print_explained(console: "Console", found: Record) -> None:
         if heading:
             console.print(Text(harmless(heading), style="bold"))
         print_trimmed(console, body)
+
+
+def print_controller(
+    console: "Console", controller: str, namespace: str, rows: Sequence[Record]
+) -> None:
+    """Print how many pods of a controller are where, and why, by what they have in common."""
+    from rich.table import Table
+    from rich.text import Text
+
+    kind, _, name = controller.partition("/")
+    ready = sum(bool(row["ready"]) for row in rows)
+    head = Table.grid(padding=(0, 3, 0, 0))
+    title = (harmless(f"{namespace}/{name}"), "bold")
+    head.add_row(
+        Text(kind, style="dim"), Text.assemble(title, f"  {ready} of {len(rows)} pods ready")
+    )
+    submitted = ", ".join(sorted({str(row["source"]) for row in rows}))
+    head.add_row(Text("From", style="dim"), Text(harmless(submitted)))
+    print_trimmed(console, head)
+    console.print()
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for row in rows:
+        # What a pod that is well was placed for is its own: `explain` of it says that.
+        why = "" if row["ready"] else str(row["reason"])
+        alike = _FIGURE.sub("#", why)
+        groups.setdefault((str(row["cluster"]), str(row["phase"]), alike), []).append(row)
+    largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    table = [
+        {
+            "pods": len(found),
+            "ready": sum(bool(row["ready"]) for row in found),
+            "cluster": cluster,
+            "phase": phase,
+            "example": f"{found[0]['namespace']}/{found[0]['name']}",
+            "why": found[0]["reason"] if alike else "",
+        }
+        for (cluster, phase, alike), found in largest
+    ]
+    print_trimmed(console, table_of(_CONTROLLER, table))
+    console.print()
+    example = table[0]["example"]
+    console.print(Text(harmless(f"One of them in full: global-dispatcher explain {example}")))
 
 
 def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:

@@ -16,8 +16,9 @@ def explain(
     pod: Annotated[
         str,
         typer.Argument(
-            metavar="NAMESPACE/POD",
-            help="A pod; without a namespace, of that of -n, else `default`.",
+            metavar="NAMESPACE/POD|KIND/NAME",
+            help="A pod, or all pods of deployment/NAME, replicaset/NAME, statefulset/NAME or "
+            "job/NAME; without a namespace, of that of -n, else `default`.",
         ),
     ],
     of_namespace: Annotated[
@@ -29,9 +30,19 @@ def explain(
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Say why a pod went where it is, or why it waits."""
+    """Say why a pod, or the pods of a controller, went where they are, or why they wait."""
     from dispatcher.cli.output import make_console, print_value
 
+    kind, _, controller = pod.partition("/")
+    if kind.lower() in _KINDS and controller:
+        _explain_controller(
+            f"{_KINDS[kind.lower()]}/{controller}",
+            of_namespace or "default",
+            cluster,
+            output,
+            server,
+        )
+        return
     namespace, name = _pod_name(pod, of_namespace)
     found = _client(server).explain(namespace, name, cluster)
     if output is not Output.TABLE:
@@ -40,6 +51,38 @@ def explain(
     from dispatcher.cli.explain_view import print_explained
 
     print_explained(make_console(), found)
+
+
+# As kubectl knows them. A namespace of such a name is asked for with -n.
+_KINDS = {
+    **dict.fromkeys(("deployment", "deployments", "deploy", "deployments.apps"), "Deployment"),
+    **dict.fromkeys(("replicaset", "replicasets", "rs", "replicasets.apps"), "ReplicaSet"),
+    **dict.fromkeys(("statefulset", "statefulsets", "sts", "statefulsets.apps"), "StatefulSet"),
+    **dict.fromkeys(("job", "jobs", "jobs.batch"), "Job"),
+}
+
+
+def _explain_controller(
+    controller: str, namespace: str, cluster: str, output: Output, server: str
+) -> None:
+    from dispatcher.cli.explain_view import print_controller
+    from dispatcher.cli.output import make_console, print_value
+
+    key = "deployment" if controller.startswith("Deployment/") else "controller"
+    rows = _client(server).rows(
+        "pods", **{"namespace": namespace, "source": cluster, key: controller}
+    )
+    if not rows:
+        raise CommandError(
+            f"nothing is known of pods of {controller} in namespace {namespace}: either it has "
+            "made none (`kubectl describe` it), or they are not ours: the annotation "
+            'global-dispatcher.io/schedule: "true" belongs on its pod template',
+            ExitCode.NOT_FOUND,
+        )
+    if output is not Output.TABLE:
+        print_value({"controller": controller, "namespace": namespace, "pods": rows}, output)
+        return
+    print_controller(make_console(), controller, namespace, rows)
 
 
 def clusters(

@@ -63,9 +63,9 @@ class QuotaNode:
         """
         for resource in sorted(asked):
             limit = self.limit(resource, totals)
-            unseen = beside.get(resource, 0)
-            used = self.usage.get(resource, 0) + unseen
+            used = self._used(resource, beside)
             if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
+                unseen = beside.get(resource, 0)
                 return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
         return None
 
@@ -76,14 +76,17 @@ class QuotaNode:
         beside: Mapping[str, int],
         most: int,
     ) -> int:
-        """How often `asked` can be charged before a limit breaks, `most` at most."""
+        """How often `asked` can be charged before a limit breaks, `most` at most; `beside` as in
+        `exceeded`.
+        """
         for resource, amount in asked.items():
             limit = self.limit(resource, totals)
             if limit is not None and amount > 0:
-                most = min(
-                    most, (limit - self.usage.get(resource, 0) - beside.get(resource, 0)) // amount
-                )
+                most = min(most, (limit - self._used(resource, beside)) // amount)
         return max(most, 0)
+
+    def _used(self, resource: str, beside: Mapping[str, int]) -> int:
+        return self.usage.get(resource, 0) + beside.get(resource, 0)
 
     def grows(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
         """Whether a limit is larger when a node of the fleet can allocate `after`, no more

@@ -169,6 +169,10 @@ def test_a_server_without_a_scheme_is_told_how_to_write_it() -> None:
         pytest.param("shop/web-9", ExitCode.NOT_FOUND, "error: nothing is known", id="an unknown pod is not found"),
         pytest.param("a/b/c", ExitCode.USAGE, "error: 'a/b/c' is no pod", id="too many slashes are wrong usage"),
         pytest.param("/web", ExitCode.USAGE, "error: '/web' is no pod", id="an empty namespace is wrong usage"),
+        pytest.param("deploy/web", ExitCode.OK, "default/web  1 of 1 pods ready", id="a Deployment by its short name"),
+        pytest.param("rs/web-5d4f", ExitCode.OK, "in full: global-dispatcher explain default/web-1", id="rs"),
+        pytest.param("sts/api", ExitCode.NOT_FOUND, "StatefulSet/api in namespace default", id="of another namespace"),
+        pytest.param("Job/web", ExitCode.NOT_FOUND, "belongs on its pod template", id="a Job without pods"),
     ],
 )
 def test_explain(pod: str, code: ExitCode, text: str) -> None:
@@ -183,6 +187,7 @@ def test_explain(pod: str, code: ExitCode, text: str) -> None:
     [
         pytest.param(("api-1", "-n", "shop"), ExitCode.OK, "nowhere yet", id="of the namespace that -n names"),
         pytest.param(("shop/api-1", "-n", "shop"), ExitCode.OK, "nowhere yet", id="both say the same"),
+        pytest.param(("sts/api", "-n", "shop"), ExitCode.OK, "0/2 nodes are available", id="a StatefulSet there"),
         pytest.param(
             ("shop/api-1", "-n", "web"), ExitCode.USAGE, "'shop/api-1' is not of namespace web", id="they differ"
         ),

@@ -75,15 +75,15 @@ def test_who_sends_more_than_was_granted_is_cut_and_the_other_told() -> None:
     for _ in range(half):
         two.lines["east"].take(Message(Kind.DATA, FIRST, bytes(CHUNK)))
     two.sent["west"].take()
-    with pytest.raises(ProtocolError, match="than was granted"):
+    with pytest.raises(ProtocolError, match="1 bytes more were sent over it than were granted"):
         two.lines["east"].take(Message(Kind.DATA, FIRST, b"x"))
     assert [message.kind for message in two.sent["west"].take()] == [Kind.RESET]
 
 
 def test_nobody_grants_what_was_not_sent() -> None:
     two = Two()
-    with pytest.raises(ProtocolError):
-        two.lines["west"].take(Message(Kind.GRANT, two.number, amount(1)))
+    with pytest.raises(ProtocolError, match=f"{STREAM_WINDOW} bytes more were granted than were sent"):
+        two.lines["west"].take(Message(Kind.GRANT, two.number, amount(STREAM_WINDOW)))
 
 
 @pytest.mark.parametrize("number", [FIRST, RELAYED], ids=["twice", "a number of the gateway's"])

@@ -322,6 +322,8 @@ class FakeViews:
                 "phase": "Running",
                 "ready": True,
                 "reason": "score 71.3, 2.1 ahead of east/east-1",
+                "controller": "ReplicaSet/web-5d4f",
+                "deployment": "Deployment/web",
             },
             {
                 "namespace": "shop",
@@ -332,6 +334,8 @@ class FakeViews:
                 "phase": "Pending",
                 "ready": False,
                 "reason": "0/2 nodes are available: 2 Insufficient cpu.",
+                "controller": "StatefulSet/api",
+                "deployment": "",
             },
         ]
 

@@ -51,8 +51,21 @@ def _pod_row(core: SchedulerCore, tracked: Tracked, source: Pod) -> Row:
         "node": node,
         "phase": "Terminating" if source.terminating else source.phase,
         "ready": source.ready,
+        **_controllers(source),
         "reason": "; ".join(filter(None, (_waiting(core, tracked), _why(core, tracked, source)))),
     }
+
+
+def _controllers(source: Pod) -> Row:
+    """The controller of a pod as Kind/name, and the Deployment of that, which is known by the hash
+    that ends the name of its ReplicaSets; "" for none.
+    """
+    controller, _, _ = source.owner.rpartition("/")  # without its UID
+    hashed = f"-{source.labels.get('pod-template-hash', '')}"
+    is_hashed = controller.startswith("ReplicaSet/") and len(hashed) > 1
+    name = controller.removeprefix("ReplicaSet/").removesuffix(hashed)
+    of_deployment = is_hashed and controller.endswith(hashed)
+    return {"controller": controller, "deployment": f"Deployment/{name}" if of_deployment else ""}
 
 
 def _why(core: SchedulerCore, tracked: Tracked, source: Pod) -> str:

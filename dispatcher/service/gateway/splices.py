@@ -54,14 +54,12 @@ class Sending(Protocol):
 
 @dataclass(slots=True, eq=False)
 class End:
-    """One end of a relayed stream: `line` and `number` are where messages to it go; `on_the_way`
-    are bytes of DATA that were sent to it and that it has not granted anew.
-    """
+    """One end of a relayed stream: `line` and `number` are where messages to it go."""
 
     line: "RelayLine"
     number: int
     between: frozenset[str]  # the two clusters
-    on_the_way: int = 0
+    not_granted: int = 0  # bytes that were sent to it, and that it has not granted anew
     finished: bool = False  # it has said that it sends no more
     other: "End" = field(init=False)
 
@@ -166,25 +164,34 @@ class RelayLine:
 
     def _pass_on(self, end: End, kind: Kind, body: bytes) -> None:
         other = end.other
-        idle = kind is Kind.DATA and not body
         if kind is Kind.DATA:
-            other.on_the_way += len(body)
+            other.not_granted += len(body)
         elif kind is Kind.GRANT:
-            end.on_the_way -= amount_of(body)
-            idle = amount_of(body) < _LEAST_GRANT
+            end.not_granted -= amount_of(body)
         else:
             body = body[:_LONGEST_REASON]
-        after_the_end = end.finished and kind in (Kind.DATA, Kind.FINISH)
-        if idle or after_the_end or end.on_the_way < 0 or other.on_the_way > STREAM_WINDOW:
+        if breach := _breach(end, kind, body):
             other.send(Kind.RESET, b"the other side broke the rules of relayed streams")
             _forget(end)
-            raise ProtocolError(
-                "more came over a relayed stream than was granted, or nothing at all"
-            )
+            raise ProtocolError(f"relayed stream {end.number} of cluster {self.cluster}: {breach}")
         other.send(kind, body)
         end.finished = end.finished or kind is Kind.FINISH
         if kind is Kind.RESET or (end.finished and other.finished):
             _forget(end)
+
+
+def _breach(sender: End, kind: Kind, body: bytes) -> str:
+    """Which rule a message breaks that was just counted; '' if none."""
+    if sender.finished and kind in (Kind.DATA, Kind.FINISH):
+        return f"{kind.name} came after its end"
+    if kind is Kind.DATA and not body:
+        return "DATA without a byte"
+    if kind is Kind.GRANT and amount_of(body) < _LEAST_GRANT:
+        return f"a GRANT of {amount_of(body)} bytes, and {_LEAST_GRANT} is the least"
+    if sender.not_granted < 0:
+        return f"{-sender.not_granted} bytes more were granted than were sent to it"
+    over = sender.other.not_granted - STREAM_WINDOW
+    return f"{over} bytes more were sent over it than were granted" if over > 0 else ""
 
 
 def _forget(end: End) -> None:
