@@ -12,6 +12,7 @@ from shared.model.crossing import class_named, priority_there, rows_for
 from shared.model.pod import Pod
 
 AGAIN_S = 3600.0  # API servers keep an event for as long
+_Kind = tuple[str, str, str, str]
 _MOST_KEPT = 4096  # namespaces with a class, in one cluster each
 
 
@@ -20,19 +21,14 @@ class LowerPriority:
 
     def __init__(self, state: CoreState) -> None:
         self._state = state
-        self._told: dict[tuple[str, str, str, str], float] = {}
+        self._told: dict[_Kind, float] = {}
 
     def placed(self, decisions: Iterable[Decision], now: float) -> None:
         """Pods got their places."""
-        for one in decisions:
-            pod = one.placed.pod
-            need = class_named(pod.needs)
-            if need is None or one.cluster == one.pod_id[0]:
-                continue
-            kind = (one.pod_id[0], pod.namespace, need.word, one.cluster)
+        for kind, one in _by_kind(decisions).items():
             if now - self._told.get(kind, -AGAIN_S) < AGAIN_S:
                 continue
-            text = lower_priority(self._state, pod, one.pod_id[0], one.cluster)
+            text = lower_priority(self._state, one.placed.pod, one.pod_id[0], one.cluster)
             if text:
                 self._told.pop(kind, None)
                 self._told[kind] = now
@@ -40,6 +36,17 @@ class LowerPriority:
                     del self._told[next(iter(self._told))]
                 tracked = self._state.tracked.active[one.pod_id]
                 self._state.report_waiting(tracked, text, LOWER_PRIORITY)
+
+
+def _by_kind(decisions: Iterable[Decision]) -> dict[_Kind, Decision]:
+    """One of those with a class that go to another cluster, by home, namespace, class and cluster."""
+    found = {}
+    for one in decisions:
+        pod = one.placed.pod
+        need = class_named(pod.needs)
+        if need is not None and one.cluster != one.pod_id[0]:
+            found.setdefault((one.pod_id[0], pod.namespace, need.word, one.cluster), one)
+    return found
 
 
 def lower_priority(state: CoreState, pod: Pod, home: str, cluster: str) -> str:

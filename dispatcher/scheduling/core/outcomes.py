@@ -25,6 +25,7 @@ from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Ou
 _LATER = Transition.LATER
 _UPDATE = Transition.UPDATE
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
+_MOST_LEFT = 1024  # characters of what a pod leaves behind, as long as an event
 
 
 class Outcomes:
@@ -281,7 +282,8 @@ class Outcomes:
             self._deciding.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
             tracked.claimed_at = now
-            tracked.left_behind = sys.intern(outcome.left_behind)  # one text for all replicas
+            # One text for all replicas.
+            tracked.left_behind = sys.intern(outcome.left_behind[:_MOST_LEFT])
             tracked.decided = in_flight.epoch
         elif verdict == DONE and in_flight.kind is IntentKind.UNCLAIM:
             tracked.claimed_at = float("-inf")
