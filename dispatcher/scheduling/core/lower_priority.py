@@ -40,7 +40,7 @@ class LowerPriority:
 
 def _by_kind(decisions: Iterable[Decision]) -> dict[_Kind, Decision]:
     """One of those with a class that go to another cluster, by home, namespace, class and cluster."""
-    found = {}
+    found: dict[_Kind, Decision] = {}
     for one in decisions:
         pod = one.placed.pod
         need = class_named(pod.needs)
