@@ -90,7 +90,7 @@ def _decide(scheduler: Scheduler, case: Case, items: list[Item], churn: list[Ite
             return at
         left = _round(scheduler, items[at : at + BATCH])
         if left and not _round_after_evictions(scheduler, left):
-            pod, found = left[0].placed.pod, f"{len(left)} pods found no place, the first is"
+            pod, found = left[0].pod_info.pod, f"{len(left)} pods found no place, the first is"
             raise RuntimeError(f"{case.name}: {found} {pod.key}: {left[0].message}")
         for one in churn[at // BATCH : at // BATCH + 1]:
             _round_after_evictions(scheduler, _round(scheduler, [one]))
@@ -115,7 +115,7 @@ def _round_after_evictions(scheduler: Scheduler, left: list[Unschedulable]) -> b
             return False
         for victim in victims:
             scheduler.forget(victim.pod_id)
-        left = _round(scheduler, [(one.pod_id, one.placed) for one in left])
+        left = _round(scheduler, [(one.pod_id, one.pod_info) for one in left])
     return True
 
 

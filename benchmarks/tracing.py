@@ -81,7 +81,7 @@ def _spent(decisions: Sequence[Decision], sampled: float, endpoint: str) -> floa
 def _batch(
     some: Sequence[Decision],
 ) -> tuple[Sequence[Decision], list[Bind], Answered, ClusterChanged]:
-    pods = [one.placed.pod for one in some]
+    pods = [one.pod_info.pod for one in some]
     refs = [PodRef(pod.namespace, pod.name, pod.uid) for pod in pods]
     binds = [Bind(f"i-{ref.uid}", ref, 1, one.node) for ref, one in zip(refs, some, strict=True)]
     answered = Answered("c000", tuple(Outcome(one.id, one.pod.uid, 1, BOUND) for one in binds))

@@ -14,6 +14,8 @@ that table, here:
   `automountServiceAccountToken` says whether the pod has a token at home;
 - what a container reads of its own pod is given the value that it has at home (`downward`), and so
   is its hostname, at the target (`hostname_of`);
+- what Cluster Autoscaler drains at home, since its controller makes another, says so itself: a
+  delegate has no controller;
 - refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.
 """
 
@@ -36,6 +38,8 @@ from shared.model.names import (
     NONE,
     PREFIX,
     PRIORITY,
+    SAFE_LOCAL_VOLUMES,
+    SAFE_TO_EVICT,
     SCHEDULER_NAME,
     SERVICE_ACCOUNT,
     is_app_label,
@@ -76,6 +80,8 @@ _HEEDED_AT_HOME = (
     "topology.kubernetes.io/*",
     *GENERATED_LABELS,
 )
+# Kinds of controllers whose pods Cluster Autoscaler evicts unless told not to.
+_REPLACED = frozenset(("Job", "ReplicaSet", "ReplicationController", "StatefulSet"))
 # Metadata services of clouds that are not link-local addresses.
 _METADATA = frozenset(
     ("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16")
@@ -141,11 +147,32 @@ def sanitise(pod: bytes) -> bytes:
             raise ManifestError(
                 "spec.priority", "is of no PriorityClass, by whose name other clusters give it"
             )
+        files |= _drained(metadata, source["spec"])
         clean = {"metadata": _metadata(metadata, files), "spec": spec}
         encoded = msgspec.json.encode(clean)
         if len(encoded) > MAX_BYTES:
             raise _too_large(clean, len(encoded))
         return encoded
+
+
+def _drained(metadata: Object, spec: Object) -> Object:
+    """The annotation that has Cluster Autoscaler evict a delegate, which no controller replaces:
+    where its owner says nothing else, and it would evict the source, by its own rules (kubernetes-
+    sigs/cluster-autoscaler, pkg/simulator/drainability/rules). A manifest has no owners any more.
+    """
+    said = metadata.get("annotations") or {}
+    kinds = (one["kind"] for one in metadata.get("ownerReferences") or () if one.get("controller"))
+    if SAFE_TO_EVICT in said or next(kinds, "") not in _REPLACED:
+        return {}
+    safe = (said.get(SAFE_LOCAL_VOLUMES) or "").split(",")
+    volumes = (one for one in spec.get("volumes") or () if one["name"] not in safe)
+    return {} if any(map(_loses_files, volumes)) else {SAFE_TO_EVICT: "true"}
+
+
+def _loses_files(volume: Object) -> bool:
+    """Whether it lies on the disk of the node."""
+    held = volume.get("emptyDir")
+    return "hostPath" in volume or (held is not None and held.get("medium") != "Memory")
 
 
 def _check_owner(metadata: Object) -> None:

@@ -14,7 +14,7 @@ from shared.messages import Peer
 from shared.model import names
 from shared.model.leases import stopped_after_s
 from shared.model.names import proxy_node_name
-from shared.model.node import PREFER_NO_SCHEDULE, Node
+from shared.model.node import Node, closing_taints
 from shared.model.pod import Pod
 
 PEER_TTL_S = 60.0
@@ -196,8 +196,7 @@ def closed_to_new(node: Node | None, pod: Pod | None) -> str:
         return ""
     if node.unschedulable:
         return f'node "{node.name}" is cordoned'
-    for taint in node.taints:
-        hard = taint.effect != PREFER_NO_SCHEDULE and taint.key != names.PROXY_TAINT
-        if hard and pod is not None and not any(taint.tolerated_by(one) for one in pod.tolerations):
+    for taint in closing_taints(node.taints):
+        if pod is not None and not any(taint.tolerated_by(one) for one in pod.tolerations):
             return f'node "{node.name}" has taint {taint}, which the pod does not tolerate'
     return ""

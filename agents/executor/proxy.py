@@ -20,7 +20,7 @@ from agents.executor import proxy_objects
 from agents.executor.local import KubeletEndpoint, Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy, name_taken
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
-from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
+from shared.kube.verdicts import CONFLICT, INVALID, NOT_FOUND, error_text
 from shared.messages import Peer
 from shared.model import names
 from shared.model.node import Node
@@ -52,6 +52,7 @@ class _Beat:
     status: float = float("-inf")
     lease: float = float("-inf")
     uid: str = ""
+    identified: bool = False
     ready: bool | None = None
     kubelet: KubeletEndpoint | None = None
     resources: dict[str, Any] = field(default_factory=dict)
@@ -106,7 +107,12 @@ class ProxyNodes:
                 return problem
         # Each write is tried whatever became of the one before: a node without heartbeat costs
         # pods, a label does not.
-        problems = [(yield from _restore(peer, node))] if node is not None else []
+        problems = list[str]()
+        if node is not None:
+            problems += [
+                (yield from _restore(peer, node)),
+                (yield from _identify(peer, node, beat)),
+            ]
         if node is None or self._status_due(peer, node, beat, now):
             problems.append(
                 (yield from _write_status(name, peer, node, beat, now, self._local.kubelet))
@@ -142,6 +148,7 @@ def _create(name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
     if response.status == CONFLICT:
         return f'proxy node "{name}" exists and is not seen yet'
     beat.uid = msgspec.json.decode(response.body)["metadata"]["uid"]
+    beat.identified = True
     beat.status = beat.lease = float("-inf")
     return ""
 
@@ -154,6 +161,17 @@ def _restore(peer: Peer, node: Node) -> Procedure[str]:
         if not response.ok:
             return f'node "{node.name}" keeps wrong labels: {error_text(response)}'
     return (yield from _restore_taint(path, peer, node)) if _lacks_taint(peer, node) else ""
+
+
+def _identify(peer: Peer, node: Node, beat: _Beat) -> Procedure[str]:
+    """Once in the life of this agent: an older one has made the node without a providerID."""
+    if beat.identified:
+        return ""
+    path = f"{_NODES}/{quote(node.name, safe='')}"
+    response = yield _patch(path, proxy_objects.identity_patch(peer, node), MERGE_PATCH)
+    taken = response.status == INVALID and b"providerID" in response.body  # it stays
+    beat.identified = response.ok or taken
+    return "" if beat.identified else f'node "{node.name}": {error_text(response)}'
 
 
 def _restore_taint(path: str, peer: Peer, node: Node) -> Procedure[str]:

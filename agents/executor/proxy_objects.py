@@ -45,8 +45,20 @@ def node_object(peer: Peer) -> Object:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": proxy_node_name(peer.cluster), "labels": labels_of(peer)},
-        "spec": {"taints": [_taint_object(peer)]},
+        "spec": {"providerID": provider_id(peer), "taints": [_taint_object(peer)]},
     }
+
+
+def provider_id(peer: Peer) -> str:
+    """Of no cloud. Cloud controllers delete a node that is not Ready and has no providerID, as one
+    whose machine is gone; with that of another provider it is none of theirs.
+    """
+    return f"{names.SCHEDULER_NAME}://{peer.cluster}"
+
+
+def identity_patch(peer: Peer, node: Node) -> Object:
+    """Merge patch for a node without a providerID; 422 where it has another one."""
+    return {"metadata": {"uid": node.uid}, "spec": {"providerID": provider_id(peer)}}
 
 
 def drift_patch(peer: Peer, node: Node) -> Object | None:

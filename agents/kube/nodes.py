@@ -12,7 +12,7 @@ from agents.kube.selectors import labels_size
 from agents.observer.seen import NodeSeen, NodeTarget
 from shared.model import names
 from shared.model.bounds import MAX_WORD
-from shared.model.node import Node, Taint, cluster_behind
+from shared.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint, cluster_behind
 from shared.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 MAX_LABEL_CHARS = 64 * 1024
@@ -21,6 +21,15 @@ MAX_METRICS = 32
 MAX_ADDRESSES = 32
 KUBELET_PORT = 10250
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+# By these an administrator says that a node is emptied (Kubernetes 1.37, NodeConditionType): they
+# count as taints. Planned maintenance may be weeks away, and a patch may need no drain.
+CONDITION_TAINT = "condition.global-dispatcher.io/"  # and the condition's type: key of the taint
+LEAVING = {
+    "DrainInProgress": NO_SCHEDULE,
+    "Drained": NO_SCHEDULE,
+    "MaintenancePlanned": PREFER_NO_SCHEDULE,
+    "MaintenanceInProgress": PREFER_NO_SCHEDULE,
+}
 _IMAGE_NAMES: dict[str, str] = {}
 
 
@@ -46,7 +55,14 @@ def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
     spec = node.spec
     status = node.status
     labels = meta.labels or {}
-    taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ())
+    taints = (
+        *(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ()),
+        *(
+            Taint(CONDITION_TAINT + one.type, "", LEAVING[one.type])
+            for one in status.conditions or ()
+            if one.type in LEAVING and one.status == "True"
+        ),
+    )
     proxy_for = cluster_behind(meta.name, labels, taints)
     if labels_size(labels) > MAX_LABEL_CHARS:
         problems.append(f"metadata.labels: more than {MAX_LABEL_CHARS} characters, left out")

@@ -168,7 +168,7 @@ class OursRebalancing(Ours):
         )
 
     def _would_go(self, occupant: Occupant) -> Decision | None:
-        return self._scheduler.would_go(occupant.pod_id, occupant.placed)
+        return self._scheduler.would_go(occupant.pod_id, occupant.pod_info)
 
     def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
         """The pods that the product evicts, and where its core places the pods that replace them."""

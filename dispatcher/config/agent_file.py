@@ -27,7 +27,7 @@ from dispatcher.config.listeners import agent_listener_problems
 from dispatcher.config.problems import Problem
 from dispatcher.config.validation import findings
 from dispatcher.scheduling.framework.plugin_args import shown
-from shared.process.file_paths import beside, with_whole_paths
+from shared.process.file_paths import relative_to, with_whole_paths
 from shared.process.keyfile import KeyFileError, default_path, read_keys
 from shared.security.leader_certificate import Authorities
 from shared.streams.calls import OBSERVER
@@ -47,7 +47,7 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     here.
     """
     try:
-        placed = with_whole_paths(document.data, beside(FilePath(document.file)))
+        placed = with_whole_paths(document.data, relative_to(FilePath(document.file)))
         settings = JoinSettings.model_validate(placed)
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())

@@ -16,12 +16,12 @@ _SLACK = 1e-6
 
 def bound_laws(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     """What is wrong with the bounds of a plugin that has any."""
-    for placed in odd_pods():
-        state = plugin.pre_filter(placed, fleet)
+    for pod_info in odd_pods():
+        state = plugin.pre_filter(pod_info, fleet)
         if isinstance(state, Refuse | Skip):
             continue
         if isinstance(plugin, BoundedScore):
-            yield from _passed(plugin, state, least_expected(placed), fleet)
+            yield from _passed(plugin, state, least_expected(pod_info), fleet)
         if isinstance(plugin, RoomFilter):
             yield from _not_by_room(plugin, state, fleet)
 

@@ -19,12 +19,12 @@ from dispatcher.scheduling.framework.lifecycle import PreScore
 Node = tuple[str, str]  # cluster, node
 
 
-def reasons(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, str]:
+def reasons(plugin: Plugin, pod_info: PodInfo, fleet: FleetState) -> dict[Node, str]:
     """(cluster, node) -> why not, for the nodes it refuses; under ("", "") if it refuses the pod
     itself.
     """
     view = view_of(fleet)
-    state = plugin.pre_filter(placed, view)
+    state = plugin.pre_filter(pod_info, view)
     if isinstance(state, Refuse):
         return {("", ""): state.why.text}
     if isinstance(state, Skip) or not isinstance(plugin, Filter):
@@ -34,16 +34,16 @@ def reasons(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, st
     return {fleet.name_of(row): fleet.reasons.why(int(codes[row])).text for row in rows}
 
 
-def scores(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, float]:
+def scores(plugin: Plugin, pod_info: PodInfo, fleet: FleetState) -> dict[Node, float]:
     """(cluster, node) -> score 0..100 of every node; empty if the plugin has nothing to say about
     the pod.
     """
     view = view_of(fleet)
-    state = plugin.pre_filter(placed, view)
+    state = plugin.pre_filter(pod_info, view)
     if isinstance(state, Skip | Refuse) or not isinstance(plugin, Score):
         return {}
     rows = np.flatnonzero(fleet.live)
-    state = prepared_for_score(plugin, state, placed, view)
+    state = prepared_for_score(plugin, state, pod_info, view)
     if isinstance(state, Skip):
         return {}
     found: Floats = plugin.score(state, view, rows)
@@ -54,23 +54,25 @@ def scores(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, flo
     }
 
 
-def prepared_for_score(plugin: Plugin, state: object, placed: PodInfo, fleet: FleetView) -> object:
+def prepared_for_score(
+    plugin: Plugin, state: object, pod_info: PodInfo, fleet: FleetView
+) -> object:
     """What `score` is handed: PreFilter's `state`, or what PreScore makes of it as if all nodes
     were feasible.
     """
     if not isinstance(plugin, PreScore):
         return state
-    return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.nodes.live))
+    return plugin.pre_score(state, pod_info, fleet, np.flatnonzero(fleet.nodes.live))
 
 
-def answer_in_words(plugin: Plugin, placed: PodInfo, fleet: FleetView) -> str:
+def answer_in_words(plugin: Plugin, pod_info: PodInfo, fleet: FleetView) -> str:
     """What it says, as text: no number is unequal to itself there."""
-    state = plugin.pre_filter(placed, fleet)
+    state = plugin.pre_filter(pod_info, fleet)
     if isinstance(state, Refuse | Skip):
         return repr(state)
     rows = slice(0, fleet.n)
     codes = plugin.filter(state, fleet, rows).tolist() if isinstance(plugin, Filter) else []
-    prepared = prepared_for_score(plugin, state, placed, fleet)
+    prepared = prepared_for_score(plugin, state, pod_info, fleet)
     if not isinstance(plugin, Score) or isinstance(prepared, Skip):
         return repr(codes)
     return repr([codes, plugin.score(prepared, fleet, rows).tolist()])

@@ -37,7 +37,7 @@ def stale_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
     observed = Observed()
     view = ObservedView(fleet, observed)
     pods = odd_pods()
-    states = [plugin.pre_filter(placed, view) for placed in pods]
+    states = [plugin.pre_filter(pod_info, view) for pod_info in pods]
     before = [_answers(plugin, *asked, view) for asked in zip(states, pods, strict=True)]
     if observed.counts or observed.kinds:
         return
@@ -61,7 +61,7 @@ def stale_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
 
 
 def _answers(
-    plugin: Plugin, state: object, placed: PodInfo, view: FleetView
+    plugin: Plugin, state: object, pod_info: PodInfo, view: FleetView
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """[2, n] its code and its raw score of each row, 0 where it has none."""
     told = np.zeros((2, view.n))
@@ -70,7 +70,7 @@ def _answers(
         return told
     if isinstance(plugin, Filter):
         told[0] = plugin.filter(state, view, rows)
-    prepared = prepared_for_score(plugin, state, placed, view)
+    prepared = prepared_for_score(plugin, state, pod_info, view)
     if isinstance(plugin, Score) and not isinstance(prepared, Skip):
         told[1] = plugin.score(prepared, view, rows)
     return told

@@ -116,7 +116,7 @@ class Asked:
         return self._fleet.metric(name)
 
 
-def another_of_its_template(placed: PodInfo) -> PodInfo:
+def another_of_its_template(pod_info: PodInfo) -> PodInfo:
     """A pod that differs from this one in all of `model.pod.OWN_FIELDS` and in the names of its
     claims.
     """
@@ -143,6 +143,6 @@ def another_of_its_template(placed: PodInfo) -> PodInfo:
     own |= {"files": "another", "at_home": True, "ends_in_s": 7}
     own["volumes"] = tuple(
         msgspec.structs.replace(one, name=f"another-{one.name}") if one.kind == CLAIM else one
-        for one in placed.pod.volumes
+        for one in pod_info.pod.volumes
     )
-    return msgspec.structs.replace(placed, pod=msgspec.structs.replace(placed.pod, **own))
+    return msgspec.structs.replace(pod_info, pod=msgspec.structs.replace(pod_info.pod, **own))

@@ -58,10 +58,10 @@ def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
         return  # asked about each pod
     view = view_of(fleet)
     pods = [*odd_pods(), *_pods_that_name(NO_NODES, plugin, view)]
-    before = [_answers_of(plugin, placed, view) for placed in pods]
+    before = [_answers_of(plugin, pod_info, view) for pod_info in pods]
     for what, happens, where in _EVENTS:
         happens(fleet)
-        after = [_answers_of(plugin, placed, view) for placed in pods]
+        after = [_answers_of(plugin, pod_info, view) for pod_info in pods]
         if any(
             was[:2] == now[:2] and was[2] != now[2] for was, now in zip(before, after, strict=True)
         ):
@@ -72,11 +72,11 @@ def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
         before = after
 
 
-def _answers_of(plugin: Plugin, placed: PodInfo, view: FleetView) -> _Answers:
+def _answers_of(plugin: Plugin, pod_info: PodInfo, view: FleetView) -> _Answers:
     return (
-        plugin.class_key(placed),
-        plugin.fleet_key(placed, view),
-        answer_in_words(plugin, placed, view),
+        plugin.class_key(pod_info),
+        plugin.fleet_key(pod_info, view),
+        answer_in_words(plugin, pod_info, view),
     )
 
 
@@ -84,16 +84,16 @@ def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo
     """Pods with this value in a label or annotation of pods that the plugin asks for."""
     found = list[PodInfo]()
     for field in ("labels", "annotations"):
-        for placed in odd_pods():
-            asked = _Asked(getattr(placed.pod, field))
-            _answers_of(plugin, _with(placed, field, asked), view)
-            found += [_with(placed, field, {**asked, key: value}) for key in asked.keys_asked]
+        for pod_info in odd_pods():
+            asked = _Asked(getattr(pod_info.pod, field))
+            _answers_of(plugin, _with(pod_info, field, asked), view)
+            found += [_with(pod_info, field, {**asked, key: value}) for key in asked.keys_asked]
     return found
 
 
-def _with(placed: PodInfo, field: str, texts: dict[str, str]) -> PodInfo:
+def _with(pod_info: PodInfo, field: str, texts: dict[str, str]) -> PodInfo:
     return msgspec.structs.replace(
-        placed, pod=msgspec.structs.replace(placed.pod, **{field: texts})
+        pod_info, pod=msgspec.structs.replace(pod_info.pod, **{field: texts})
     )
 
 

@@ -116,43 +116,45 @@ def _where(plugin: Plugin, error: Exception) -> str:
 
 
 def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
-    for placed in odd_pods():
-        key = plugin.class_key(placed)
+    for pod_info in odd_pods():
+        key = plugin.class_key(pod_info)
         try:
             hash(key)
         except TypeError:
             yield f"class_key answers {type(key).__name__}, which cannot be hashed: use tuples and frozensets"
-        if plugin.class_key(placed) != key:
+        if plugin.class_key(pod_info) != key:
             yield "class_key answers differently when asked again"
-        elif keyed_by_template(plugin) and plugin.class_key(another_of_its_template(placed)) != key:
+        elif (
+            keyed_by_template(plugin) and plugin.class_key(another_of_its_template(pod_info)) != key
+        ):
             yield "class_key tells pods of one template apart: keyed_by_template must not be True"
-        if placed.pod.volumes or not keyed_by_template(plugin, "fleet_key"):
+        if pod_info.pod.volumes or not keyed_by_template(plugin, "fleet_key"):
             continue
-        if plugin.fleet_key(another_of_its_template(placed), fleet) != plugin.fleet_key(
-            placed, fleet
+        if plugin.fleet_key(another_of_its_template(pod_info), fleet) != plugin.fleet_key(
+            pod_info, fleet
         ):
             yield "fleet_key tells pods of one template apart: keyed_by_template must not be True"
 
 
 def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
-    for placed in odd_pods():
-        state = plugin.pre_filter(placed, fleet)
+    for pod_info in odd_pods():
+        state = plugin.pre_filter(pod_info, fleet)
         if isinstance(state, Refuse | Skip):
             continue
         if isinstance(plugin, Filter):
             yield from _filter_laws(plugin, state, fleet)
-        prepared = prepared_for_score(plugin, state, placed, fleet)
+        prepared = prepared_for_score(plugin, state, pod_info, fleet)
         if isinstance(plugin, Score) and not isinstance(prepared, Skip):
             yield from _score_laws(plugin, prepared, fleet)
         if isinstance(plugin, ExplainingPlugin):
             try:
-                json.dumps(plugin.explain(state, placed, fleet, 0), allow_nan=False)
+                json.dumps(plugin.explain(state, pod_info, fleet, 0), allow_nan=False)
             except (TypeError, ValueError) as error:
                 yield f"explain answers what is no plain JSON: {error}"
         if isinstance(plugin, ExplainingPlugin) and isinstance(plugin, ExplainsRows):
-            told = plugin.explain_rows(state, placed, fleet, np.arange(fleet.n))
+            told = plugin.explain_rows(state, pod_info, fleet, np.arange(fleet.n))
             together = column_of(told).values(fleet.n)
-            if together != [plugin.explain(state, placed, fleet, row) for row in range(fleet.n)]:
+            if together != [plugin.explain(state, pod_info, fleet, row) for row in range(fleet.n)]:
                 yield "explain_rows must answer for each row what explain says of it"
 
 
@@ -236,42 +238,43 @@ def _normalize_laws(plugin: Score, raw: Floats) -> Iterator[str]:
 
 def _classes(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     known: dict[Hashable, str] = {}
-    for placed in odd_pods():
-        key = plugin.class_key(placed)
-        answer = answer_in_words(plugin, placed, fleet)
+    for pod_info in odd_pods():
+        key = plugin.class_key(pod_info)
+        answer = answer_in_words(plugin, pod_info, fleet)
         if known.setdefault(key, answer) != answer:
-            yield f"pod {placed.pod.name} has the class key of another pod but another answer: put what differs into it"
+            name = pod_info.pod.name
+            yield f"pod {name} has the class key of another pod but another answer: put what differs into it"
 
 
 def _reserves(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     if not isinstance(plugin, Reserve):
         return
-    for placed in odd_pods():
-        before = answer_in_words(plugin, placed, fleet)
-        if plugin.reserve(_cycle(plugin, placed, fleet), placed, 0, fleet) is None:
-            plugin.unreserve(placed, 0, fleet)
-        if answer_in_words(plugin, placed, fleet) != before:
+    for pod_info in odd_pods():
+        before = answer_in_words(plugin, pod_info, fleet)
+        if plugin.reserve(_cycle(plugin, pod_info, fleet), pod_info, 0, fleet) is None:
+            plugin.unreserve(pod_info, 0, fleet)
+        if answer_in_words(plugin, pod_info, fleet) != before:
             yield "unreserve does not undo reserve: the next pod is answered differently"
 
 
 def _later_points(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     """None, a Refuse, or what else a point knows; Reserve came before it."""
     room = Room(plugin) if isinstance(plugin, Permit) else None
-    for placed in odd_pods():
+    for pod_info in odd_pods():
         if isinstance(plugin, PreEnqueue):
-            yield from _is_answer("pre_enqueue", plugin.pre_enqueue(placed), ())
+            yield from _is_answer("pre_enqueue", plugin.pre_enqueue(pod_info), ())
         if room is not None and isinstance(plugin, Permit):
-            answer = plugin.permit(_cycle(plugin, placed, fleet), placed, 0, fleet)
+            answer = plugin.permit(_cycle(plugin, pod_info, fleet), pod_info, 0, fleet)
             yield from _is_answer("permit", answer, (int, float))
             if isinstance(answer, int | float) and not 0 < answer < math.inf:
                 yield f"permit must answer seconds above 0, not {answer!r}"
         if isinstance(plugin, PreBind):
-            orders = plugin.pre_bind(_cycle(plugin, placed, fleet), placed, 0, fleet)
+            orders = plugin.pre_bind(_cycle(plugin, pod_info, fleet), pod_info, 0, fleet)
             yield from _is_answer("pre_bind", orders, (Sequence,))
 
 
-def _cycle(plugin: Plugin, placed: PodInfo, fleet: FleetView) -> CycleState:
-    return CycleState({plugin.name: plugin.pre_filter(placed, fleet)})
+def _cycle(plugin: Plugin, pod_info: PodInfo, fleet: FleetView) -> CycleState:
+    return CycleState({plugin.name: plugin.pre_filter(pod_info, fleet)})
 
 
 def _is_answer(method: str, answer: object, more: tuple[type, ...]) -> Iterator[str]:

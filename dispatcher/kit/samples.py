@@ -63,6 +63,6 @@ def a_fleet(
     return fleet
 
 
-def seat(fleet: FleetState, placed: PodInfo, cluster: str, node: str) -> None:
+def seat(fleet: FleetState, pod_info: PodInfo, cluster: str, node: str) -> None:
     """Let a pod run on a node."""
-    fleet.place((placed.home, placed.pod.uid), placed, cluster, node, assumed=False)
+    fleet.place((pod_info.home, pod_info.pod.uid), pod_info, cluster, node, assumed=False)

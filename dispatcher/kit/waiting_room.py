@@ -28,50 +28,52 @@ class Room:
 
     def come(self, *pods: PodInfo) -> None:
         """Ask the plugin about each pod, as after Reserve."""
-        for placed in pods:
-            pod_id = (placed.home, placed.pod.uid)
-            self.fleet.place(pod_id, placed, *self.fleet.name_of(0), assumed=True)
-            answer = self._asked(self._plugin, placed) if isinstance(self._plugin, Permit) else None
+        for pod_info in pods:
+            pod_id = (pod_info.home, pod_info.pod.uid)
+            self.fleet.place(pod_id, pod_info, *self.fleet.name_of(0), assumed=True)
+            answer = (
+                self._asked(self._plugin, pod_info) if isinstance(self._plugin, Permit) else None
+            )
             if answer is None:
-                self.gone.append(placed.pod.name)
+                self.gone.append(pod_info.pod.name)
             elif isinstance(answer, Refuse):
-                self._end(pod_id, placed, answer.why)
+                self._end(pod_id, pod_info, answer.why)
             else:
-                self._waiting[pod_id] = (placed, self.fleet.now + answer)
+                self._waiting[pod_id] = (pod_info, self.fleet.now + answer)
 
-    def _asked(self, plugin: Permit, placed: PodInfo) -> Refuse | float | None:
-        cycle = CycleState({plugin.name: plugin.pre_filter(placed, self._view)})
-        return plugin.permit(cycle, placed, 0, self._view)
+    def _asked(self, plugin: Permit, pod_info: PodInfo) -> Refuse | float | None:
+        cycle = CycleState({plugin.name: plugin.pre_filter(pod_info, self._view)})
+        return plugin.permit(cycle, pod_info, 0, self._view)
 
     def later(self, seconds: float) -> None:
         """Time passes; who waited too long gives the place back."""
         self.fleet.now += seconds
-        for pod_id, (placed, until) in list(self._waiting.items()):
+        for pod_id, (pod_info, until) in list(self._waiting.items()):
             if self.fleet.now >= until:
                 del self._waiting[pod_id]
-                self._end(pod_id, placed, None)
+                self._end(pod_id, pod_info, None)
 
     @property
     def names(self) -> list[str]:
         """Who waits."""
-        return [placed.pod.name for placed, _ in self._waiting.values()]
+        return [pod_info.pod.name for pod_info, _ in self._waiting.values()]
 
     def waiting(self) -> Sequence[tuple[PodId, PodInfo]]:
         """For the plugin: all pods that wait, longest first."""
-        return [(pod_id, placed) for pod_id, (placed, _) in self._waiting.items()]
+        return [(pod_id, pod_info) for pod_id, (pod_info, _) in self._waiting.items()]
 
     def allow(self, pod_id: PodId, plugin: str) -> None:
         """For the plugin: the pod goes on."""
-        placed, _ = self._waiting.pop(pod_id, (None, 0.0))
-        if placed is not None:
-            self.gone.append(placed.pod.name)
+        pod_info, _ = self._waiting.pop(pod_id, (None, 0.0))
+        if pod_info is not None:
+            self.gone.append(pod_info.pod.name)
 
     def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
         """For the plugin: the pod gives its place back."""
-        placed, _ = self._waiting.pop(pod_id, (None, 0.0))
-        if placed is not None:
-            self._end(pod_id, placed, why)
+        pod_info, _ = self._waiting.pop(pod_id, (None, 0.0))
+        if pod_info is not None:
+            self._end(pod_id, pod_info, why)
 
-    def _end(self, pod_id: PodId, placed: PodInfo, why: Why | None) -> None:
+    def _end(self, pod_id: PodId, pod_info: PodInfo, why: Why | None) -> None:
         self.fleet.remove(pod_id)
-        self.refused[placed.pod.name] = why.text if why else "waited for too long"
+        self.refused[pod_info.pod.name] = why.text if why else "waited for too long"

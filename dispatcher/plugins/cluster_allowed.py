@@ -45,25 +45,25 @@ class ClusterAllowed(ClusterFilter):
     name: ClassVar[str] = "ClusterAllowed"
     keyed_by_template = True
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The two annotations, whether there are volumes, the home of a pod that stays there, and
         the tolerations.
         """
-        return clusters_key(placed), tolerations_key(placed)
+        return clusters_key(pod_info), tolerations_key(pod_info)
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The clusters that are closed to pods from its home, to all or by taints; None if none is."""
-        closed = fleet.closed.get(placed.home)
-        tainted = fleet.proxy_taints.get(placed.home)
+        closed = fleet.closed.get(pod_info.home)
+        tainted = fleet.proxy_taints.get(pod_info.home)
         return (closed, tainted) if closed or tainted else None
 
-    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The same, and the clusters that are closed to pods from its home: pods queue together if
         these are equal.
         """
-        return self.class_key(placed), self.fleet_key(placed, fleet)
+        return self.class_key(pod_info), self.fleet_key(pod_info, fleet)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with
         volumes; CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT
         where taints close it.
@@ -71,27 +71,29 @@ class ClusterAllowed(ClusterFilter):
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """
         try:
-            allowed = allowed_clusters(placed, fleet)
+            allowed = allowed_clusters(pod_info, fleet)
         except ClusterChoiceError as error:
             return refuse(Reason.INVALID, str(error))
-        closed = self._closed_to(placed, fleet)
+        closed = self._closed_to(pod_info, fleet)
         if allowed is None and not closed:
             return SKIP
         if allowed is None:
             allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
-        reason = Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
+        reason = (
+            Reason.VOLUMES_ELSEWHERE if has_volumes(pod_info.pod) else Reason.CLUSTER_NOT_ALLOWED
+        )
         by_cluster = (closed.get(info.name, 0) for info in fleet.clusters)
         there = np.fromiter(by_cluster, dtype=np.uint16)
         codes = np.where(allowed, there, np.uint16(fleet.reasons.code(reason)))
         return codes.astype(np.uint16, copy=False)
 
-    def _closed_to(self, placed: PodInfo, fleet: FleetView) -> dict[str, int]:
+    def _closed_to(self, pod_info: PodInfo, fleet: FleetView) -> dict[str, int]:
         """Cluster -> why it is closed to this pod at its home."""
         codes = {
             one.cluster: fleet.reasons.code(Reason.PROXY_TAINT, one.cluster)
-            for one in fleet.proxy_taints.get(placed.home, ())
-            if untolerated(placed.pod.tolerations, one.taints) is not None
+            for one in fleet.proxy_taints.get(pod_info.home, ())
+            if untolerated(pod_info.pod.tolerations, one.taints) is not None
         }
-        for cluster in fleet.closed.get(placed.home, ()):
+        for cluster in fleet.closed.get(pod_info.home, ()):
             codes[cluster] = fleet.reasons.code(Reason.CLUSTER_CORDONED, cluster)
         return codes

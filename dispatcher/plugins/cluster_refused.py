@@ -22,7 +22,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from shared.model.reasons import Reason
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 
 
 class ClusterRefused(ClusterFilter):
@@ -31,31 +31,33 @@ class ClusterRefused(ClusterFilter):
     name: ClassVar[str] = "ClusterRefused"
     keyed_by_template = True
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """None for a pod that nobody has refused; else its home and those that have."""
-        barring = _barring(placed)
-        return (placed.home, barring) if barring else None
+        barring = _barring(pod_info)
+        return (pod_info.home, barring) if barring else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_REFUSED where it is passed over; SKIP if none is."""
-        barring = _barring(placed)
-        return self._codes(barring, placed, fleet) if barring else SKIP
+        barring = _barring(pod_info)
+        return self._codes(barring, pod_info, fleet) if barring else SKIP
 
-    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, pod_info: PodInfo, fleet: FleetView) -> Codes | None:
         """The same, but for failures that pass: hard spread waits for these clusters, and keeps its
         skew.
         """
-        lasting = [one for one in _barring(placed) if not one.passing]
-        return self._codes(lasting, placed, fleet) if lasting else None
+        lasting = [one for one in _barring(pod_info) if not one.passing]
+        return self._codes(lasting, pod_info, fleet) if lasting else None
 
-    def _codes(self, barring: Sequence[Refusal], placed: PodInfo, fleet: FleetView) -> Codes:
+    def _codes(
+        self, barring: Sequence[ClusterRefusal], pod_info: PodInfo, fleet: FleetView
+    ) -> Codes:
         barred = [
-            any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters
+            any(one.bars(info.name, pod_info.home) for one in barring) for info in fleet.clusters
         ]
         return np.array(barred, dtype=np.uint16) * np.uint16(
             fleet.reasons.code(Reason.CLUSTER_REFUSED)
         )
 
 
-def _barring(placed: PodInfo) -> tuple[Refusal, ...]:
-    return tuple([one for one in placed.refused if one.holds]) if placed.refused else ()
+def _barring(pod_info: PodInfo) -> tuple[ClusterRefusal, ...]:
+    return tuple([one for one in pod_info.refused if one.holds]) if pod_info.refused else ()

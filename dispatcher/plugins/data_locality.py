@@ -77,18 +77,18 @@ class DataLocality(DomainPlugin[_State]):
         self._datasets = dict(datasets)
         self._half_ms = half_ms
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The two annotations."""
-        told = placed.pod.annotations
+        told = pod_info.pod.annotations
         if names.DATA not in told and names.REQUIRE_DATA not in told:
             return None
         return told.get(names.DATA), told.get(names.REQUIRE_DATA)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Which clusters have the data, and their points; SKIP without annotation; INVALID for
         required data that is nowhere.
         """
-        told = placed.pod.annotations
+        told = pod_info.pod.annotations
         required = told.get(names.REQUIRE_DATA)
         wanted = told.get(names.DATA, required)
         if wanted is None:
@@ -125,10 +125,12 @@ class DataLocality(DomainPlugin[_State]):
             f"{shown(name)}{did_you_mean(name[:63], list(self._datasets)[:_NAMED])}"
         )
 
-    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, pod_info: PodInfo, fleet: FleetView) -> Codes | None:
         """DATA_ELSEWHERE outside the clusters that have the required data."""
         ground = (
-            self.pre_filter(placed, fleet) if names.REQUIRE_DATA in placed.pod.annotations else SKIP
+            self.pre_filter(pod_info, fleet)
+            if names.REQUIRE_DATA in pod_info.pod.annotations
+            else SKIP
         )
         return (
             self._closed(ground.only, fleet)
@@ -151,7 +153,7 @@ class DataLocality(DomainPlugin[_State]):
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.by_cluster, 0.0)),)
 
     def explain(
-        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+        self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """The data, the nearest cluster that has it, and the round-trip time to that with age and
         source.

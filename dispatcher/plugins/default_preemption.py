@@ -71,17 +71,17 @@ class DefaultPreemption(PostFilter[None]):
     ) -> None:
         """Takes kube-scheduler's arguments, so that its files can be read."""
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What nodes are fit for the pod does not rest on its priority."""
         return None
 
     def post_filter(
-        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         """The best candidate, or why there is none: kube-scheduler's words, and where nobody is
         evicted.
         """
-        if not placed.pod.preempts:
+        if not pod_info.pod.preempts:
             return NoHelp("preemption: not eligible due to preemptionPolicy=Never.", keeps=True)
         if _waits(trial):
             return NoHelp(
@@ -254,7 +254,7 @@ class _Tried:
 
 
 def _importance(victim: Victim) -> tuple[int, float]:
-    pod = victim.placed.pod
+    pod = victim.pod_info.pod
     return -pod.priority, pod.started or np.inf  # not started: starts now, after all others
 
 
@@ -262,10 +262,11 @@ def _by_importance(victims: Sequence[Victim]) -> list[Victim]:
     """The most important first; equals by name, those that have not started backwards, as in
     kube-scheduler's sort.
     """
-    named = sorted(victims, key=lambda one: (one.placed.pod.key, one.pod_id))
-    started = [one for one in named if one.placed.pod.started]
+    named = sorted(victims, key=lambda one: (one.pod_info.pod.key, one.pod_id))
+    started = [one for one in named if one.pod_info.pod.started]
     return sorted(
-        [*started, *(one for one in reversed(named) if not one.placed.pod.started)], key=_importance
+        [*started, *(one for one in reversed(named) if not one.pod_info.pod.started)],
+        key=_importance,
     )
 
 
@@ -274,7 +275,7 @@ def _candidate(
 ) -> _Candidate:
     """A node and what it costs: kube-scheduler's pickOneNodeForPreemption, smallest is best."""
     victims = tuple(_by_importance([victim for victim, _ in evicted]))
-    pods = [victim.placed.pod for victim in victims]
+    pods = [victim.pod_info.pod for victim in victims]
     highest = pods[0].priority
     started = min(one.started or np.inf for one in pods if one.priority == highest)
     total = sum(one.priority for one in pods) + _SHIFT * len(pods)

@@ -29,13 +29,13 @@ class DynamicResources(Filter[None]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The names of the claims."""
-        return placed.pod.resource_claims
+        return pod_info.pod.resource_claims
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
         """DEVICES with the names of the claims; SKIP without any."""
-        claims = placed.pod.resource_claims
+        claims = pod_info.pod.resource_claims
         return refuse(Reason.DEVICES, ", ".join(claims)[:200]) if claims else SKIP
 
     def filter(self, state: None, fleet: FleetView, rows: Rows) -> Codes:

@@ -107,21 +107,21 @@ class EgressPrice(DomainPlugin[_State]):
         # names of the clusters, and [from, to]
         self._known: tuple[tuple[str, ...], Floats] | None = None
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What is named."""
-        near = near_of(placed.pod)
-        data = _data_of(placed)
-        return None if near is None and data is None else (near_key(near, placed), data)
+        near = near_of(pod_info.pod)
+        data = _data_of(pod_info)
+        return None if near is None and data is None else (near_key(near, pod_info), data)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Prices of each cluster; SKIP for a pod that names nothing, or without any price above 0."""
-        near = near_of(placed.pod)
-        data = _data_of(placed)
+        near = near_of(pod_info.pod)
+        data = _data_of(pod_info)
         if self._most <= 0.0 or (near is None and data is None):
             return SKIP
         if near is not None:
             what = str(near)
-            there = clusters_with(near, placed, fleet)
+            there = clusters_with(near, pod_info, fleet)
             by_pods = near.kind == nearness.SERVICE
         else:
             where = self._datasets.get(data or "", ())
@@ -166,7 +166,7 @@ class EgressPrice(DomainPlugin[_State]):
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.points, 0.0)),)
 
     def explain(
-        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+        self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """What is named, and what a GiB from there costs."""
         if not state.there.any():
@@ -175,6 +175,6 @@ class EgressPrice(DomainPlugin[_State]):
         return {"from": state.what, "per_gib": "unknown" if np.isnan(price) else round(price, 6)}
 
 
-def _data_of(placed: PodInfo) -> str | None:
-    told = placed.pod.annotations
+def _data_of(pod_info: PodInfo) -> str | None:
+    told = pod_info.pod.annotations
     return told.get(names.DATA, told.get(names.REQUIRE_DATA))

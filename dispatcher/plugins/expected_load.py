@@ -333,13 +333,13 @@ class ExpectedLoad(BoundedScore[Amounts]):
         self._forecast = forecast
         self.forecasts = forecast > 0.0
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
-        return expected_request(placed)
+        return expected_request(pod_info)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) that the pod counts as requesting."""
-        return expected_request(placed)
+        return expected_request(pod_info)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
@@ -445,19 +445,21 @@ class ExpectedLoad(BoundedScore[Amounts]):
         ), requested
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """By signal: utilisation expected, mean, last reading, its age in seconds, use by request,
         what of the utilisation is the pod, and in words.
         """
         found: Mapping[str, Any] = self.explain_rows(
-            state, placed, fleet, np.asarray([row])
+            state, pod_info, fleet, np.asarray([row])
         ).values(1)[0]
         return found
 
-    def explain_rows(self, state: Amounts, placed: PodInfo, fleet: FleetView, rows: Rows) -> Column:
+    def explain_rows(
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, rows: Rows
+    ) -> Column:
         """The same of each row."""
-        learnt = state != nonzero_request(placed.pod)
+        learnt = state != nonzero_request(pod_info.pod)
         booked = _booked(state, fleet, rows)
         by = {"pod_by": Same("what pods of its owner use" if learnt else "its request")}
         told = {name: self._told(name, booked, fleet, rows) for name, _ in self._signals}

@@ -180,10 +180,10 @@ class FaultDomainSpread(DomainPlugin[_State]):
         """Domains of clusters that these keep the pod out of are not eligible."""
         self._cluster_filters = cluster_filters
 
-    def _rules(self, placed: PodInfo, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
-        if placed.pod.spread or not self._system:
-            return self._own_rules(placed.pod)
-        return system_defaults(fleet.affinity.default_selector(placed))
+    def _rules(self, pod_info: PodInfo, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
+        if pod_info.pod.spread or not self._system:
+            return self._own_rules(pod_info.pod)
+        return system_defaults(fleet.affinity.default_selector(pod_info))
 
     def _own_rules(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         """Those that rest on the pod alone."""
@@ -191,81 +191,83 @@ class FaultDomainSpread(DomainPlugin[_State]):
             return pod.spread
         return self._defaults if self._defaults and pod.app_labels else ()
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without
         constraints.
         """
-        key = self._own_key(placed)
+        key = self._own_key(pod_info)
         return (
             None
             if key is None
-            else (key, *[one.class_key(placed) for one in self._cluster_filters])
+            else (key, *[one.class_key(pod_info) for one in self._cluster_filters])
         )
 
-    def _own_key(self, placed: PodInfo) -> Hashable:
+    def _own_key(self, pod_info: PodInfo) -> Hashable:
         """The same, but for which clusters it may enter."""
-        pod = placed.pod
+        pod = pod_info.pod
         if pod.spread or not self._by_app:
-            return _key(placed, self._own_rules(pod))
+            return _key(pod_info, self._own_rules(pod))
         app = frozenset(
             pod.app_labels.items()
         )  # defaults look at nothing else of a pod that tells what they count
-        return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
+        return (pod.namespace, app, *_key_of_ground(pod_info, self._defaults)) if app else None
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """System defaults, which rest on Services and on the pod's owner; and which clusters are
         closed to it.
         """
-        system = self._system and not placed.pod.spread
+        system = self._system and not pod_info.pod.spread
         own = (
-            _key(placed, system_defaults(fleet.affinity.default_selector(placed)))
+            _key(pod_info, system_defaults(fleet.affinity.default_selector(pod_info)))
             if system
             else None
         )
-        if own is None and not self._own_rules(placed.pod):
+        if own is None and not self._own_rules(pod_info.pod):
             return None
-        closed = tuple([one.fleet_key(placed, fleet) for one in self._cluster_filters])
+        closed = tuple([one.fleet_key(pod_info, fleet) for one in self._cluster_filters])
         told = any(key is not None for key in closed)
         if own is None:
             return closed if told else None
-        return own, closed, *[one.class_key(placed) for one in self._cluster_filters]
+        return own, closed, *[one.class_key(pod_info) for one in self._cluster_filters]
 
-    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The constraints, and what tells homes apart for those that keep pods out of clusters."""
-        key = self._own_key(placed)
+        key = self._own_key(pod_info)
         return (
             None
             if key is None
-            else (key, *[_key_without_home(one, placed, fleet) for one in self._cluster_filters])
+            else (key, *[_key_without_home(one, pod_info, fleet) for one in self._cluster_filters])
         )
 
     # --- the ground
     # ----------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
-        rules = self._rules(placed, fleet)
+        rules = self._rules(pod_info, fleet)
         return (
             SKIP
-            if not rules or self._alone(placed.pod, fleet)
-            else self._ground(placed, rules, fleet)
+            if not rules or self._alone(pod_info.pod, fleet)
+            else self._ground(pod_info, rules, fleet)
         )
 
     def _ground(
-        self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView
+        self, pod_info: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView
     ) -> _State:
-        pod = placed.pod
+        pod = pod_info.pod
         strict = bool(pod.spread) or self._defaulting == LIST
-        hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
-        soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
+        hard = self._areas([rule for rule in rules if rule.hard], pod_info, fleet, strict=True)
+        soft = self._areas(
+            [rule for rule in rules if not rule.hard], pod_info, fleet, strict=strict
+        )
         weights = tuple([_weight(area.domains.size) for area in soft])
         counted = _counted(hard, fleet), _counted(soft, fleet)
         return _State(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
-    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> _State | None:
+    def state_after_first(self, pod_info: PodInfo, fleet: FleetView) -> _State | None:
         """App defaults judge pods of an app once it has one, and skip the first (`_alone`)."""
-        rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
-        return self._ground(placed, rules, fleet) if rules else None
+        rules = self._own_rules(pod_info.pod) if self._defaulting == APP else ()
+        return self._ground(pod_info, rules, fleet) if rules else None
 
     def _alone(self, pod: Pod, fleet: FleetView) -> bool:
         """Whether App defaults find no other pod of its app; if one comes, the pods of the class
@@ -276,16 +278,21 @@ class FaultDomainSpread(DomainPlugin[_State]):
         return not np.count_nonzero(fleet.topology.count_matching(pod, None, CLUSTER_LEVEL))
 
     def _areas(
-        self, rules: Sequence[SpreadConstraint], placed: PodInfo, fleet: FleetView, *, strict: bool
+        self,
+        rules: Sequence[SpreadConstraint],
+        pod_info: PodInfo,
+        fleet: FleetView,
+        *,
+        strict: bool,
     ) -> tuple[ConstraintDomains, ...]:
         if not rules:
             return ()
-        pod = placed.pod
+        pod = pod_info.pod
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
         key = selection_key(pod)
         found = list[ConstraintDomains]()
         selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
-        open_clusters_of = cache(partial(self._open_clusters, placed, fleet))
+        open_clusters_of = cache(partial(self._open_clusters, pod_info, fleet))
         for rule in rules:
             selects = rule.honor_affinity and key is not None
             open_ = open_clusters_of(rule.honor_taints)
@@ -304,14 +311,16 @@ class FaultDomainSpread(DomainPlugin[_State]):
             if selects:
                 eligible = eligible & selected()
             found.append(
-                area_of(rule, pod, fleet, eligible & self._taints.tolerated(placed, fleet))
+                area_of(rule, pod, fleet, eligible & self._taints.tolerated(pod_info, fleet))
             )
         return tuple(found)
 
-    def _open_clusters(self, placed: PodInfo, fleet: FleetView, honor_taints: bool) -> Bools | None:
+    def _open_clusters(
+        self, pod_info: PodInfo, fleet: FleetView, honor_taints: bool
+    ) -> Bools | None:
         filters = self._cluster_filters
-        told = tuple([(one.class_key(placed), one.fleet_key(placed, fleet)) for one in filters])
-        asked = partial(open_clusters, filters, placed, honor_taints=honor_taints)
+        told = tuple([(one.class_key(pod_info), one.fleet_key(pod_info, fleet)) for one in filters])
+        asked = partial(open_clusters, filters, pod_info, honor_taints=honor_taints)
         return fleet.of_clusters(self._entries, (honor_taints, told), asked)
 
     def _rows(self, selecting: Pod | None, fleet: FleetView, open_: Bools | None) -> RowList:
@@ -322,12 +331,14 @@ class FaultDomainSpread(DomainPlugin[_State]):
         return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
     def refresh(
-        self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView
+        self, state: _State | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
     ) -> _State | Refuse | Skip:
         """Count anew on the same ground."""
-        by_app = self._defaulting == APP and not placed.pod.spread
-        if by_app and isinstance(state, Skip) and (rules := self._own_rules(placed.pod)):
-            return SKIP if self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
+        by_app = self._defaulting == APP and not pod_info.pod.spread
+        if by_app and isinstance(state, Skip) and (rules := self._own_rules(pod_info.pod)):
+            return (
+                SKIP if self._alone(pod_info.pod, fleet) else self._ground(pod_info, rules, fleet)
+            )
         if not isinstance(state, _State):
             return state
         moved = bool(state.hard) or any(
@@ -340,7 +351,7 @@ class FaultDomainSpread(DomainPlugin[_State]):
             for one in soft
             if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all
         ]
-        if not any(whole[0].tolist()) if whole else self._alone(placed.pod, fleet):
+        if not any(whole[0].tolist()) if whole else self._alone(pod_info.pod, fleet):
             return SKIP
         return (
             _State(state.pod, hard, soft, state.weights, state.strict, state.as_empty)
@@ -373,7 +384,7 @@ class FaultDomainSpread(DomainPlugin[_State]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def explain_refusal(self, state: _State, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: _State, pod_info: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has
         no room for it.
         """
@@ -389,7 +400,7 @@ class FaultDomainSpread(DomainPlugin[_State]):
             )
         return parts
 
-    def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules:
+    def count_rules(self, state: _State, pod_info: PodInfo, fleet: FleetView) -> CountRules:
         """The same as rules."""
         code = fleet.reasons.code
         limits = [
@@ -416,7 +427,7 @@ class FaultDomainSpread(DomainPlugin[_State]):
         return points if told is cost else np.where(has, points, 0.0)
 
     def explain(
-        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+        self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of
         that domain.
@@ -435,27 +446,29 @@ class FaultDomainSpread(DomainPlugin[_State]):
         )
 
 
-def _key_without_home(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
+def _key_without_home(plugin: Filter, pod_info: PodInfo, fleet: FleetView) -> Hashable:
     found = (
-        plugin.key_without_home(placed, fleet) if "key_without_home" in vars(type(plugin)) else None
+        plugin.key_without_home(pod_info, fleet)
+        if "key_without_home" in vars(type(plugin))
+        else None
     )
-    return plugin.class_key(placed) if found is None else found
+    return plugin.class_key(pod_info) if found is None else found
 
 
-def _key(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> Hashable:
-    pod = placed.pod
+def _key(pod_info: PodInfo, rules: Sequence[SpreadConstraint]) -> Hashable:
+    pod = pod_info.pod
     if not rules:
         return None
     keys = tuple(spread_key(rule, pod) for rule in rules)
-    return pod.namespace, keys, *_key_of_ground(placed, rules), bool(pod.spread)
+    return pod.namespace, keys, *_key_of_ground(pod_info, rules), bool(pod.spread)
 
 
-def _key_of_ground(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
+def _key_of_ground(pod_info: PodInfo, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
     """What makes domains eligible, and what they are: the scope of domains is among what
     `clusters_key` looks at.
     """
-    taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
-    return selection_key(placed.pod), clusters_key(placed), taints
+    taints = tolerations_key(pod_info) if any(rule.honor_taints for rule in rules) else None
+    return selection_key(pod_info.pod), clusters_key(pod_info), taints
 
 
 def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:

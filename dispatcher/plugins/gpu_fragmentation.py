@@ -158,13 +158,13 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
     # --- points
     # ----------------------------------------------------------------------------------------------
 
-    def class_key(self, placed: PodInfo) -> Amounts:
+    def class_key(self, pod_info: PodInfo) -> Amounts:
         """CPU and GPU requested."""
-        return placed.pod.requests.get(CPU, 0), placed.pod.requests.get(GPU_MILLI, 0)
+        return pod_info.pod.requests.get(CPU, 0), pod_info.pod.requests.get(GPU_MILLI, 0)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, thousandths of GPU); a Refuse for more than one GPU but not whole ones."""
-        cpu, gpu = self.class_key(placed)
+        cpu, gpu = self.class_key(pod_info)
         if gpu > WHOLE and (gpu % WHOLE or gpu > WHOLE * MOST_GPUS):
             text = (
                 f"{GPU_MILLI} must be up to {WHOLE}, or whole GPUs up to {MOST_GPUS * WHOLE}, not "
@@ -220,10 +220,10 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
     # ----------------------------------------------------------------------------------------------
 
     def reserve(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | None:
         """Book the GPUs of the choice that fragments least; pods without GPU book nothing."""
-        cpu, gpu = self.class_key(placed)
+        cpu, gpu = self.class_key(pod_info)
         if gpu and row >= 0:
             rows = np.asarray([row])
             free = self._known(fleet, rows)
@@ -232,25 +232,25 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
                 chosen = [int(fragments.argmin())]
             else:
                 chosen = np.argsort(-free[:, 0], kind="stable")[: gpu // WHOLE].tolist()
-            self._book(placed, row, fleet, tuple((one, min(gpu, WHOLE)) for one in chosen))
+            self._book(pod_info, row, fleet, tuple((one, min(gpu, WHOLE)) for one in chosen))
         return None
 
     def _book(
-        self, placed: PodInfo, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]
+        self, pod_info: PodInfo, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]
     ) -> None:
         for gpu, amount in parts:
             self._free[gpu, row] -= amount
-        self._booked[placed.home, placed.pod.uid] = (row, fleet.nodes.name_of(row), parts)
+        self._booked[pod_info.home, pod_info.pod.uid] = (row, fleet.nodes.name_of(row), parts)
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back the GPUs that were booked, if their node is still there."""
-        booked = self._booked.pop((placed.home, placed.pod.uid), None)
+        booked = self._booked.pop((pod_info.home, pod_info.pod.uid), None)
         if booked is not None and self._nodes[booked[0]] == booked[1]:
             for gpu, amount in booked[2]:
                 self._free[gpu, booked[0]] += amount
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """Free thousandths of each GPU of the node before this pod."""
         free = self._known(fleet, np.asarray([row]))[:, 0]

@@ -32,17 +32,19 @@ class HomeCluster(Score[int]):
     by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The cluster of submission."""
-        return placed.home
+        return pod_info.home
 
-    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """Nothing: it says the same of all nodes that the pod may go to."""
         return ()
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> int | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> int | Refuse | Skip:
         """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
-        return next((at for at, info in enumerate(fleet.clusters) if info.name == placed.home), -2)
+        return next(
+            (at for at, info in enumerate(fleet.clusters) if info.name == pod_info.home), -2
+        )
 
     def score(self, state: int, fleet: FleetView, rows: Rows) -> Floats:
         """100 at home, 0 elsewhere."""

@@ -105,7 +105,7 @@ class HotNode(Filter[None]):
         self._rules = tuple(HotRule(signal, enter, leave, stale_s, most) for signal in signals)
         self.derives = Derived(hot=self._rules)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Nothing of the pod."""
         return None
 
@@ -120,7 +120,7 @@ class HotNode(Filter[None]):
         return codes
 
     def explain(
-        self, state: None, placed: PodInfo, fleet: FleetView, row: int
+        self, state: None, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """By signal: mean and last reading of the node, and what they were held against."""
         return {rule.signal: self._told(rule, fleet, row) for rule in self._rules}

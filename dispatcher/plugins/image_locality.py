@@ -37,14 +37,14 @@ class ImageLocality(Score[Floats]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The images, in any order."""
-        pod = placed.pod
+        pod = pod_info.pod
         return tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Floats | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Floats | Refuse | Skip:
         """[n] the score of every node; SKIP if no node has any of the images."""
-        pod = placed.pod
+        pod = pod_info.pod
         names = [normalised(image) for image in (*pod.images, *pod.volume_images)]
         held = [(name, fleet.images.nodes_with(name)) for name in names]
         if not any(nodes for _, nodes in held):

@@ -121,12 +121,12 @@ class InterPodAffinity(DomainPlugin[_State]):
     # --- what is looked at
     # -------------------------------------------------------------------------------------------
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The pod's rules, and which of them mean the pod itself; None without rules."""
-        rules = self._book.rules_of(placed)
-        return None if rules is None else (rules.name, _self_key(rules, placed))
+        rules = self._book.rules_of(pod_info)
+        return None if rules is None else (rules.name, _self_key(rules, pod_info))
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The numbers of the terms of placed pods that mean this pod; None if none does. True: it
         brings too many.
 
@@ -136,19 +136,19 @@ class InterPodAffinity(DomainPlugin[_State]):
         key says which of these mean the pod. And whether its required terms may mean pods whose
         labels are not told.
         """
-        if self._brings_too_many(placed, fleet):
+        if self._brings_too_many(pod_info, fleet):
             return True
-        rules = self._book.rules_of(placed)
-        about = tuple([term.number for term in self._about(placed, rules, fleet)]) or None
+        rules = self._book.rules_of(pod_info)
+        about = tuple([term.number for term in self._about(pod_info, rules, fleet)]) or None
         return (about, True) if _unlabelled(rules, fleet) else about
 
-    def _brings_too_many(self, placed: PodInfo, fleet: FleetView) -> bool:
-        return fleet.affinity.owned_with(placed) > self._most
+    def _brings_too_many(self, pod_info: PodInfo, fleet: FleetView) -> bool:
+        return fleet.affinity.owned_with(pod_info) > self._most
 
     def _about(
-        self, placed: PodInfo, rules: AffinityRules | None, fleet: FleetView
+        self, pod_info: PodInfo, rules: AffinityRules | None, fleet: FleetView
     ) -> Sequence[StandingTerm]:
-        found = fleet.affinity.terms_about(placed)
+        found = fleet.affinity.terms_about(pod_info)
         if not found:
             return found
         scored = not self._own_only or (rules is not None and bool(rules.preferred))
@@ -159,18 +159,18 @@ class InterPodAffinity(DomainPlugin[_State]):
         }
         return [term for term in found if heard[term.kind]]
 
-    def hint_key(self, placed: PodInfo) -> frozenset[str] | None:
+    def hint_key(self, pod_info: PodInfo) -> frozenset[str] | None:
         """The namespaces of the pods that its required terms mean, its own if it has terms about
         others; None: any.
         """
-        rules = self._book.rules_of(placed) or _NO_RULES
+        rules = self._book.rules_of(pod_info) or _NO_RULES
         meant = [
             *(rule.pods for rule in rules.repelling),
             *(() if rules.together is None else (rules.together,)),
         ]
         named = [pods.namespaces for pods in meant]
         if rules.reaches_beyond:
-            named.append(frozenset((placed.pod.namespace,)))
+            named.append(frozenset((pod_info.pod.namespace,)))
         return (
             None
             if None in named
@@ -188,7 +188,7 @@ class InterPodAffinity(DomainPlugin[_State]):
             return True
         return any(one.namespace in key for one in pods) or _has_grudge(gone)
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A pod that came is worth a try if all required affinity means it, or if it holds terms of
         this pod about others, which then are none more; one that went if it bore a grudge, or any
         required term means it, or its terms made room for those of this pod. Pods of one class may
@@ -198,7 +198,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         gone = event.before
         if not isinstance(came, Pod) and not isinstance(gone, Pod):
             return True
-        rules = self._book.rules_of(placed) or _NO_RULES
+        rules = self._book.rules_of(pod_info) or _NO_RULES
         near = () if rules.together is None else (rules.together,)
         if isinstance(came, Pod) and any(_may_mean(pods, came, event.cluster) for pods in near):
             return True
@@ -210,7 +210,7 @@ class InterPodAffinity(DomainPlugin[_State]):
             return True
         if not isinstance(gone, Pod):
             return False
-        if rules.reaches_beyond and gone.namespace == placed.pod.namespace and _has_terms(gone):
+        if rules.reaches_beyond and gone.namespace == pod_info.pod.namespace and _has_terms(gone):
             return True
         away = tuple(rule.pods for rule in rules.repelling)
         return _has_grudge(gone) or any(
@@ -226,19 +226,19 @@ class InterPodAffinity(DomainPlugin[_State]):
     # --- asking
     # ----------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
-        if self._brings_too_many(placed, fleet):
+        if self._brings_too_many(pod_info, fleet):
             return refuse(Reason.TOO_MANY_TERMS, str(self._most))
-        rules = self._book.rules_of(placed)
-        about = self._about(placed, rules, fleet)
+        rules = self._book.rules_of(pod_info)
+        about = self._about(pod_info, rules, fleet)
         if rules is None and not about:
             return SKIP
         rules = rules or _NO_RULES
         unlabelled = _unlabelled(rules, fleet)
         away = (*rules.repelling, *rules.repelling_unlabelled) if unlabelled else rules.repelling
         filters = (
-            *_drawn(rules, placed, fleet),
+            *_drawn(rules, pod_info, fleet),
             *_refused(_own_counts(away, fleet), Reason.POD_ANTI_AFFINITY, fleet),
             *_refused(
                 _counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet
@@ -271,7 +271,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         """Required affinity, required anti-affinity, that of placed pods."""
         return state.filters
 
-    def explain_refusal(self, state: _State, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: _State, pod_info: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Whose labels are not told, so that its required terms may mean that pod."""
         if not state.unlabelled:
             return ()
@@ -285,15 +285,15 @@ class InterPodAffinity(DomainPlugin[_State]):
         """One part for each topology key."""
         return state.scores
 
-    def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules | None:
+    def count_rules(self, state: _State, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
         """The same as rules; None while nobody holds one of the pod's terms: the next pod would
         meet a new one. Nor where labels are not told.
         """
         known = state
-        brought = fleet.affinity.brings(placed)
+        brought = fleet.affinity.brings(pod_info)
         if brought is None or known.unlabelled:
             return None
-        moving = AffinityCounts(known.rules, known.about, placed, fleet, brought)
+        moving = AffinityCounts(known.rules, known.about, pod_info, fleet, brought)
         return CountRules(
             moving.refusals(),
             moving.first,
@@ -323,13 +323,13 @@ def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
     return dict.fromkeys(rule.key for rule in rules)
 
 
-def _drawn(rules: AffinityRules, placed: PodInfo, fleet: FleetView) -> Iterator[Part]:
+def _drawn(rules: AffinityRules, pod_info: PodInfo, fleet: FleetView) -> Iterator[Part]:
     """Required affinity: each key's domains that hold a pod which all terms mean."""
     if rules.together is None:
         return
     counts = {key: fleet.affinity.count_in(rules.together, key) for key in _keys(rules.required)}
     first = not any(found.any() for found in counts.values()) and is_one_of(
-        rules.together, placed, fleet
+        rules.together, pod_info, fleet
     )
     first = first and not fleet.affinity.unlabelled(rules.drawn_unlabelled)
     code = fleet.reasons.code(Reason.POD_AFFINITY)
@@ -368,14 +368,14 @@ def _counts_of(
     return ((term.key, fleet.affinity.count_of(term)) for term in about if term.kind is kind)
 
 
-def _self_key(rules: AffinityRules, placed: PodInfo) -> Hashable:
+def _self_key(rules: AffinityRules, pod_info: PodInfo) -> Hashable:
     """Which of a pod's rules mean the pod itself, and whether all that are required do.
 
     Where labels of namespaces have a say, they are looked up in time: what they are looked up by
     stands for them.
     """
-    pod = placed.pod
-    home = placed.home
+    pod = pod_info.pod
+    home = pod_info.home
     sets = rules.sets
     if any(pods.asks_namespaces for pods in sets):
         return frozenset(pod.labels.items()), pod.namespace, home

@@ -248,14 +248,14 @@ class _LiveHeadroom(BoundedScore[Amounts]):
             added.pop() if len(added) == 1 else None
         )  # which of the expected amounts tells classes apart
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory: the fallback judges by them."""
-        amounts = nonzero_request(placed.pod)
+        amounts = nonzero_request(pod_info.pod)
         return amounts if self._only is None else amounts[self._only]
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) the pod is expected to use."""
-        return nonzero_request(placed.pod)
+        return nonzero_request(pod_info.pod)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """The curve of the module over the utilisation expected with this pod; the least of several
@@ -321,7 +321,7 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
         return self._told(self._signals[0], state, fleet, row)
@@ -489,7 +489,7 @@ class LiveHeadroom(_LiveHeadroom):
         self._take(signals)
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """By signal, what the chosen row was judged by."""
         return {name: self._told(name, state, fleet, row) for name in self._signals}

@@ -73,13 +73,13 @@ class LoadVariationRiskBalancing(Score[Amounts]):
         self._root = 1.0 / sensitivity
         self._fade = Fade(fresh_s, stale_s)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What it requests of CPU and memory."""
-        return nonzero_request(placed.pod)
+        return nonzero_request(pod_info.pod)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes)."""
-        return nonzero_request(placed.pod)
+        return nonzero_request(pod_info.pod)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """The formula of the module."""
@@ -105,7 +105,7 @@ class LoadVariationRiskBalancing(Score[Amounts]):
         return found
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """By signal: utilisation expected, deviation and risk; mean, its age in seconds, and in
         words.

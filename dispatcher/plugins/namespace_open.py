@@ -57,48 +57,48 @@ class NamespaceOpen(ClusterFilter):
         Reason.SERVICES_ABSENT: WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     }
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Of namespaces only the pod's own, and Services in it."""
         found = event.after or event.before
         if isinstance(found, Service):
-            return found.namespace == placed.pod.namespace
-        return not isinstance(found, Namespace) or found.name == placed.pod.namespace
+            return found.namespace == pod_info.pod.namespace
+        return not isinstance(found, Namespace) or found.name == pod_info.pod.namespace
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The pod's own cluster and its namespace, and what it needs of others."""
-        return placed.home, placed.pod.namespace, placed.pod.needs, _calls_services(placed)
+        return pod_info.home, pod_info.pod.namespace, pod_info.pod.needs, _calls_services(pod_info)
 
-    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The namespace alone, where it matters to nobody from where the pod is: not to its own
         cluster, either.
         """
         apart = (
-            placed.pod.needs is not None
-            or _wanted(placed, fleet)
+            pod_info.pod.needs is not None
+            or _wanted(pod_info, fleet)
             or any(map(_tells_homes_apart, fleet.clusters))
         )
-        closed = apart or _closed(placed.home, None, placed, fleet)
-        return None if closed else placed.pod.namespace
+        closed = apart or _closed(pod_info.home, None, pod_info, fleet)
+        return None if closed else pod_info.pod.namespace
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is
         everywhere.
         """
-        whys = [_why(info, placed, fleet) for info in fleet.clusters]
+        whys = [_why(info, pod_info, fleet) for info in fleet.clusters]
         if not any(whys):
             return SKIP
         codes = [fleet.reasons.code(why.reason, why.argument) if why else 0 for why in whys]
         return np.array(codes, dtype=np.uint16)
 
 
-def _why(info: ClusterInfo, placed: PodInfo, fleet: FleetView) -> Why | None:
-    if info.name == placed.home:
+def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
+    if info.name == pod_info.home:
         return None
-    closed = _closed(info.name, info.opens, placed, fleet)
+    closed = _closed(info.name, info.opens, pod_info, fleet)
     if closed is not None:
         return closed
-    pod = placed.pod
-    rows = rows_for(placed.home, placed.pod.namespace, info.opens)
+    pod = pod_info.pod
+    rows = rows_for(pod_info.home, pod_info.pod.namespace, info.opens)
     if rows is not None and not rows:
         return Why(Reason.NAMESPACE_CLOSED)
     if pod.needs is not None and pod.needs.barred:
@@ -112,7 +112,7 @@ def _why(info: ClusterInfo, placed: PodInfo, fleet: FleetView) -> Why | None:
     missing = (
         ()
         if any(row.services == NONE for row in rows or ())
-        else _missing(info.name, placed, fleet)
+        else _missing(info.name, pod_info, fleet)
     )
     return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
 
@@ -128,32 +128,32 @@ def _wanting(needs: Sequence[Need]) -> str:
     )
 
 
-def _calls_services(placed: PodInfo) -> bool:
-    return placed.pod.annotations.get(SERVICES) != NONE
+def _calls_services(pod_info: PodInfo) -> bool:
+    return pod_info.pod.annotations.get(SERVICES) != NONE
 
 
-def _wanted(placed: PodInfo, fleet: FleetView) -> frozenset[str]:
+def _wanted(pod_info: PodInfo, fleet: FleetView) -> frozenset[str]:
     """The Services of the pod's namespace at home that it may call by name."""
-    namespace = placed.pod.namespace
-    shown = fleet.objects.of(placed.home, Namespace).get(namespace)
-    if not _calls_services(placed) or (shown is not None and shown.labels.get(SERVICES) == NONE):
+    namespace = pod_info.pod.namespace
+    shown = fleet.objects.of(pod_info.home, Namespace).get(namespace)
+    if not _calls_services(pod_info) or (shown is not None and shown.labels.get(SERVICES) == NONE):
         return frozenset()
-    return fleet.objects.derived(placed.home, _names, (Service, "name"), namespace=namespace)
+    return fleet.objects.derived(pod_info.home, _names, (Service, "name"), namespace=namespace)
 
 
 def _names(services: Mapping[str, Service]) -> frozenset[str]:
     return frozenset(one.name for one in services.values() if not one.is_everywhere)
 
 
-def _missing(cluster: str, placed: PodInfo, fleet: FleetView) -> list[str]:
+def _missing(cluster: str, pod_info: PodInfo, fleet: FleetView) -> list[str]:
     """Those that the cluster lacks; none if it shows no Services at all: its agent may not list
     them.
     """
-    wanted = _wanted(placed, fleet)
+    wanted = _wanted(pod_info, fleet)
     if not wanted or not fleet.objects.derived(cluster, _shows_any, (Service, "name")):
         return []
     there = fleet.objects.derived(
-        cluster, _names, (Service, "name"), namespace=placed.pod.namespace
+        cluster, _names, (Service, "name"), namespace=pod_info.pod.namespace
     )
     return sorted(wanted - there)
 
@@ -173,10 +173,10 @@ def _tells_homes_apart(info: ClusterInfo) -> bool:
 
 
 def _closed(
-    cluster: str, opens: Sequence[Opening] | None, placed: PodInfo, fleet: FleetView
+    cluster: str, opens: Sequence[Opening] | None, pod_info: PodInfo, fleet: FleetView
 ) -> Why | None:
     """Why pods of others are not taken there, whatever they need. `opens`: the cluster's policy."""
-    namespace = placed.pod.namespace
+    namespace = pod_info.pod.namespace
     if Namespace(namespace).system:
         return Why(Reason.NAMESPACE_CLOSED)
     shown = fleet.objects.of(cluster, Namespace)

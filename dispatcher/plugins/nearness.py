@@ -95,21 +95,21 @@ class Nearness(DomainPlugin[_State]):
         self._half_ms = half_ms
         self._app = app
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The annotation, and what a name in it or an app rests on."""
-        return near_key(self._near(placed.pod), placed)
+        return near_key(self._near(pod_info.pod), pod_info)
 
     def _near(self, pod: Pod) -> Near | None:
         """What the pod is to be near to."""
         own = self._app and names.NEAR not in pod.annotations and bool(pod.app_labels)
         return OWN_APP if own else near_of(pod)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Points of each cluster as things stand; SKIP for a pod that names nothing."""
-        near = self._near(placed.pod)
+        near = self._near(pod_info.pod)
         if near is None:
             return SKIP
-        there = clusters_with(near, placed, fleet)
+        there = clusters_with(near, pod_info, fleet)
         what = str(near)
         zone = near.name if near.kind == nearness.ZONE else ""
         if not there.any():
@@ -130,7 +130,7 @@ class Nearness(DomainPlugin[_State]):
         return parts
 
     def explain(
-        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+        self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """What it is near to, the nearest cluster that has it, and the round-trip time to that with
         age and source.

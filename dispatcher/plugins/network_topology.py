@@ -96,22 +96,22 @@ class NetworkTopology(DomainPlugin[_State]):
         self._levels = levels
         self._points = 100.0 / sum(weight for _, weight in levels)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Whom it is near to, and what that rests on."""
-        return near_key(self._near(placed), placed)
+        return near_key(self._near(pod_info), pod_info)
 
-    def _near(self, placed: PodInfo) -> Near | None:
-        near = near_of(placed.pod)
+    def _near(self, pod_info: PodInfo) -> Near | None:
+        near = near_of(pod_info.pod)
         if near is not None and near.kind == nearness.SERVICE:
             return near
-        return OWN_APP if placed.pod.app_labels else None
+        return OWN_APP if pod_info.pod.app_labels else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Where those pods are; SKIP for a pod that has none to be near to."""
-        near = self._near(placed)
+        near = self._near(pod_info)
         if near is None:
             return SKIP
-        pods = pods_meant(near, placed, fleet)
+        pods = pods_meant(near, pod_info, fleet)
         total = 0 if pods is None else int(fleet.affinity.count_in(pods, CLUSTER_LEVEL).sum())
         if pods is None or not total:
             return _State(str(near), 0, ())
@@ -131,7 +131,7 @@ class NetworkTopology(DomainPlugin[_State]):
         ]
 
     def explain(
-        self, state: _State, placed: PodInfo, fleet: FleetView, row: int
+        self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """To what it is near, how many pods that is, and the share of them by level beside the
         node.

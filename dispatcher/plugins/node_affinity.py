@@ -77,10 +77,10 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """A node that changed helps nobody if its labels are the same."""
         return node_change_helps(event, lambda before, after: before.labels != after.labels)
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
         node = event.after
-        pod = placed.pod
+        pod = pod_info.pod
         if not isinstance(node, Node):
             return True
         required = pod.affinity.required if pod.affinity else None
@@ -88,30 +88,30 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             required is None or any(term.matches(node.labels, node.name) for term in required)
         )
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """nodeSelector, required and preferred terms; None without."""
-        preferred = placed.pod.affinity.preferred if placed.pod.affinity else ()
-        selection = selection_key(placed.pod)
+        preferred = pod_info.pod.affinity.preferred if pod_info.pod.affinity else ()
+        selection = selection_key(pod_info.pod)
         return (selection, preferred) if preferred else selection
 
-    def names_key(self, placed: PodInfo) -> Hashable:
+    def names_key(self, pod_info: PodInfo) -> Hashable:
         """The only node names that the required terms allow."""
-        return named_nodes(placed.pod)
+        return named_nodes(pod_info.pod)
 
-    def node_names(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
+    def node_names(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The same; terms that conflict, or name a proxy node, are told of as that."""
-        names = named_nodes(placed.pod)
-        return names if names and not _asked_proxy(placed.pod, fleet) else None
+        names = named_nodes(pod_info.pod)
+        return names if names and not _asked_proxy(pod_info.pod, fleet) else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that
         cannot be one.
         """
-        names = named_nodes(placed.pod)
+        names = named_nodes(pod_info.pod)
         if names is not None and not names:
             return refuse(Reason.AFFINITY_CONFLICT)
-        asks = self.class_key(placed) is not None or self._added != Affinity()
-        return placed.pod if asks else SKIP
+        asks = self.class_key(pod_info) is not None or self._added != Affinity()
+        return pod_info.pod if asks else SKIP
 
     def filter(self, state: Pod, fleet: FleetView, rows: Rows) -> Codes:
         """ADDED_AFFINITY where the profile's terms do not match, AFFINITY or PROXY_ASKED where its
@@ -132,20 +132,20 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             return None
         return self._masks.rows(state, fleet), _unmatched(state, fleet)
 
-    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
+    def possible_clusters(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters of the nodes that its own terms let the pod be on; None unless its selector
         makes these few.
         """
-        if not placed.pod.node_selector:
+        if not pod_info.pod.node_selector:
             return None
         hosts = fleet.topology.domain(HOST_LEVEL)
-        selection = selection_key(placed.pod)
+        selection = selection_key(pod_info.pod)
         if hosts is not self._possible_at or len(self._possible) >= _MOST_KNOWN:
             # while no node changes, it is the very same array
             self._possible_at = hosts
             self._possible = {}
         if selection not in self._possible:
-            rows = self._masks.few_rows(placed.pod, fleet)
+            rows = self._masks.few_rows(pod_info.pod, fleet)
             there = None if rows is None else np.unique(fleet.nodes.cluster[rows]).tolist()
             names = None if there is None else frozenset(fleet.clusters[at].name for at in there)
             self._possible[selection] = names

@@ -34,19 +34,19 @@ class NodeDeclaredFeatures(Filter[tuple[str, ...]]):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.NODE_FEATURES: NODES}
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if it declares what the pod needs."""
-        return not isinstance(event.after, Node) or set(placed.pod.features) <= set(
+        return not isinstance(event.after, Node) or set(pod_info.pod.features) <= set(
             event.after.features
         )
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The features."""
-        return placed.pod.features
+        return pod_info.pod.features
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[str, ...] | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> tuple[str, ...] | Refuse | Skip:
         """The features; SKIP without any."""
-        return placed.pod.features or SKIP
+        return pod_info.pod.features or SKIP
 
     def filter(self, state: tuple[str, ...], fleet: FleetView, rows: Rows) -> Codes:
         """NODE_FEATURES where one of them is not declared."""

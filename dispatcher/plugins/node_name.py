@@ -30,13 +30,13 @@ class NodeName(Filter[str]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The name."""
-        return placed.pod.node
+        return pod_info.pod.node
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> str | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> str | Refuse | Skip:
         """The name; SKIP without."""
-        return placed.pod.node or SKIP
+        return pod_info.pod.node or SKIP
 
     def filter(self, state: str, fleet: FleetView, rows: Rows) -> Codes:
         """NODE_NAME everywhere but on nodes of that name, one a cluster at most."""

@@ -34,13 +34,15 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The set of host ports."""
-        return frozenset(placed.pod.ports)
+        return frozenset(pod_info.pod.ports)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[HostPort, ...] | Refuse | Skip:
+    def pre_filter(
+        self, pod_info: PodInfo, fleet: FleetView
+    ) -> tuple[HostPort, ...] | Refuse | Skip:
         """The wanted ports; SKIP without any."""
-        return placed.pod.ports or SKIP
+        return pod_info.pod.ports or SKIP
 
     def filter(self, state: tuple[HostPort, ...], fleet: FleetView, rows: Rows) -> Codes:
         """PORTS where one of them is taken. Only rows on which any host port is taken are looked

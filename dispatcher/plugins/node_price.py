@@ -111,16 +111,16 @@ class NodePrice(Score[_Asked]):
             lambda value: self._prices.get(value, np.nan), np.float64, np.nan
         )
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod is taken to use."""
-        return nonzero_request(placed.pod) if self._prices else None
+        return nonzero_request(pod_info.pod) if self._prices else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
         """What it is taken to use, and factors; SKIP where nothing has a price."""
         if not self._prices:
             return SKIP
         factors = [self._factors.get(info.name, 1.0) for info in fleet.clusters]
-        return _Asked(*nonzero_request(placed.pod), np.array(factors))
+        return _Asked(*nonzero_request(pod_info.pod), np.array(factors))
 
     def score(self, state: _Asked, fleet: FleetView, rows: Rows) -> Floats:
         """Minus the cost; _UNPRICED where it is unknown."""
@@ -144,7 +144,7 @@ class NodePrice(Score[_Asked]):
         return scores
 
     def explain(
-        self, state: _Asked, placed: PodInfo, fleet: FleetView, row: int
+        self, state: _Asked, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """What the pod costs there an hour."""
         raw = float(self.score(state, fleet, slice(row, row + 1))[0])

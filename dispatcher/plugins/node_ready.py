@@ -27,14 +27,14 @@ class NodeReady(Filter[bool]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> bool:
+    def class_key(self, pod_info: PodInfo) -> bool:
         """Whether the pod tolerates nodes that are not ready."""
-        tolerations = placed.pod.tolerations
+        tolerations = pod_info.pod.tolerations
         return all(any(taint.tolerated_by(one) for one in tolerations) for taint in TAINTS)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> bool:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> bool:
         """The same."""
-        return self.class_key(placed)
+        return self.class_key(pod_info)
 
     def filter(self, state: bool, fleet: FleetView, rows: Rows) -> Codes:
         """CLUSTER_NOT_READY before NOT_READY."""

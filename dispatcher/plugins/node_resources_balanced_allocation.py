@@ -58,14 +58,14 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
     def __init__(self, resources: tuple[str, ...]) -> None:
         self._resources = resources
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod requests of the balanced resources."""
-        requests = placed.pod.requests
+        requests = pod_info.pod.requests
         return tuple(requests.get(name, 0) for name in self._resources)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if it requests none of the balanced resources."""
-        return placed.pod if any(map(placed.pod.requests.get, self._resources)) else SKIP
+        return pod_info.pod if any(map(pod_info.pod.requests.get, self._resources)) else SKIP
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """The gain in balance."""

@@ -163,7 +163,7 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         """A node that changed helps nobody if it can allocate no more of anything."""
         return node_change_helps(event, _has_more_room)
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if the pod would fit it were it empty; one that
         changed, only if it can allocate more of what the pod asks for.
         """
@@ -171,7 +171,7 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         node = event.after
         if not isinstance(node, Node):
             return True
-        wanted = self._wanted(placed.pod)
+        wanted = self._wanted(pod_info.pod)
         has = node.allocatable
         if isinstance(before, Node) and not any(
             has.get(name, 0) > before.allocatable.get(name, 0) for name, _ in wanted
@@ -179,23 +179,25 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             return False
         return all(amount <= has.get(name, 0) for name, amount in wanted)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The requests that are not zero, what the pod is expected to use, and where it becomes
         larger.
         """
-        asked = frozenset(item for item in placed.pod.requests.items() if item[1])
-        return asked, nonzero_request(placed.pod), placed.sizes
+        asked = frozenset(item for item in pod_info.pod.requests.items() if item[1])
+        return asked, nonzero_request(pod_info.pod), pod_info.sizes
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
         """What must have room: one pod, and what is requested and not ignored; in each cluster by
         the true size.
         """
-        sizes = {one.cluster for one in placed.sizes}
+        sizes = {one.cluster for one in pod_info.sizes}
         infos = enumerate(fleet.clusters) if sizes else ()
         sized = [
-            (at, self._wanted(placed.at(info.name).pod)) for at, info in infos if info.name in sizes
+            (at, self._wanted(pod_info.at(info.name).pod))
+            for at, info in infos
+            if info.name in sizes
         ]
-        return _Asked(placed.pod, self._wanted(placed.pod), tuple(sized))
+        return _Asked(pod_info.pod, self._wanted(pod_info.pod), tuple(sized))
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         requests = pod.requests.items()

@@ -40,17 +40,17 @@ class NodeUnschedulable(Filter[Bools]):
         Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED
     }
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if it is not cordoned."""
         return not (isinstance(event.after, Node) and event.after.unschedulable)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Whether the pod tolerates a cordon, and if so, where."""
-        return tolerations_key(placed) if _tolerates(placed.pod.tolerations) else None
+        return tolerations_key(pod_info) if _tolerates(pod_info.pod.tolerations) else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Bools | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Bools | Refuse | Skip:
         """[clusters] whether the pod tolerates no cordon there; SKIP for one that does everywhere."""
-        kinds, of = Tolerance.read(placed, fleet)
+        kinds, of = Tolerance.read(pod_info, fleet)
         refused = np.array([not _tolerates(kind) for kind in kinds])[of]
         return refused if refused.any() else SKIP
 

@@ -66,25 +66,25 @@ class NodeVolumeLimits(Filter[_State]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The inline disks, and where the claims are; what these are says the fleet."""
-        disks = tuple([volume for volume in placed.pod.volumes if volume.kind != CLAIM])
-        return (placed.home, disks) if placed.pod.volumes else None
+        disks = tuple([volume for volume in pod_info.pod.volumes if volume.kind != CLAIM])
+        return (pod_info.home, disks) if pod_info.pod.volumes else None
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """How many volumes of which driver are asked for, and which of them may be on some node."""
-        return wanted_of(placed, fleet) if placed.pod.volumes else None
+        return wanted_of(pod_info, fleet) if pod_info.pod.volumes else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The pod's CSI volumes and what is attached where; SKIP without any, or where nothing is
         limited or needed.
         """
-        wanted = wanted_of(placed, fleet) if placed.pod.volumes else Wanted()
+        wanted = wanted_of(pod_info, fleet) if pod_info.pod.volumes else Wanted()
         if not wanted.size:
             return SKIP
-        limits = fleet.objects.of(placed.home, CSINode)
-        least = fleet.objects.derived(placed.home, _least, CSINode)
-        needed = _needed(placed.home, wanted, fleet)
+        limits = fleet.objects.of(pod_info.home, CSINode)
+        least = fleet.objects.derived(pod_info.home, _least, CSINode)
+        needed = _needed(pod_info.home, wanted, fleet)
         if least == _NO_LIMIT and not needed:
             return SKIP
         tight: frozenset[str] = frozenset()
@@ -95,10 +95,12 @@ class NodeVolumeLimits(Filter[_State]):
                 for name, node in limits.items()
                 if node.limits and _passed(counts, node.limits)
             )
-        return _State(placed.home, wanted, attachments_of(placed.home, fleet), tight, least, needed)
+        return _State(
+            pod_info.home, wanted, attachments_of(pod_info.home, fleet), tight, least, needed
+        )
 
     def refresh(
-        self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView
+        self, state: _State | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
     ) -> _State | Refuse | Skip:
         """What rests on objects alone has not changed."""
         return state

@@ -22,12 +22,12 @@ class PrioritySort(Plugin[None]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
+    def sort_key(self, pod_info: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """Smallest first; in a turn the queue goes by class, then by time and id, so that ties are
         deterministic.
         """
-        return -placed.pod.priority, queued_at // TURN_S
+        return -pod_info.pod.priority, queued_at // TURN_S
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Order in the queue has no part in where a pod may go."""
         return None

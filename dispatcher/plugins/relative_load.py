@@ -43,13 +43,13 @@ class _RelativeLoad(Score[Amounts]):
     def __init__(self, fresh_s: float, stale_s: float) -> None:
         self._fade = Fade(fresh_s, stale_s)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What it requests of CPU and memory."""
-        return nonzero_request(placed.pod)
+        return nonzero_request(pod_info.pod)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes)."""
-        return nonzero_request(placed.pod)
+        return nonzero_request(pod_info.pod)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """What is expected to be in use, negative."""
@@ -67,7 +67,7 @@ class _RelativeLoad(Score[Amounts]):
         return points
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """Utilisation expected, mean, its age in seconds, and in words."""
         return told(self.SIGNAL, self._expected(state, fleet, np.asarray([row])), fleet, row)

@@ -22,11 +22,11 @@ class SchedulingGates(PreEnqueue[None]):
         Reason.GATED: NEVER
     }  # its own change is told to the queue anyway
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """A pod without gates is judged without them."""
         return None
 
-    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
         """GATED with the names of the gates."""
-        pod = placed.pod
+        pod = pod_info.pod
         return refuse(Reason.GATED, ", ".join(pod.gates)) if pod.gates or pod.gated else None

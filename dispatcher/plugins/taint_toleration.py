@@ -98,22 +98,22 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
         """A node that changed helps nobody if its taints are the same."""
         return node_change_helps(event, lambda before, after: before.taints != after.taints)
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""
         node = event.after
         return not isinstance(node, Node) or all(
             taint.effect == PREFER_NO_SCHEDULE
-            or any(taint.tolerated_by(one) for one in placed.pod.tolerations)
+            or any(taint.tolerated_by(one) for one in pod_info.pod.tolerations)
             for taint in node.taints
         )
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The tolerations, and where they hold."""
-        return tolerations_key(placed)
+        return tolerations_key(pod_info)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Verdicts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
-        tolerance = Tolerance.read(placed, fleet)
+        tolerance = Tolerance.read(pod_info, fleet)
         judge = self._judges.get(tolerance.kinds)
         if judge is None or judge.reasons is not fleet.reasons:
             if len(self._judges) >= _MOST_JUDGES:

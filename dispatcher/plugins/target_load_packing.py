@@ -69,13 +69,13 @@ class TargetLoadPacking(Score[Amounts]):
         self._multiplier = multiplier
         self._fade = Fade(fresh_s, stale_s)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The CPU it requests."""
-        return nonzero_request(placed.pod)[0]
+        return nonzero_request(pod_info.pod)[0]
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, 0)."""
-        return nonzero_request(placed.pod)[0], 0
+        return nonzero_request(pod_info.pod)[0], 0
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """The formula of the module."""
@@ -92,7 +92,7 @@ class TargetLoadPacking(Score[Amounts]):
         return expected_use(CPU_SIGNAL, state, fleet, rows, self._fade, self._multiplier)
 
     def explain(
-        self, state: Amounts, placed: PodInfo, fleet: FleetView, row: int
+        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """Utilisation expected beside the target, mean, its age in seconds, and in words."""
         expected = self._expected(state, fleet, np.asarray([row]))

@@ -37,9 +37,9 @@ from shared.model.reasons import Reason
 from shared.model.resources import format_quantity
 
 
-def _pod_id(placed: PodInfo) -> PodId:
-    source = placed.pod.source
-    return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
+def _pod_id(pod_info: PodInfo) -> PodId:
+    source = pod_info.pod.source
+    return (source.cluster, source.uid) if source else (pod_info.home, pod_info.pod.uid)
 
 
 def _pod_ids(pods: Sequence[PodInfo]) -> list[PodId]:
@@ -57,13 +57,13 @@ class TenantQuota(Reserve[None]):
     def __init__(self, ledger: QuotaLedger) -> None:
         self.ledger = ledger
 
-    def _tenant(self, placed: PodInfo) -> str | None:
+    def _tenant(self, pod_info: PodInfo) -> str | None:
         ledger = self.ledger
-        return ledger.tenant_of(placed.home, placed.pod.namespace) if ledger.tenants else None
+        return ledger.tenant_of(pod_info.home, pod_info.pod.namespace) if ledger.tenants else None
 
-    def hint_key(self, placed: PodInfo) -> str | None:
+    def hint_key(self, pod_info: PodInfo) -> str | None:
         """The tenant."""
-        return self._tenant(placed)
+        return self._tenant(pod_info)
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of
@@ -83,45 +83,45 @@ class TenantQuota(Reserve[None]):
             return True
         return tenant == self.ledger.tenant_of(event.cluster, before.namespace)
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""
-        tenant = self._tenant(placed)
-        return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
+        tenant = self._tenant(pod_info)
+        return (tenant, frozenset(charge_of(pod_info.pod).items())) if tenant else None
 
     def batch_key(self, key: Hashable) -> Hashable:
         """What a tenant would be charged, whichever it is; None for nobody."""
         return key[1] if isinstance(key, tuple) else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not
         fit.
         """
-        tenant = self._tenant(placed)
+        tenant = self._tenant(pod_info)
         if tenant is None:
             return SKIP
-        return self._refusal(tenant, placed, fleet)
+        return self._refusal(tenant, pod_info, fleet)
 
-    def _refusal(self, tenant: str, placed: PodInfo, fleet: FleetView) -> Refuse | None:
-        if self.ledger.charged(_pod_id(placed)):
+    def _refusal(self, tenant: str, pod_info: PodInfo, fleet: FleetView) -> Refuse | None:
+        if self.ledger.charged(_pod_id(pod_info)):
             return None  # it holds its share already
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
             return refuse(Reason.QUOTA_UNKNOWN, unknown)
         exceeded = self.ledger.exceeded(
-            tenant, charge_of(placed.pod), fleet.nodes.allocatable_total()
+            tenant, charge_of(pod_info.pod), fleet.nodes.allocatable_total()
         )
         return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | None:
         """Charge the pod; a pod that does not fit (any more) is charged nothing."""
-        tenant = self._tenant(placed)
+        tenant = self._tenant(pod_info)
         if tenant is None:
             return None
-        refused = self._refusal(tenant, placed, fleet)
+        refused = self._refusal(tenant, pod_info, fleet)
         if refused is None:
-            self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
+            self.ledger.charge(_pod_id(pod_info), tenant, charge_of(pod_info.pod))
         return refused
 
     def _tenants(self, pods: Sequence[PodInfo]) -> list[str]:
@@ -165,50 +165,50 @@ class TenantQuota(Reserve[None]):
             ledger.charge_all(own, tenant, asked)
         return partial(_figures_of, tenants, asked, known)
 
-    def too_large(self, placed: PodInfo, fleet: FleetView) -> Mapping[str, str]:
+    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""
-        tenant = self._tenant(placed)
-        if tenant is None or self.ledger.charged(_pod_id(placed)):
+        tenant = self._tenant(pod_info)
+        if tenant is None or self.ledger.charged(_pod_id(pod_info)):
             return {}
         totals = fleet.nodes.allocatable_total()
-        clusters = [one.cluster for one in placed.sizes]
+        clusters = [one.cluster for one in pod_info.sizes]
         found = {
-            name: self.ledger.exceeded(tenant, charge_of(placed.at(name).pod), totals)
+            name: self.ledger.exceeded(tenant, charge_of(pod_info.at(name).pod), totals)
             for name in clusters
         }
         return {
             name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None
         }
 
-    def holds_to_size(self, placed: PodInfo) -> bool:
+    def holds_to_size(self, pod_info: PodInfo) -> bool:
         """Whether anybody is charged for the pod."""
-        return self._tenant(placed) is not None
+        return self._tenant(pod_info) is not None
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back what the pod is charged, if anything."""
-        self.ledger.release(_pod_id(placed))
+        self.ledger.release(_pod_id(pod_info))
 
-    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Charge a pod that is found bound, whatever the limit: it is there."""
-        tenant = self._tenant(placed)
+        tenant = self._tenant(pod_info)
         if tenant is not None:
-            self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
+            self.ledger.charge(_pod_id(pod_info), tenant, charge_of(pod_info.pod))
 
     def explain(
-        self, state: None, placed: PodInfo, fleet: FleetView, row: int
+        self, state: None, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """The tenant, and per limited resource what was used before and after this pod, and the
         limit.
         """
-        tenant = self._tenant(placed)
+        tenant = self._tenant(pod_info)
         if tenant is None:
             return {}
         usage = self.ledger.usage(tenant)
-        charge = self.ledger.charged(_pod_id(placed))
+        charge = self.ledger.charged(_pod_id(pod_info))
         for name, amount in charge.amounts.items() if charge else ():
             usage[name] = usage.get(name, 0) - amount
         limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
-        return _figures(tenant, usage, charge_of(placed.pod), limits)
+        return _figures(tenant, usage, charge_of(pod_info.pod), limits)
 
 
 def _figures(

@@ -73,19 +73,19 @@ class _Held:
             return {"selected_node": self.node}
         return {"claim": self.claim.key, "claim_uid": self.claim.uid}
 
-    def order(self, placed: PodInfo) -> Order:
+    def order(self, pod_info: PodInfo) -> Order:
         """The order to write it."""
-        pod = PodRef(placed.pod.namespace, placed.pod.name, placed.pod.uid)
+        pod = PodRef(pod_info.pod.namespace, pod_info.pod.name, pod_info.pod.uid)
         claim = self.claim.key
         uid = self.claim.uid
         if self.volume is None:
             return Order(
-                placed.home,
+                pod_info.home,
                 SelectNode("", pod, 0, claim, uid, self.node),
                 f"a volume for claim {claim}",
             )
         about = f"claim {claim} to be bound to volume {self.volume.name}"
-        return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid), about)
+        return Order(pod_info.home, BindVolume("", pod, 0, self.volume.name, claim, uid), about)
 
 
 class VolumeBinding(
@@ -103,22 +103,22 @@ class VolumeBinding(
         self._rulings = Rulings()
         self._held: dict[str, list[_Held]] = {}
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Where the claims are; what they are says the fleet."""
-        return placed.home if any(claims_of(placed.pod)) else None
+        return pod_info.home if any(claims_of(pod_info.pod)) else None
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """What the claims need of nodes, whatever their names."""
-        return plan_key(placed, fleet) if any(claims_of(placed.pod)) else None
+        return plan_key(pod_info, fleet) if any(claims_of(pod_info.pod)) else None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> VolumePlan | Refuse | Skip:
         """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not
         bound yet.
         """
-        return plan_of(placed, fleet) if any(claims_of(placed.pod)) else SKIP
+        return plan_of(pod_info, fleet) if any(claims_of(pod_info.pod)) else SKIP
 
     def refresh(
-        self, state: VolumePlan | Refuse | Skip, placed: PodInfo, fleet: FleetView
+        self, state: VolumePlan | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
     ) -> VolumePlan | Refuse | Skip:
         """Pods change nothing here except by what they hold of objects."""
         return state
@@ -142,24 +142,24 @@ class VolumeBinding(
         return scores_of(state, self._rulings, fleet, rows)
 
     def reserve(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | None:
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
-        if not any(claims_of(placed.pod)):
+        if not any(claims_of(pod_info.pod)):
             return None
         known = cycle.read(self.name)  # of a pod whose claims are alike, which may be others
         if isinstance(known, VolumePlan) and not known.delayed:
             return None
-        plan = plan_of(placed, fleet)
+        plan = plan_of(pod_info, fleet)
         if isinstance(known, VolumePlan) and isinstance(plan, VolumePlan) and not plan.chooses:
             self._hold(
-                placed, row, fleet, plan, {}
+                pod_info, row, fleet, plan, {}
             )  # the filter has judged it, and there is nothing to choose
             return None
-        return self._book(placed, row, fleet, plan)
+        return self._book(pod_info, row, fleet, plan)
 
     def _book(
-        self, placed: PodInfo, row: int, fleet: FleetView, plan: VolumePlan | Refuse
+        self, pod_info: PodInfo, row: int, fleet: FleetView, plan: VolumePlan | Refuse
     ) -> Refuse | None:
         if isinstance(plan, Refuse):
             return plan
@@ -167,13 +167,13 @@ class VolumeBinding(
         if verdict.bits[0]:
             return refuse(BITS[int(verdict.bits[0]).bit_length() - 1])
         self._hold(
-            placed, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()}
+            pod_info, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()}
         )
         return None
 
     def _hold(
         self,
-        placed: PodInfo,
+        pod_info: PodInfo,
         row: int,
         fleet: FleetView,
         plan: VolumePlan,
@@ -184,14 +184,14 @@ class VolumeBinding(
         for one in plan.delayed:
             at = chosen.get(one.claim.key, -1)
             self._hold_one(
-                placed,
+                pod_info,
                 fleet,
                 _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node),
             )
 
-    def _hold_one(self, placed: PodInfo, fleet: FleetView, held: _Held) -> None:
-        fleet.objects.assume(placed.home, held.object, held.fields, placed.pod.uid)
-        self._held.setdefault(placed.pod.uid, []).append(held)
+    def _hold_one(self, pod_info: PodInfo, fleet: FleetView, held: _Held) -> None:
+        fleet.objects.assume(pod_info.home, held.object, held.fields, pod_info.pod.uid)
+        self._held.setdefault(pod_info.pod.uid, []).append(held)
 
     def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
         """Whether none of these has an inline disk or a claim of another, and no volume that is
@@ -199,7 +199,7 @@ class VolumeBinding(
         """
         if not isinstance(state, VolumePlan) or state.chooses:
             return False
-        volumes = [(placed.pod, volume) for placed in pods for volume in placed.pod.volumes]
+        volumes = [(pod_info.pod, volume) for pod_info in pods for volume in pod_info.pod.volumes]
         keys = {claim_key(pod, volume) for pod, volume in volumes if volume.kind == CLAIM}
         return len(keys) == len(volumes)
 
@@ -211,24 +211,24 @@ class VolumeBinding(
         """
         if not isinstance(state, VolumePlan) or not state.delayed:
             return
-        found = [delayed_claims(placed, fleet) for placed in pods]
+        found = [delayed_claims(pod_info, fleet) for pod_info in pods]
         for claims in found:
             if isinstance(claims, Refuse):
                 raise LookupError(claims.why.text)
-        for placed, row, claims in zip(pods, rows, found, strict=True):
+        for pod_info, row, claims in zip(pods, rows, found, strict=True):
             _, node = fleet.nodes.name_of(row)
             for claim in claims if not isinstance(claims, Refuse) else ():
-                self._hold_one(placed, fleet, _Held(claim, None, node))
+                self._hold_one(pod_info, fleet, _Held(claim, None, node))
 
     def pre_bind(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         """Orders until every claim has its volume; a Refuse if what was chosen is gone, or its
         making was given up.
         """
         orders: list[Order] = []
-        for held in self._held.get(placed.pod.uid, ()):
-            claim = fleet.objects.reported(placed.home, held.claim)
+        for held in self._held.get(pod_info.pod.uid, ()):
+            claim = fleet.objects.reported(pod_info.home, held.claim)
             if claim is None or claim.uid != held.claim.uid:
                 return refuse(Reason.PRE_BIND, f'persistentvolumeclaim "{held.claim.name}" is gone')
             if claim.bound:
@@ -236,24 +236,24 @@ class VolumeBinding(
             given_up = _given_up(
                 held,
                 claim,
-                fleet.objects.reported(placed.home, held.volume) if held.volume else None,
+                fleet.objects.reported(pod_info.home, held.volume) if held.volume else None,
             )
             if given_up:
                 return refuse(Reason.PRE_BIND, given_up)
-            orders.append(held.order(placed))
+            orders.append(held.order(pod_info))
         return orders
 
-    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """A pod that is bound has its volumes there; one that is on its way there gets held what it
         needs.
         """
-        if row >= 0 and not placed.pod.node and any(claims_of(placed.pod)):
-            self._book(placed, row, fleet, plan_of(placed, fleet))
+        if row >= 0 and not pod_info.pod.node and any(claims_of(pod_info.pod)):
+            self._book(pod_info, row, fleet, plan_of(pod_info, fleet))
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Let go of everything that was held for the pod."""
-        for held in self._held.pop(placed.pod.uid, ()):
-            fleet.objects.release(placed.home, held.object, placed.pod.uid)
+        for held in self._held.pop(pod_info.pod.uid, ()):
+            fleet.objects.release(pod_info.home, held.object, pod_info.pod.uid)
 
 
 def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> str:

@@ -43,27 +43,27 @@ class VolumeRestrictions(Filter[_State]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """The inline disks, and where claims are; what these are says the fleet."""
-        pod = placed.pod
-        return (placed.home if any(claims_of(pod)) else "", _disks(pod)) if pod.volumes else None
+        pod = pod_info.pod
+        return (pod_info.home if any(claims_of(pod)) else "", _disks(pod)) if pod.volumes else None
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The claims that bear one pod, or the one that is not there."""
-        found = _claims_of_one_pod(placed, fleet) if placed.pod.volumes else None
+        found = _claims_of_one_pod(pod_info, fleet) if pod_info.pod.volumes else None
         return found.why if isinstance(found, Refuse) else found or None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a
         claim that is not.
         """
-        pod = placed.pod
+        pod = pod_info.pod
         if not pod.volumes:
             return SKIP
-        alone = _claims_of_one_pod(placed, fleet)
+        alone = _claims_of_one_pod(pod_info, fleet)
         if isinstance(alone, Refuse):
             return alone
-        users = [fleet.volumes.claim_users(placed.home, *claim) for claim in alone]
+        users = [fleet.volumes.claim_users(pod_info.home, *claim) for claim in alone]
         disks = _disks(pod)
         in_use = any(users)
         return _State(disks, in_use) if disks or in_use else SKIP
@@ -86,16 +86,16 @@ def _disks(pod: Pod) -> tuple[Volume, ...]:
     return tuple([volume for volume in pod.volumes if volume.kind in _RESTRICTED])
 
 
-def _claims_of_one_pod(placed: PodInfo, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
+def _claims_of_one_pod(pod_info: PodInfo, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
     """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not
     there.
     """
-    pod = placed.pod
+    pod = pod_info.pod
     alone = list[tuple[str, str]]()
     for volume in claims_of(pod):
         if volume.ephemeral:
             continue
-        claim = fleet.objects.named(placed.home, PersistentVolumeClaim, claim_key(pod, volume))
+        claim = fleet.objects.named(pod_info.home, PersistentVolumeClaim, claim_key(pod, volume))
         if claim is None:
             return not_found("persistentvolumeclaim", volume.name)
         if READ_WRITE_ONCE_POD in claim.access_modes:

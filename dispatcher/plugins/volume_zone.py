@@ -49,43 +49,45 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
     def __init__(self) -> None:
         self._masks = LabelMasks()
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Where the claims are; what they are says the fleet."""
         return (
-            placed.home if any(not volume.ephemeral for volume in claims_of(placed.pod)) else None
+            pod_info.home
+            if any(not volume.ephemeral for volume in claims_of(pod_info.pod))
+            else None
         )
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """What the volumes demand, or why the pod is refused."""
-        if not placed.pod.volumes:
+        if not pod_info.pod.volumes:
             return None
-        found = self.pre_filter(placed, fleet)
+        found = self.pre_filter(pod_info, fleet)
         return (
             found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
         )
 
     def pre_filter(
-        self, placed: PodInfo, fleet: FleetView
+        self, pod_info: PodInfo, fleet: FleetView
     ) -> tuple[Requirement, ...] | Refuse | Skip:
         """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that
         will get no volume.
         """
-        pod = placed.pod
+        pod = pod_info.pod
         if not pod.volumes:
             return SKIP
         demands: list[Requirement] = []
         for named in claims_of(pod):
             if named.ephemeral:
                 continue
-            claim = fleet.objects.named(placed.home, PersistentVolumeClaim, claim_key(pod, named))
+            claim = fleet.objects.named(pod_info.home, PersistentVolumeClaim, claim_key(pod, named))
             if claim is None:
                 return not_found("persistentvolumeclaim", named.name)
             if not claim.volume:
-                refused = _without_volume(claim, placed, fleet)
+                refused = _without_volume(claim, pod_info, fleet)
                 if refused is not None:
                     return refused
                 continue
-            volume = fleet.objects.named(placed.home, PersistentVolume, claim.volume)
+            volume = fleet.objects.named(pod_info.home, PersistentVolume, claim.volume)
             if volume is None:
                 return not_found("persistentvolume", claim.volume)
             demands += _demands(volume)
@@ -112,11 +114,11 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
 
 
 def _without_volume(
-    claim: PersistentVolumeClaim, placed: PodInfo, fleet: FleetView
+    claim: PersistentVolumeClaim, pod_info: PodInfo, fleet: FleetView
 ) -> Refuse | None:
     if not claim.storage_class:
         return refuse(Reason.CLAIM_WITHOUT_CLASS)
-    found = fleet.objects.named(placed.home, StorageClass, claim.storage_class)
+    found = fleet.objects.named(pod_info.home, StorageClass, claim.storage_class)
     if found is None:
         return not_found("storageclass.storage.k8s.io", claim.storage_class)
     return None if found.waits else refuse(Reason.CLAIM_WITHOUT_VOLUME)

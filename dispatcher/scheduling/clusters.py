@@ -5,8 +5,9 @@ Other objects are not kept here: they go straight into the fleet, where plugins 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
@@ -96,6 +97,9 @@ class ClusterView:
     # its first report is being folded: to others it is as if it had not reported yet
     hidden: bool = False
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
+    # Clusters of which an operator here has declared, by global-dispatcher.io/fenced=true on their
+    # proxy nodes, that nothing runs there any more. It holds for pods that were submitted here.
+    fenced: frozenset[str] = frozenset()
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")
@@ -249,10 +253,8 @@ def _not_as_pinned(view: ClusterView, uid: str) -> str:
 def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
     """Bring `view.nodes` up to date and yield what changed."""
     put = {node.name: node for node in changes.nodes}
-    for node in _gone(view.nodes, put, changes.nodes_gone, full=changes.full):
-        view.shared.replace(node, None)
-        yield Change(node, None)
-    for change in _put(view.nodes, put):
+    gone = view.nodes.keys() - put.keys() if changes.full else set(changes.nodes_gone)
+    for change in _fold(view, changes, view.nodes, put, gone):
         view.shared.replace(change.before, change.after)
         yield change
 
@@ -260,59 +262,53 @@ def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
 def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     """Bring `view.pods` up to date and yield what changed."""
     put = {pod.uid: pod for pod in changes.pods}
-    missing = set(changes.pods_missing)
-    for pod in _gone(view.pods, put, changes.pods_gone, full=changes.full):
-        yield Change(pod, None, seen_deleted=not (changes.full or pod.uid in missing))
-    yield from _put(view.pods, put)
+    gone = view.pods.keys() - put.keys() if changes.full else set(changes.pods_gone)
+    unseen = gone if changes.full else set(changes.pods_missing)
+    yield from _fold(view, changes, view.pods, put, gone, unseen)
 
 
-def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyObject]]:
+def _fold(
+    view: ClusterView,
+    changes: Changes,
+    known: dict[str, Seen],
+    put: Mapping[str, Seen],
+    gone: Collection[str],
+    unseen: Collection[str] = (),
+) -> Iterator[Change[Seen]]:
+    """What went, then what came or changed; `unseen`: whose deletion nobody has seen."""
+    for key, after in chain(((key, None) for key in sorted(gone)), put.items()):
+        before = known.get(key)
+        if before == after:
+            continue
+        if after is None:
+            del known[key]
+        else:
+            known[key] = after
+        if not changes.full:  # that was weighed as a whole
+            view.memory += memory_of_record(after) - memory_of_record(before)
+        yield Change(before, after, seen_deleted=after is not None or key not in unseen)
+
+
+def fold_objects(
+    view: ClusterView, kept: ClusterObjects, changes: Changes
+) -> Iterator[Change[AnyObject]]:
     """Bring what is kept of the cluster up to date and yield what changed: what came or changed
     first, then what went.
 
     In this order a claim that got its volume is never seen without it.
     """
     cluster = changes.cluster
+    put = {(type(found).__name__, found.key): found for found in changes.objects}
     gone = {(ref.kind, ref.key) for ref in changes.objects_gone}
     if changes.full:
-        gone = set(kept.keys_of(cluster)) - {
-            (type(found).__name__, found.key) for found in changes.objects
-        }
-    for found in changes.objects:
-        before = kept.get(cluster, type(found).__name__, found.key)
-        if kept.put(cluster, found):
-            yield Change(before, found)
-    for kind, key in sorted(gone):
+        gone = set(kept.keys_of(cluster)) - put.keys()
+    for (kind, key), after in chain(put.items(), ((key, None) for key in sorted(gone))):
         before = kept.get(cluster, kind, key)
-        if kept.remove(cluster, kind, key):
-            yield Change(before, None)
-
-
-def weighed(
-    view: ClusterView, changes: Changes, found: Iterator[Change[Seen]]
-) -> Iterator[Change[Seen]]:
-    """The same; `view.memory` follows. A full report was weighed as a whole."""
-    for change in found:
+        if not (kept.remove(cluster, kind, key) if after is None else kept.put(cluster, after)):
+            continue
         if not changes.full:
-            view.memory += memory_of_record(change.after) - memory_of_record(change.before)
-        yield change
-
-
-def _gone(
-    known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool
-) -> Iterator[Seen]:
-    for key in sorted(known.keys() - put.keys() if full else set(gone)):
-        before = known.pop(key, None)
-        if before is not None:
-            yield before
-
-
-def _put(known: dict[str, Seen], put: dict[str, Seen]) -> Iterator[Change[Seen]]:
-    for key, after in put.items():
-        before = known.get(key)
-        if before != after:
-            known[key] = after
-            yield Change(before, after)
+            view.memory += memory_of_record(after) - memory_of_record(before)
+        yield Change(before, after)
 
 
 def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
@@ -359,21 +355,3 @@ def confirms(view: ClusterView, changes: Changes) -> bool:
     """
     before = view.confirmed if view.incarnation == changes.incarnation else 0
     return bool(view.incarnation) and changes.confirmed > before
-
-
-def note_readiness(view: ClusterView, was_ready: bool, now: float) -> bool:
-    """Stamp a change of readiness; True if there was one. A cluster that is not ready when it is
-    first heard of, or missed, is so from then on: what was before this dispatcher's life is not
-    known.
-    """
-    if view.ready == was_ready:
-        if not view.ready and view.not_ready_since == float("-inf"):
-            view.not_ready_since = now
-        return False
-    if view.ready:
-        view.ready_since = now
-        view.not_ready_since = float("inf")
-    else:
-        view.not_ready_since = now
-        view.ready_since = float("inf")
-    return True

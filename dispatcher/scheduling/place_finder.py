@@ -41,7 +41,7 @@ Selected = Decision | NoPlace | None  # None: this one cannot tell, ask another 
 class PlaceFinder(Protocol):
     """Finds places for pods of one class. PluginError from any method: a plugin failed."""
 
-    def prepare(self, placed: PodInfo) -> Why | None:
+    def prepare(self, pod_info: PodInfo) -> Why | None:
         """Come up to date with the fleet; the reason if PreFilter refuses all pods of the class."""
         return None
 
@@ -49,7 +49,7 @@ class PlaceFinder(Protocol):
         """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
         ...
 
-    def select(self, pod_id: PodId, placed: PodInfo) -> Selected:
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Selected:
         """The place for the next pod, with the record of why; or why there is none. Books nothing."""
         ...
 

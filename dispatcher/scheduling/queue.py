@@ -28,7 +28,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from dispatcher.scheduling.parked import ParkedPods
 from dispatcher.scheduling.queued import (
     ActivePods,
     Cause,
@@ -43,7 +42,7 @@ from dispatcher.scheduling.queued import (
     order_of,
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
-from dispatcher.scheduling.waking import ToActivate, Waking
+from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -94,6 +93,7 @@ class SchedulingQueue:
         )  # pods into a state, by what moved them
         self._active = ActivePods()
         self._parked = ParkedPods()
+        self.listens = self._parked.listens
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
@@ -106,19 +106,19 @@ class SchedulingQueue:
     # --- in and out
     # ----------------------------------------------------------------------------------------------
 
-    def add(self, pod_id: PodId, placed: PodInfo, now: float) -> QueuedPod:
+    def add(self, pod_id: PodId, pod_info: PodInfo, now: float) -> QueuedPod:
         """Enter a pod, or its new version: one that changed is tried again, one that did not keeps
         its place.
 
         A pod that has a place already goes on waiting for it, whatever changes about it.
         """
         known = self._pods.get(pod_id)
-        if known is not None and (known.placed == placed or known.state is _WAITING):
+        if known is not None and (known.pod_info == pod_info or known.state is _WAITING):
             return known
         queued_at = known.queued_at if known else now
-        order = order_of(self._sort, pod_id, placed, queued_at)
+        order = order_of(self._sort, pod_id, pod_info, queued_at)
         item = QueuedPod(
-            pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies
+            pod_id, pod_info, self._classify(pod_info), queued_at, order, policies=self._policies
         )
         if known is not None:
             item.attempts = known.attempts
@@ -138,14 +138,17 @@ class SchedulingQueue:
         items = list[QueuedPod]()
         entered = 0
         try:
-            for pod_id, placed in pods:
-                if pod_id in known or gate(placed) is not None:
-                    items.append(self.add(pod_id, placed, now))
+            for pod_id, pod_info in pods:
+                if pod_id in known or gate(pod_info) is not None:
+                    items.append(self.add(pod_id, pod_info, now))
                     continue
-                order, class_key = order_of(self._sort, pod_id, placed, now), self._classify(placed)
+                order, class_key = (
+                    order_of(self._sort, pod_id, pod_info, now),
+                    self._classify(pod_info),
+                )
                 item = QueuedPod(
                     pod_id,
-                    placed,
+                    pod_info,
                     class_key,
                     now,
                     order,
@@ -274,7 +277,7 @@ class SchedulingQueue:
         """`unschedulable` of pods that were popped together; their refusal holds for pods like them
         unless `alone`.
         """
-        helped_by = helped_by_of(self._gates, items[0].placed, reasons)
+        helped_by = helped_by_of(self._gates, items[0].pod_info, reasons)
         line = None
         attempts = 0
         parked = 0
@@ -295,7 +298,7 @@ class SchedulingQueue:
             item.helped_by = helped_by
             item.since = now
             if item.class_key is not class_key or line is None:
-                kind = self._gates.kind_of(item.placed, reasons)
+                kind = self._gates.kind_of(item.pod_info, reasons)
             item.kind = kind
             if item.policies != self._policies:
                 self._return(item, _UNSCHEDULABLE, Cause.FAILED)
@@ -319,23 +322,25 @@ class SchedulingQueue:
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
 
-    def retry(self, item: QueuedPod, now: float, placed: PodInfo | None = None) -> None:
-        """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its
-        back-off.
+    def retry(self, item: QueuedPod, now: float, pod_info: PodInfo | None = None) -> None:
+        """A popped pod had a place that came to nothing: it is decided anew, as `pod_info`, after
+        its back-off.
         """
-        if placed is not None:
-            item.placed = placed
+        if pod_info is not None:
+            item.pod_info = pod_info
             self._renew(item)
         item.attempts += 1
         item.ready_at = now + self._pause.after(item.attempts)
         self._return(item, _BACKOFF, Cause.FAILED)
 
-    def anew(self, item: QueuedPod, placed: PodInfo, now: float, cause: str = Cause.UPDATE) -> None:
+    def anew(
+        self, item: QueuedPod, pod_info: PodInfo, now: float, cause: str = Cause.UPDATE
+    ) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands,
         nothing failed.
         """
         self._drop(item.pod_id)
-        item.placed = placed
+        item.pod_info = pod_info
         self._renew(item)
         self._pods[item.pod_id] = item
         self._ready(item, now, cause)
@@ -354,8 +359,8 @@ class SchedulingQueue:
 
     def _renew(self, item: QueuedPod) -> None:
         """Sort and classify a pod that is in no heap by the policies of today."""
-        item.order = order_of(self._sort, item.pod_id, item.placed, item.queued_at)
-        class_key = self._classify(item.placed)
+        item.order = order_of(self._sort, item.pod_id, item.pod_info, item.queued_at)
+        class_key = self._classify(item.pod_info)
         if class_key is not item.class_key:
             self._note_left(item)
         item.class_key = class_key
@@ -395,10 +400,6 @@ class SchedulingQueue:
                 item.line = None
                 self._wake([ToActivate.next_of(line)], now)
 
-    def listens(self, kind: WakeEvent) -> bool:
-        """Whether anybody waits for such an event: if not, there is no use in telling of it."""
-        return self._parked.listens(kind)
-
     def activate(self, pod_id: PodId, now: float) -> None:
         """Try an unschedulable pod again, after what is left of its back-off; others are left
         alone.
@@ -435,14 +436,14 @@ class SchedulingQueue:
         self.waking.forget()
         for item in list(self._pods.values()):
             if item.state is not _WAITING:
-                self.anew(item, item.placed, now, Cause.POLICIES)
+                self.anew(item, item.pod_info, now, Cause.POLICIES)
 
     # --- states
     # ----------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float, cause: str) -> None:
         was_gated = item.state is _GATED
-        why = self._gates.gate(item.placed)
+        why = self._gates.gate(item.pod_info)
         if why is not None:
             self._leave(item)
             # what wakes it is written over: it must have left its old group first
@@ -461,7 +462,7 @@ class SchedulingQueue:
             self._leave(item)
             item.state, item.order = (
                 _POPPED,
-                order_of(self._sort, item.pod_id, item.placed, item.queued_at, now),
+                order_of(self._sort, item.pod_id, item.pod_info, item.queued_at, now),
             )
             self._move(item, _ACTIVE, cause)
             self._retried.enter(item)

@@ -28,15 +28,15 @@ _NO_REASON: frozenset[Reason] = frozenset()
 class Gates(Protocol):
     """What the queue asks of the plugins of a pod's profile."""
 
-    def gate(self, placed: PodInfo) -> Why | None:
+    def gate(self, pod_info: PodInfo) -> Why | None:
         """Why a pod may not enter the queue (PreEnqueue); None: it may."""
         ...
 
-    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
+    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
         """Which events may help a pod refused for this reason."""
         ...
 
-    def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
+    def kind_of(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """What pods that wait for the same events have in common; equal for equal class keys and
         reasons.
         """
@@ -48,38 +48,42 @@ class Gates(Protocol):
         """
         ...
 
-    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
         ...
 
-    def refused_alike(self, placed: PodInfo) -> bool:
+    def refused_alike(self, pod_info: PodInfo) -> bool:
         """Whether what refuses a pod refuses all others with the very same class key, as the fleet
         is now.
         """
         ...
 
-    def quota_alike(self, placed: PodInfo) -> bool:
+    def quota_alike(self, pod_info: PodInfo) -> bool:
         """Whether a quota that refuses a pod refuses all others of its class."""
         ...
 
 
-def helped_by_of(gates: Gates, placed: PodInfo, reasons: frozenset[Reason]) -> WakeEvent:
+def helped_by_of(gates: Gates, pod_info: PodInfo, reasons: frozenset[Reason]) -> WakeEvent:
     """Which events may help a pod refused for these."""
     helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
     for reason in reasons:
-        helped_by |= gates.helped_by(placed, reason)
+        helped_by |= gates.helped_by(pod_info, reason)
     return helped_by
 
 
 def order_of(
-    sort: QueueSort, pod_id: PodId, placed: PodInfo, queued_at: float, back_at: float | None = None
+    sort: QueueSort,
+    pod_id: PodId,
+    pod_info: PodInfo,
+    queued_at: float,
+    back_at: float | None = None,
 ) -> tuple[Any, ...]:
     """Where a pod stands among active ones. `back_at`: when one that failed before comes back to be
     tried.
     """
     sorted_by = queued_at if back_at is None else back_at
     try:
-        key = (0, *sort.sort_key(placed, sorted_by))
+        key = (0, *sort.sort_key(pod_info, sorted_by))
     except Exception:  # a broken policy must not stop the queue: such pods come last, oldest first
         key = (1, sorted_by)
     return (key, queued_at, pod_id)
@@ -88,19 +92,19 @@ def order_of(
 class NoPlugins:
     """Nobody gates, and the table of `hints` says what helps."""
 
-    def gate(self, placed: PodInfo) -> Why | None:
+    def gate(self, pod_info: PodInfo) -> Why | None:
         """Only a pod with scheduling gates may not enter."""
-        return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
+        return Why(Reason.GATED, ", ".join(pod_info.pod.gates)) if pod_info.pod.gated else None
 
-    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
+    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
         """The table's row."""
         return HELPED_BY[reason]
 
-    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Always."""
         return True
 
-    def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
+    def kind_of(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """The reasons alone."""
         return reasons
 
@@ -108,11 +112,11 @@ class NoPlugins:
         """Always."""
         return True
 
-    def refused_alike(self, placed: PodInfo) -> bool:
+    def refused_alike(self, pod_info: PodInfo) -> bool:
         """Nobody knows."""
         return False
 
-    def quota_alike(self, placed: PodInfo) -> bool:
+    def quota_alike(self, pod_info: PodInfo) -> bool:
         """It is part of the class."""
         return True
 
@@ -158,7 +162,7 @@ class QueuedPod(msgspec.Struct, eq=False):
     """
 
     pod_id: PodId
-    placed: PodInfo
+    pod_info: PodInfo
     class_key: Hashable
     queued_at: float
     order: tuple[Any, ...]
@@ -181,8 +185,8 @@ def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
     """What a pod waits for that may not enter."""
     item.reasons = frozenset((why.reason,))
     item.note = why.text
-    item.helped_by = helped_by_of(gates, item.placed, item.reasons)
-    item.kind = gates.kind_of(item.placed, item.reasons)
+    item.helped_by = helped_by_of(gates, item.pod_info, item.reasons)
+    item.kind = gates.kind_of(item.pod_info, item.reasons)
 
 
 class _OfQuota(msgspec.Struct, frozen=True):
@@ -195,11 +199,11 @@ def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
     """What a refused pod has in common with pods that are refused alike (see `parked`); None: there
     are none.
     """
-    if item.reasons == QUOTA and gates.quota_alike(item.placed):
-        return _OfQuota(item.placed.pod.priority)  # who is more important waits for no other
+    if item.reasons == QUOTA and gates.quota_alike(item.pod_info):
+        return _OfQuota(item.pod_info.pod.priority)  # who is more important waits for no other
     # The very same key is one template and home (see `ClassKey`); the pods of the line keep it from
     # being used again.
-    return id(item.class_key) if gates.refused_alike(item.placed) else None
+    return id(item.class_key) if gates.refused_alike(item.pod_info) else None
 
 
 class RefusedTogether(dict[PodId, QueuedPod]):

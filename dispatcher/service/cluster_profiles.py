@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from dispatcher.config.sections import ClusterProfilesSection
-from dispatcher.service.beside import beside
+from dispatcher.service.background_task import background_task
 from dispatcher.service.metrics.load import LoadCollector
 from shared.kube.client import KubeClient
 from shared.kube.http import MERGE_PATCH, Request
@@ -176,7 +176,7 @@ async def publishing(
     client = KubeClient(access)
     profiles = ClusterProfiles(client, section.namespace)
     try:
-        async with beside(lambda: _publish(profiles, section.every_s, loads), "publish"):
+        async with background_task(lambda: _publish(profiles, section.every_s, loads), "publish"):
             yield
     finally:
         await client.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from dispatcher.service.beside import beside
+from dispatcher.service.background_task import background_task
 from dispatcher.service.lease_thread import LeaseThread
 from dispatcher.service.link import AgentLink, LinkError
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
@@ -106,7 +106,7 @@ class Leadership:
     async def lead(self) -> Term:
         """Stand by, warm, until this dispatcher may decide."""
         while True:
-            async with beside(self._greet_all, "greet"):
+            async with background_task(self._greet_all, "greet"):
                 await self._candidate.acquire()
             # Who was silent all the while is not waited for once more: what it obeys is found out
             # when it answers.

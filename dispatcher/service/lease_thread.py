@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from dispatcher.service.beside import beside
+from dispatcher.service.background_task import background_task
 from shared.kube.elector import Elector, awake
 
 MOST_STILL_S = 60.0
@@ -91,7 +91,7 @@ class LeaseThread:
     async def hold(self) -> str:
         """Renew the Lease that is ours until it is lost; why it was."""
         self._beat_at = self._clock()
-        async with beside(self._beat, "lease-beat"):
+        async with background_task(self._beat, "lease-beat"):
             return await self._thread.run(self._elector.hold())
 
     async def release(self) -> None:

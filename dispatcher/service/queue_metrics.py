@@ -67,7 +67,7 @@ def _refused(core: Core) -> Iterator[Metric]:
     by_plugin: Counter[tuple[str, str]] = Counter()
     for first, count in core.queue.parked():
         by_reason.update(dict.fromkeys((reason.name.lower() for reason in first.reasons), count))
-        profile = core.profiles.name_of(first.placed)
+        profile = core.profiles.name_of(first.pod_info)
         refusing = {REFUSED_BY[reason] for reason in first.reasons if reason in REFUSED_BY}
         by_plugin.update(dict.fromkeys(((plugin, profile) for plugin in refusing), count))
     text = (

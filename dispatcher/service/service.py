@@ -81,7 +81,7 @@ class ProfileNames(Protocol):
         """By schedulerName."""
         ...
 
-    def name_of(self, placed: PodInfo) -> str:
+    def name_of(self, pod_info: PodInfo) -> str:
         """The schedulerName of the profile that decides it."""
         ...
 

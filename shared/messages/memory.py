@@ -30,9 +30,10 @@ _NO_FIRST: Final = 0xC0  # bytes from 0x80 to here go on with one
 
 def memory_of(data: bytes) -> int:
     """Bytes that a message takes once it is read, about."""
-    return len(data) + A_VALUE * sum(
-        _values(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE)
-    )
+    values = most_values(data)
+    if values > _FEW:
+        values = sum(_values(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
+    return len(data) + A_VALUE * values
 
 
 def memory_of_record(record: Record | None) -> int:
@@ -42,9 +43,6 @@ def memory_of_record(record: Record | None) -> int:
 
 def _values(piece: bytes) -> int:
     """How many bytes mark a value."""
-    most = most_values(piece)
-    if most <= _FEW:
-        return most
     whole = np.frombuffer(piece, dtype=np.uint8)
     at = np.flatnonzero(whole >= 0x80)
     high = whole[at]

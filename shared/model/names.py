@@ -142,10 +142,12 @@ GPU_MILLI = (
 
 # Annotations with a domain that mean the same in every cluster; a row of the target's policy may
 # list others.
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "true", "false"
+SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"  # names: "a,b"
 CARRIED_ANNOTATIONS = (
     "prometheus.io/*",
-    "cluster-autoscaler.kubernetes.io/safe-to-evict",
-    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    SAFE_TO_EVICT,
+    SAFE_LOCAL_VOLUMES,
     "karpenter.sh/do-not-disrupt",
     "descheduler.alpha.kubernetes.io/evict",
     "descheduler.alpha.kubernetes.io/prefer-no-eviction",

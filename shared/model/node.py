@@ -82,6 +82,26 @@ def cluster_behind(name: str, labels: Mapping[str, str], taints: Iterable[Taint]
     return next((cluster for cluster in marks if cluster and name == proxy_node_name(cluster)), "")
 
 
+# Put on a node by the node controller, by the Ready condition that its kubelet writes.
+_OF_READINESS = frozenset(("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"))
+
+
+def closing_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Of the taints of a proxy node those that keep new pods away from its cluster: the hard ones
+    that somebody has put there.
+
+    Whether that cluster is Ready is known at first hand: the node controller says so of a proxy
+    node that was just made, or whose agent begins again, until some seconds after it was mended.
+    """
+    return tuple(
+        one
+        for one in taints
+        if one.effect != PREFER_NO_SCHEDULE
+        and one.key != PROXY_TAINT
+        and one.key not in _OF_READINESS
+    )
+
+
 class Reading(Record, frozen=True):
     """Live load of one node: by signal a share 0..1 of its capacity, None unknown, and its age in
     seconds.

@@ -189,6 +189,34 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
     )
 )
 
+# They refuse a pod as a whole, whatever nodes there are or come: none is to be made for it.
+NO_NODE_HELPS: frozenset[Reason] = frozenset(
+    (
+        Reason.NAMED_APART,
+        Reason.AFFINITY_CONFLICT,
+        Reason.CLAIM_IN_USE,
+        Reason.VOLUME_MISSING,
+        Reason.NOT_FOUND,
+        Reason.CLAIM_AWAITED,
+        Reason.CLAIM_LOST,
+        Reason.CLAIM_DELETED,
+        Reason.CLAIM_NOT_OWNED,
+        Reason.CLAIM_UNBOUND,
+        Reason.CLAIM_WITHOUT_CLASS,
+        Reason.CLAIM_WITHOUT_VOLUME,
+        Reason.QUOTA,
+        Reason.QUOTA_UNKNOWN,
+        Reason.INVALID,
+        Reason.GATED,
+        Reason.DEVICES,
+        Reason.NO_PROFILE,
+        Reason.TOO_MANY_TERMS,
+        Reason.LABELS_CUT,
+        Reason.UNANSWERED,
+        Reason.STILL_ELSEWHERE,
+        Reason.TOO_SLOW,
+    )
+)
 
 OTHERS = "others"  # the argument that stands for all that have no code of their own
 

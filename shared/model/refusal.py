@@ -11,7 +11,7 @@ ALL_OTHERS = ""  # in the place of a cluster: every one but the pod's own
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ClusterRefusal:
     """Two of the same cluster are equal: what was said, and when, is for people and makes no other
     class of pods.
 

@@ -30,7 +30,7 @@ SOURCE_FILES: Final = (
 )  # of telemetry
 
 
-def beside(file: Path) -> Callable[[str], str]:
+def relative_to(file: Path) -> Callable[[str], str]:
     """Makes whole paths of those that stand in a file; ~ is the home of who runs this."""
     return lambda name: str((file.parent / Path(name).expanduser()).absolute())
 

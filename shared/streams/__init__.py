@@ -2,12 +2,12 @@
 elsewhere.
 """
 
-from shared.streams.frames import Frame, Kind, ProtocolError, decode_frame, encode_frame
+from shared.streams.frames import Frame, FrameKind, ProtocolError, decode_frame, encode_frame
 from shared.streams.multiplexer import Message, Multiplexer, Priority
 
 __all__ = [
     "Frame",
-    "Kind",
+    "FrameKind",
     "Message",
     "Multiplexer",
     "Priority",

@@ -33,7 +33,7 @@ class ProtocolError(Exception):
     """The peer sent what no peer may send; the connection ends. The text says what."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is part of. CREDIT is no message: its payload says how many counted bytes were
     taken.
 
@@ -53,13 +53,15 @@ class Kind(IntEnum):
     RESET = 10
 
 
-RELAY_KINDS = frozenset((Kind.OPEN, Kind.DATA, Kind.FINISH, Kind.GRANT, Kind.RESET))
+RELAY_KINDS = frozenset(
+    (FrameKind.OPEN, FrameKind.DATA, FrameKind.FINISH, FrameKind.GRANT, FrameKind.RESET)
+)
 
 
 class Frame(NamedTuple):
     """One frame, decoded."""
 
-    kind: Kind
+    kind: FrameKind
     flags: int
     stream: int
     payload: bytes
@@ -83,14 +85,14 @@ def decode_frame(data: bytes) -> Frame:
     if len(data) > _HEAD.size + CHUNK:
         raise ProtocolError(f"a frame of {len(data)} bytes is too long")
     try:
-        return Frame(Kind(kind), flags, stream, data[_HEAD.size :])
+        return Frame(FrameKind(kind), flags, stream, data[_HEAD.size :])
     except ValueError:
         raise ProtocolError(f"a frame of the unknown kind {kind}") from None
 
 
 def credit(taken: int) -> Frame:
     """Tells that so many counted bytes were taken."""
-    return Frame(Kind.CREDIT, END, 0, amount(taken))
+    return Frame(FrameKind.CREDIT, END, 0, amount(taken))
 
 
 def credited(frame: Frame) -> int:

@@ -30,7 +30,7 @@ from shared.streams.frames import (
     END,
     RELAY_KINDS,
     Frame,
-    Kind,
+    FrameKind,
     ProtocolError,
     credit,
     credited,
@@ -40,7 +40,7 @@ from shared.streams.frames import (
 
 WINDOW = 256 * 1024
 MAX_STREAMS = 1024  # messages of which a part has arrived
-_SHORT = RELAY_KINDS - {Kind.DATA}  # bring no data, however long they are
+_SHORT = RELAY_KINDS - {FrameKind.DATA}  # bring no data, however long they are
 # bytes that a frame of a relayed stream counts for: many small ones take their reader long
 LEAST = 512
 _PART = 64  # bytes that a part takes beside its payload
@@ -59,7 +59,7 @@ class Priority(IntEnum):
 class Message(NamedTuple):
     """A whole message."""
 
-    kind: Kind
+    kind: FrameKind
     stream: int
     body: bytes
 
@@ -172,7 +172,7 @@ class Multiplexer:
         wanted = self._wanted is None or frame.kind in RELAY_KINDS or self._wanted(frame.stream)
         if len(frame.payload) < CHUNK // 2 or not wanted or frame.kind in _SHORT:
             self.little += 1
-        if frame.kind == Kind.CREDIT:
+        if frame.kind == FrameKind.CREDIT:
             self._on_the_way -= credited(frame)
             if self._on_the_way < 0:
                 raise ProtocolError("the peer took more than was sent")
@@ -189,9 +189,9 @@ class Multiplexer:
         return self._joined(frame)
 
     def _joined(self, frame: Frame) -> Message | None:
-        if frame.kind == Kind.CANCEL:
+        if frame.kind == FrameKind.CANCEL:
             self.forget(frame.stream)
-            return Message(Kind.CANCEL, frame.stream, frame.payload)
+            return Message(FrameKind.CANCEL, frame.stream, frame.payload)
         if not frame.payload and not frame.flags & END:
             raise ProtocolError("an empty part of a message")
         parts = self._parts.setdefault(frame.stream, [])

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-from shared.streams import Kind, Message, Priority, ProtocolError
+from shared.streams import FrameKind, Message, Priority, ProtocolError
 from shared.streams.connection import Connection
 from shared.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount, amount_of
 
@@ -17,7 +17,9 @@ MAX_BETWEEN = (
     MAX_STREAMS // 2
 )  # of these, between the same two clusters: one alone cannot keep others out
 _NUMBERS = 0x3FFF_FFFF
-_URGENT = frozenset((Kind.OPEN, Kind.GRANT, Kind.RESET))  # not behind DATA, and not counted
+_URGENT = frozenset(
+    (FrameKind.OPEN, FrameKind.GRANT, FrameKind.RESET)
+)  # not behind DATA, and not counted
 
 
 class StreamReset(ConnectionError):  # noqa: N818 - reads as what happened
@@ -27,7 +29,7 @@ class StreamReset(ConnectionError):  # noqa: N818 - reads as what happened
 class Stream:
     """One end of a stream. `send` takes a kind and a body of at most CHUNK bytes."""
 
-    def __init__(self, send: Callable[[Kind, bytes], None]) -> None:
+    def __init__(self, send: Callable[[FrameKind, bytes], None]) -> None:
         self._send = send
         self._arrived: deque[bytes] = deque()
         self._held = 0  # bytes that have arrived and were not granted anew
@@ -60,7 +62,7 @@ class Stream:
         data = self._arrived.popleft()
         self._taken += len(data)
         if self._taken * 2 >= STREAM_WINDOW and not self._they_finished:
-            self._send(Kind.GRANT, amount(self._taken))
+            self._send(FrameKind.GRANT, amount(self._taken))
             self._held = self._held - self._taken
             self._taken = 0
         return data
@@ -81,18 +83,18 @@ class Stream:
             part = data[at : at + min(CHUNK, self._room)]
             at = at + len(part)
             self._room = self._room - len(part)
-            self._send(Kind.DATA, part)
+            self._send(FrameKind.DATA, part)
 
     def finish(self) -> None:
         """Nothing more comes from this end; what was written still goes."""
         if not (self._finished or self._problem):
             self._finished = True
-            self._send(Kind.FINISH, b"")
+            self._send(FrameKind.FINISH, b"")
 
     def reset(self, why: str) -> None:
         """End it at once, both ways."""
         if not self.over:
-            self._send(Kind.RESET, why.encode()[:CHUNK])
+            self._send(FrameKind.RESET, why.encode()[:CHUNK])
             self.end(why)
 
     def end(self, why: str) -> None:
@@ -106,14 +108,14 @@ class Stream:
     def take(self, message: Message) -> None:
         """What the other end sent. ProtocolError: it sent more than it may."""
         kind, _, body = message
-        if kind is Kind.RESET:
+        if kind is FrameKind.RESET:
             self.end(body.decode("utf-8", "replace"))
-        elif kind is Kind.GRANT:
+        elif kind is FrameKind.GRANT:
             self._room += amount_of(body)
             if self._room > STREAM_WINDOW:
                 raise ProtocolError("more was granted of a relayed stream than was sent")
             self._more.set()
-        elif kind is Kind.FINISH:
+        elif kind is FrameKind.FINISH:
             self._they_finished = True
             self._news.set()
         elif body:
@@ -137,7 +139,7 @@ class Streams:
         self._drop_over()
         number = RELAYED | OPENED_BY_AGENT | (next(self._numbers) & _NUMBERS)
         stream = self._new(number)
-        self._send(number, Kind.OPEN, body)
+        self._send(number, FrameKind.OPEN, body)
         return stream
 
     def take(self, message: Message) -> tuple[Stream, bytes] | None:
@@ -145,14 +147,14 @@ class Streams:
         to serve.
         """
         kind, number, body = message
-        if kind is Kind.OPEN:
+        if kind is FrameKind.OPEN:
             self._drop_over()
             if (
                 len(self._streams) >= MAX_STREAMS
                 or number in self._streams
                 or number & OPENED_BY_AGENT
             ):
-                self._send(number, Kind.RESET, b"too many streams at once")
+                self._send(number, FrameKind.RESET, b"too many streams at once")
                 return None
             return self._new(number), body
         stream = self._streams.get(number)
@@ -160,8 +162,8 @@ class Streams:
             stream.take(message)
             if stream.over:
                 del self._streams[number]
-        elif kind is Kind.DATA:
-            self._send(number, Kind.RESET, b"no such stream")
+        elif kind is FrameKind.DATA:
+            self._send(number, FrameKind.RESET, b"no such stream")
         return None
 
     def end(self, why: str) -> None:
@@ -171,21 +173,21 @@ class Streams:
         self._streams.clear()
 
     def _new(self, number: int) -> Stream:
-        def send(kind: Kind, body: bytes) -> None:
-            if kind is Kind.RESET:
+        def send(kind: FrameKind, body: bytes) -> None:
+            if kind is FrameKind.RESET:
                 self._connection.drop(number)
             self._send(number, kind, body)
 
         stream = self._streams[number] = Stream(send)
         return stream
 
-    def _send(self, number: int, kind: Kind, body: bytes) -> None:
+    def _send(self, number: int, kind: FrameKind, body: bytes) -> None:
         self._connection.send(Message(kind, number, body), priority_of(kind))
 
     def _drop_over(self) -> None:
         self._streams = {number: one for number, one in self._streams.items() if not one.over}
 
 
-def priority_of(kind: Kind) -> Priority:
+def priority_of(kind: FrameKind) -> Priority:
     """How urgent a message of a relayed stream is."""
     return Priority.CONTROL if kind in _URGENT else Priority.RELAY

@@ -21,9 +21,10 @@ from dispatcher.cli.own_files import about_own_files
 from dispatcher.config.certificates import SOON
 from dispatcher.service.collectors import ReloadCollector, WrittenCollector
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.gateway.authority import ensure, revoke
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.link import GatewayLink, Line
+from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.link import AgentMissing
 from dispatcher.service.reload import Reloader
@@ -345,7 +346,7 @@ def test_what_of_the_gateway_ends_soon_is_told_by_its_metrics(
     ("days", "level", "words"), [(-1, PROBLEM, "expired at"), (13, NOTE, "expires at"), (15, "", "")]
 )
 def test_an_agents_certificate_that_ends_soon_is_told_once_with_its_fix(days: int, level: str, words: str) -> None:
-    line = cast(Line, SimpleNamespace(until=100 * DAY_S))
+    line = cast(AgentConnection, SimpleNamespace(until=100 * DAY_S))
     registry = CollectorRegistry()
     registry.register(RelayCollector([GatewayLink(name, lambda _: line) for name in ("east", "west")]))
     page = generate_latest(registry).decode()

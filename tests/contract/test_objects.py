@@ -402,3 +402,16 @@ async def test_a_scale_below_zero_is_refused(api: Api) -> None:
     assert answer.message == (
         'Scale.autoscaling "shop" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
     )
+
+
+@pytest.mark.parametrize("other", ["other://b", None])
+async def test_a_node_that_has_a_provider_keeps_it(default: Api, other: str | None) -> None:
+    await default.add("nodes", {"metadata": {"name": "provided"}})
+    path = default.at("nodes", "provided")
+    try:
+        (await default.patch(path, {"spec": {"providerID": "one://a"}})).ok()
+        (await default.patch(path, {"spec": {"providerID": "one://a"}})).ok()
+        refused = await default.patch(path, {"spec": {"providerID": other}})
+        assert (refused.status, "spec.providerID" in refused.message) == (422, True)
+    finally:
+        await default.delete(path)

@@ -22,7 +22,7 @@ MESSAGES = [kind.__name__ for kind in vars(intents).values() if isinstance(kind,
 KINDS = [f"IntentKind.{one.name}" for one in IntentKind]
 STEPS = [f"Step.{one.name}" for one in _INTENTS]
 # The one other file of the core that names steps: those that a fence alone asks for are paced there.
-PACED = "dispatcher/scheduling/delegation/fences.py"
+PACED = "dispatcher/scheduling/core/reconciler.py"
 
 
 @cache

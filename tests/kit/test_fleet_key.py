@@ -25,11 +25,11 @@ class OpenHomes(Filter[frozenset[int]]):
     def __init__(self, depends: Depends = Depends.STATIC) -> None:
         self.depends = depends  # type: ignore[misc]
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.home
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.home
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> frozenset[int]:
-        shut = fleet.closed.get(placed.home, frozenset())
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[int]:
+        shut = fleet.closed.get(pod_info.home, frozenset())
         return frozenset(at for at, one in enumerate(fleet.clusters) if one.name in shut)
 
     def filter(self, state: frozenset[int], fleet: FleetView, rows: Rows) -> Codes:
@@ -44,11 +44,11 @@ class Partner(Filter[None]):
     depends: ClassVar[Depends] = Depends.STATIC
     keyed_by_template = True
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.annotations.get(PARTNER)
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.annotations.get(PARTNER)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip:
-        name = placed.pod.annotations.get(PARTNER)
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip:
+        name = pod_info.pod.annotations.get(PARTNER)
         return SKIP if name is None or self._is_well(name, fleet) else refuse(Reason.POLICY, self.name)
 
     def _is_well(self, name: str, fleet: FleetView) -> bool:
@@ -61,11 +61,11 @@ class Partner(Filter[None]):
 class LabelledPartner(Partner):
     """The same by a label."""
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.labels.get("partner")
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.labels.get("partner")
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip:
-        name = placed.pod.labels.get("partner")
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip:
+        name = pod_info.pod.labels.get("partner")
         return SKIP if name is None or self._is_well(name, fleet) else refuse(Reason.POLICY, self.name)
 
 
@@ -94,13 +94,13 @@ def test_who_reads_clusters_without_a_fleet_key_is_told(plugin: Partner, what: s
 
 
 class KeyedHomes(OpenHomes):
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        return fleet.closed.get(placed.home)
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
+        return fleet.closed.get(pod_info.home)
 
 
 class KeyedPartner(Partner):
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        name = placed.pod.annotations.get(PARTNER)
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
+        name = pod_info.pod.annotations.get(PARTNER)
         return name is not None and self._is_well(name, fleet)
 
 

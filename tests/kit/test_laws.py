@@ -38,7 +38,7 @@ class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
     def __init__(self) -> None:
         self.booked = 0
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
@@ -47,23 +47,23 @@ class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         return np.zeros(len(fleet.nodes.live[rows])) + self.booked
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         self.booked += 1
         return None
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self.booked -= 1
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         return 5.0
 
-    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
         return None
 
-    def pre_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def pre_bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         return None
 
-    def explain(self, state: object, placed: PodInfo, fleet: FleetView, row: int) -> Any:
+    def explain(self, state: object, pod_info: PodInfo, fleet: FleetView, row: int) -> Any:
         return {}
 
 
@@ -89,7 +89,7 @@ class Restless(Harmless):
 
     asked = 0
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         self.asked += 1
         return self.asked
 
@@ -97,8 +97,8 @@ class Restless(Harmless):
 class Unequal(Harmless):
     """One key for all pods, but an answer by name."""
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        return float(len(placed.pod.name))
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        return float(len(pod_info.pod.name))
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
         return np.full(length(fleet, rows), state)
@@ -109,8 +109,8 @@ class Named(Harmless):
 
     keyed_by_template = True
 
-    def class_key(self, placed: PodInfo) -> Any:
-        return placed.pod.name
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return pod_info.pod.name
 
 
 class StandingByName(Harmless):
@@ -118,11 +118,11 @@ class StandingByName(Harmless):
 
     keyed_by_template = True
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         return None
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Any:
-        return placed.pod.name
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Any:
+        return pod_info.pod.name
 
 
 class OfNodes(Harmless):
@@ -136,7 +136,7 @@ class OfNodes(Harmless):
 
 # what is broken: (method, what it does instead, words of the finding)
 BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
-    "an unhashable key": ("class_key", lambda placed: [placed.pod.name], "cannot be hashed"),
+    "an unhashable key": ("class_key", lambda pod_info: [pod_info.pod.name], "cannot be hashed"),
     "an exception": ("filter", lambda state, fleet, rows: 1 // 0, "raises ZeroDivisionError"),
     "a mask": ("filter", lambda state, fleet, rows: fleet.nodes.live[rows], "must answer [6] uint16, not [6] bool"),
     "a list": ("filter", lambda state, fleet, rows: [0], "must answer [6] uint16, not list"),
@@ -148,21 +148,29 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     ),
     "another scale": ("score", lambda state, fleet, rows: np.full(length(fleet, rows), 101.0), "must lie in 0..100"),
     "a score by position": ("score", lambda state, fleet, rows: np.arange(float(length(fleet, rows))), "row by row"),
-    "a booking that stays": ("unreserve", lambda placed, row, fleet: None, "does not undo"),
-    "an explanation of objects": ("explain", lambda state, placed, fleet, row: {"row": np.int64(1)}, "no plain JSON"),
+    "a booking that stays": ("unreserve", lambda pod_info, row, fleet: None, "does not undo"),
+    "an explanation of objects": ("explain", lambda state, pod_info, fleet, row: {"row": np.int64(1)}, "no plain JSON"),
     "rows without an explanation": (
         "explain_rows",
-        lambda state, placed, fleet, rows: [],
+        lambda state, pod_info, fleet, rows: [],
         "each row what explain says",
     ),
-    "a wait of no time": ("permit", lambda cycle, placed, row, fleet: -1, "must answer seconds above 0, not -1"),
+    "a wait of no time": ("permit", lambda cycle, pod_info, row, fleet: -1, "must answer seconds above 0, not -1"),
     "a permit in words": (
         "permit",
-        lambda cycle, placed, row, fleet: "go",
+        lambda cycle, pod_info, row, fleet: "go",
         "permit must answer None, a Refuse or seconds",
     ),
-    "a gate that says no": ("pre_enqueue", lambda placed: False, "pre_enqueue must answer None or a Refuse, not bool"),
-    "a promise": ("pre_bind", lambda cycle, placed, row, fleet: True, "pre_bind must answer None, a Refuse or orders"),
+    "a gate that says no": (
+        "pre_enqueue",
+        lambda pod_info: False,
+        "pre_enqueue must answer None or a Refuse, not bool",
+    ),
+    "a promise": (
+        "pre_bind",
+        lambda cycle, pod_info, row, fleet: True,
+        "pre_bind must answer None, a Refuse or orders",
+    ),
     "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no shared.model"),
     "open rows by hearsay": (
         "open_rows",
@@ -226,8 +234,8 @@ class Pairs(Harmless):
     def attach(self, room: WaitingRoom) -> None:
         self.room = room
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
-        if placed.pod.namespace == "dull":
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
+        if pod_info.pod.namespace == "dull":
             for pod_id, _ in self.room.waiting():
                 self.room.reject(pod_id, self.name, Why(Reason.POLICY, self.name))
             return refuse(Reason.POLICY, self.name)
@@ -261,7 +269,7 @@ class Normal(Score):
     name: ClassVar[str] = "Normal"
     normalizes = True
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         return None
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -299,11 +307,11 @@ class Prepared(PreScore):
 
     name: ClassVar[str] = "Prepared"
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         return None
 
-    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
-        return SKIP if placed.pod.name == "never" else float(len(rows))
+    def pre_score(self, state: object, pod_info: PodInfo, fleet: FleetView, rows: RowList) -> object:
+        return SKIP if pod_info.pod.name == "never" else float(len(rows))
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
         return np.full(length(fleet, rows), state)
@@ -321,7 +329,7 @@ class Boastful(RoomFilter, BoundedScore):
 
     name: ClassVar[str] = "Boastful"
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         return None
 
     def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
@@ -369,10 +377,10 @@ class ByPods(Score[None]):
     def __init__(self, depends: Depends, *, everywhere: bool = False) -> None:
         self.depends, self.everywhere = depends, everywhere  # type: ignore[misc]
 
-    def class_key(self, placed: PodInfo) -> Any:
+    def class_key(self, pod_info: PodInfo) -> Any:
         return None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> None:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> None:
         return None
 
     def score(self, state: None, fleet: FleetView, rows: Rows) -> Floats:

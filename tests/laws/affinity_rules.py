@@ -38,7 +38,7 @@ def seated(world: World) -> Iterator[tuple[PodInfo, Where]]:
     """Every pod on a node that exists."""
     for seat in world.seats.values():
         if (seat.cluster, seat.node) in world.nodes:
-            yield seat.placed, (seat.cluster, seat.node)
+            yield seat.pod_info, (seat.cluster, seat.node)
 
 
 def together(world: World, key: str, holder: Pod, one: Where, other: Where) -> bool:

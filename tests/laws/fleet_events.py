@@ -107,7 +107,7 @@ def change_terms(fleet: FleetState, pod_id: tuple[str, str], like: Pod) -> None:
     known = fleet.occupant(pod_id)
     if known is not None:
         terms = {"pod_affinity": like.pod_affinity, "pod_anti_affinity": like.pod_anti_affinity}
-        changed = PodInfo(msgspec.structs.replace(known.placed.pod, annotations=like.annotations, **terms), "a")
+        changed = PodInfo(msgspec.structs.replace(known.pod_info.pod, annotations=like.annotations, **terms), "a")
         fleet.place(pod_id, changed, known.cluster, known.node, assumed=known.assumed)
 
 
@@ -176,7 +176,7 @@ def rebuilt(fleet: FleetState) -> FleetState:
         if known is not None:
             other.put_node(fleet.name_of(row)[0], known)
     for one in fleet.occupants():
-        other.place(one.pod_id, one.placed, one.cluster, one.node, assumed=one.assumed)
+        other.place(one.pod_id, one.pod_info, one.cluster, one.node, assumed=one.assumed)
     return other
 
 

@@ -34,7 +34,7 @@ from shared.model.objects import Namespace, Service
 
 @dataclass
 class Seat:
-    placed: PodInfo
+    pod_info: PodInfo
     cluster: str
     node: str
     at: float
@@ -74,7 +74,7 @@ class World:
             fleet.links.take(cluster, [measured] if measured else (), at)
         turns: list[tuple[int, float, Callable[[], None]]] = []
         for pod_id, seat in self.seats.items():
-            place = partial(fleet.place, pod_id, seat.placed, seat.cluster, seat.node, assumed=True)
+            place = partial(fleet.place, pod_id, seat.pod_info, seat.cluster, seat.node, assumed=True)
             turns.append((seat.turn, seat.at, place))
         for (cluster, _), told in self.readings.items():
             turns += [(turn, at, partial(fleet.put_reading, cluster, reading)) for at, reading, turn in told]
@@ -85,12 +85,12 @@ class World:
         return fleet
 
 
-def decide(world: World, profile: Profile, plugins: list[Plugin], placed: PodInfo) -> tuple[str, str] | None:
+def decide(world: World, profile: Profile, plugins: list[Plugin], pod_info: PodInfo) -> tuple[str, str] | None:
     """The (cluster, node) for one pod, or None; nothing is booked."""
     fleet = world.columns()
     view = view_of(fleet)
     weights = {use.name: use.weight for use in profile.plugins}
-    states = {plugin.name: plugin.pre_filter(placed, view) for plugin in plugins}
+    states = {plugin.name: plugin.pre_filter(pod_info, view) for plugin in plugins}
     if any(isinstance(state, Refuse) for state in states.values()):
         return None
     heard = [plugin for plugin in plugins if not isinstance(states[plugin.name], Skip)]
@@ -119,16 +119,16 @@ def score_state(plugin: Score, state: object, fleet: FleetView, rows: RowList) -
 
 
 def schedule(
-    world: World, profile: Profile, plugins: list[Plugin], placed: PodInfo, pod_id: tuple[str, str]
+    world: World, profile: Profile, plugins: list[Plugin], pod_info: PodInfo, pod_id: tuple[str, str]
 ) -> tuple[str, str] | None:
     """Decide one pod and book it."""
-    found = decide(world, profile, plugins, placed)
+    found = decide(world, profile, plugins, pod_info)
     if found is None:
         return None
     for plugin in plugins:
         if isinstance(plugin, Reserve):
-            assert plugin.reserve(CycleState(), placed, 0, view_of(world.columns())) is None
-    world.seats[pod_id] = Seat(placed, *found, at=world.now, turn=world.turn())
+            assert plugin.reserve(CycleState(), pod_info, 0, view_of(world.columns())) is None
+    world.seats[pod_id] = Seat(pod_info, *found, at=world.now, turn=world.turn())
     return found
 
 
@@ -136,8 +136,8 @@ def _rank(cluster: str, node: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest(), "big") >> 1
 
 
-def numbered(placed: PodInfo, number: int) -> tuple[tuple[str, str], PodInfo]:
+def numbered(pod_info: PodInfo, number: int) -> tuple[tuple[str, str], PodInfo]:
     """The same pod under another uid and name."""
     uid = f"u{number}"
-    one = msgspec.structs.replace(placed.pod, uid=uid, name=f"p{number}")
-    return (placed.home, uid), msgspec.structs.replace(placed, pod=one)
+    one = msgspec.structs.replace(pod_info.pod, uid=uid, name=f"p{number}")
+    return (pod_info.home, uid), msgspec.structs.replace(pod_info, pod=one)

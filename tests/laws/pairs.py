@@ -88,12 +88,12 @@ class Pair:
             seat = self.world.seats.pop(ids[index])
             for plugin in self.naive():
                 if isinstance(plugin, Reserve):
-                    plugin.unreserve(seat.placed, 0, view_of(self.fleet))
+                    plugin.unreserve(seat.pod_info, 0, view_of(self.fleet))
             self.scheduler.forget(ids[index])
 
-    def pods(self, placed: PodInfo, count: int) -> None:
+    def pods(self, pod_info: PodInfo, count: int) -> None:
         first = len(self.results)
-        self.decide([oracle.numbered(placed, first + index) for index in range(count)])
+        self.decide([oracle.numbered(pod_info, first + index) for index in range(count)])
 
     def decide(self, items: Sequence[tuple[tuple[str, str], PodInfo]]) -> None:
         """Pods of one class, in order, on both sides."""
@@ -105,5 +105,5 @@ class Pair:
         self.results += results
         assert [(one.cluster, one.node) if isinstance(one, Decision) else None for one in results] == wanted
 
-    def expect(self, placed: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
-        return oracle.schedule(self.world, self.profile, self.naive(), placed, pod_id)
+    def expect(self, pod_info: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+        return oracle.schedule(self.world, self.profile, self.naive(), pod_info, pod_id)

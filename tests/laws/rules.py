@@ -10,7 +10,7 @@ Where = tuple[str, str]
 
 
 def pods_on(world: World, where: Where) -> list[Pod]:
-    return [seat.placed.pod for seat in world.seats.values() if (seat.cluster, seat.node) == where]
+    return [seat.pod_info.pod for seat in world.seats.values() if (seat.cluster, seat.node) == where]
 
 
 def fits(world: World, pod: Pod, where: Where) -> bool:
@@ -59,7 +59,7 @@ def spread_kept(world: World, pod: Pod, rule: SpreadConstraint, where: Where) ->
     places = [place for place, node in world.nodes.items() if selected(pod, node)]
     counts = {found: 0 for place in places if (found := domain(world, rule.key, place)) is not None}
     for seat in world.seats.values():
-        one, place = seat.placed.pod, (seat.cluster, seat.node)
+        one, place = seat.pod_info.pod, (seat.cluster, seat.node)
         if place in world.nodes and one.namespace == pod.namespace and one.app_labels == pod.app_labels:
             found = domain(world, rule.key, place)
             if found in counts:
@@ -67,19 +67,19 @@ def spread_kept(world: World, pod: Pod, rule: SpreadConstraint, where: Where) ->
     return counts[mine] + 1 - min(counts.values()) <= rule.max_skew
 
 
-def namespace_open(world: World, placed: PodInfo, where: Where) -> bool:
+def namespace_open(world: World, pod_info: PodInfo, where: Where) -> bool:
     """At home always; elsewhere where the cluster shows the namespace, if it shows any."""
     shown = {name for cluster, name in world.namespaces if cluster == where[0]}
-    return where[0] == placed.home or not shown or placed.pod.namespace in shown
+    return where[0] == pod_info.home or not shown or pod_info.pod.namespace in shown
 
 
-def refused_there(placed: PodInfo, where: Where) -> bool:
-    return any(one.bars(where[0], placed.home) for one in placed.refused)
+def refused_there(pod_info: PodInfo, where: Where) -> bool:
+    return any(one.bars(where[0], pod_info.home) for one in pod_info.refused)
 
 
-def allowed(world: World, placed: PodInfo, where: Where) -> bool:
+def allowed(world: World, pod_info: PodInfo, where: Where) -> bool:
     """Whether every hard rule (tenant quota aside) lets the pod go there."""
-    pod, node = placed.pod, world.nodes[where]
+    pod, node = pod_info.pod, world.nodes[where]
     return (
         world.clusters[where[0]]
         and node.ready
@@ -88,7 +88,7 @@ def allowed(world: World, placed: PodInfo, where: Where) -> bool:
         and tolerated(pod, node)
         and selected(pod, node)
         and ports_free(world, pod, where)
-        and namespace_open(world, placed, where)
-        and not refused_there(placed, where)
+        and namespace_open(world, pod_info, where)
+        and not refused_there(pod_info, where)
         and all(spread_kept(world, pod, rule, where) for rule in pod.spread if rule.hard)
     )

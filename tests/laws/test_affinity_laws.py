@@ -77,17 +77,17 @@ scripts = st.lists(events, min_size=3, max_size=14)
 class ByTheRules(Pair):
     """Also holds every answer of the plugin, for every node, against the rules in plain words."""
 
-    def crowd(self, placed: list[PodInfo]) -> None:
+    def crowd(self, pod_info: list[PodInfo]) -> None:
         """Pods one after another, those of one class together, as the queue hands them out."""
         first = len(self.results)
-        items = [oracle.numbered(one, first + index) for index, one in enumerate(placed)]
+        items = [oracle.numbered(one, first + index) for index, one in enumerate(pod_info)]
         for _, group in groupby(items, lambda item: self.scheduler.classify(item[1])):
             self.decide(list(group))
 
-    def expect(self, placed: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+    def expect(self, pod_info: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
         fleet = self.world.columns()
         plugin: Any = next(one for one in self.naive() if one.name == "InterPodAffinity")
-        state = plugin.pre_filter(placed, view_of(fleet))
+        state = plugin.pre_filter(pod_info, view_of(fleet))
         everything = slice(0, fleet.n)
         silent = isinstance(state, Skip)
         codes = [0] * fleet.n if silent else plugin.filter(state, view_of(fleet), everything).tolist()
@@ -95,9 +95,9 @@ class ByTheRules(Pair):
         for row in range(fleet.n):
             where = fleet.name_of(row)
             told = fleet.reasons.why(codes[row]).text if codes[row] else ""
-            assert told == rules.refusal(self.world, placed, where)
-            assert scores[row] == rules.raw_score(self.world, placed, where)
-        return super().expect(placed, pod_id)
+            assert told == rules.refusal(self.world, pod_info, where)
+            assert scores[row] == rules.raw_score(self.world, pod_info, where)
+        return super().expect(pod_info, pod_id)
 
 
 def plugins(profile: Profile) -> Callable[[], Callable[[], list[Plugin]]]:
@@ -136,4 +136,4 @@ def test_pods_of_one_queue_class_part_when_a_placed_pod_tells_them_apart() -> No
     pair = begin(ALONE, batched=True)
     pair.pods(pod("a").namespace("m").labels(app="x").away("cluster", selector(app="v")).placed("a"), 2)
     pair.crowd([pod("q").namespace("m").labels(app="uv"[number % 2]).placed("a") for number in range(8)])
-    assert len({pair.scheduler.classify(one.placed) for one in pair.results[2:]}) == 1
+    assert len({pair.scheduler.classify(one.pod_info) for one in pair.results[2:]}) == 1

@@ -136,7 +136,7 @@ def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_class_that_pre_filter_refuses_as_a_whole_has_no_feasible_rows() -> None:
     fit, state = Fit(), fleet(a=["n1"])
-    fit.pre_filter = lambda placed, fleet: refuse(Reason.INVALID, "odd")  # type: ignore[method-assign]
+    fit.pre_filter = lambda pod_info, fleet: refuse(Reason.INVALID, "odd")  # type: ignore[method-assign]
     plan, placed = Plan.of(profile(Fit=1), [fit]), pod("p").placed("a")
     one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
     assert one.prepare(placed) == Why(Reason.INVALID, "odd")
@@ -163,12 +163,12 @@ class Beside(Rooms):
 
     name = "Beside"
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return tuple(sorted(placed.pod.app_labels.items()))
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return tuple(sorted(pod_info.pod.app_labels.items()))
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        fleet.topology.count_matching(placed.pod, selector(app="nobody"), "cluster")  # which never moves
-        return placed.pod
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        fleet.topology.count_matching(pod_info.pod, selector(app="nobody"), "cluster")  # which never moves
+        return pod_info.pod
 
     def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
         return []

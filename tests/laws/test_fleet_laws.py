@@ -58,15 +58,15 @@ def test_ties_kept_up_to_date_equal_ties_from_scratch(
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(events, max_size=20), pods(), st.integers(1, 5))
 def test_supposing_pods_and_taking_the_supposition_back_leaves_no_trace(
-    script: list[tuple[Any, ...]], placed: PodInfo, times: int
+    script: list[tuple[Any, ...]], pod_info: PodInfo, times: int
 ) -> None:
     fleet = fleet_after(script)
     rows = fleet.live.nonzero()[0]
-    assume(len(rows) and fleet.can_suppose(rows, placed, times))
+    assume(len(rows) and fleet.can_suppose(rows, pod_info, times))
     before = snapshot(fleet)
-    fleet.suppose(rows, placed, times)
+    fleet.suppose(rows, pod_info, times)
     assert snapshot(fleet) != before
-    fleet.suppose(rows, placed, -times)
+    fleet.suppose(rows, pod_info, -times)
     assert snapshot(fleet) == before
 
 

@@ -199,7 +199,7 @@ def _state(core: SchedulerCore, *, acted: bool) -> object:
         )
         for row in np.flatnonzero(fleet.live).tolist()
     }
-    places = {one.pod_id: (one.cluster, one.node, one.placed, one.row is None) for one in fleet.occupants()}
+    places = {one.pod_id: (one.cluster, one.node, one.pod_info, one.row is None) for one in fleet.occupants()}
     tracked = {
         one.pod_id: (one.source, one.delegates, acted and one.in_flight is None) for one in core.tracked.values()
     }

@@ -88,7 +88,7 @@ def _after(
     state.recheck_each_tick.add(tracked.pod_id)
     look(core._reconciler, tracked)
     found = core.fleet.occupant(tracked.pod_id)
-    place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
+    place = None if found is None else (found.pod_info, found.cluster, found.node, found.assumed)
     queued = core.queue.state_of(tracked.pod_id)
     return [
         tracked,

@@ -295,12 +295,12 @@ def test_the_first_pod_of_a_new_app_is_booked_with_those_after_it(monkeypatch: p
 class ForNobody(FaultDomainSpread):
     """Skips all pods, whether others of their app are placed or not."""
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
-        super().pre_filter(placed, fleet)  # it looks at the same counts
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Any:
+        super().pre_filter(pod_info, fleet)  # it looks at the same counts
         return SKIP
 
-    def refresh(self, _: Any, placed: PodInfo, fleet: FleetView) -> Any:
-        return self.pre_filter(placed, fleet)
+    def refresh(self, _: Any, pod_info: PodInfo, fleet: FleetView) -> Any:
+        return self.pre_filter(pod_info, fleet)
 
 
 @pytest.mark.usefixtures("compiled")

@@ -131,14 +131,14 @@ def test_answers_by_domain_decide_what_answers_by_row_decide(normalizes: bool, s
 class Lawful(Pair):
     """Also holds every decision against the rules in plain words."""
 
-    def expect(self, placed: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
-        legal = {where for where in self.world.nodes if rules.allowed(self.world, placed, where)}
-        found = super().expect(placed, pod_id)
-        assert found in legal if found else (not legal or placed.pod.namespace == "other")
+    def expect(self, pod_info: PodInfo, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+        legal = {where for where in self.world.nodes if rules.allowed(self.world, pod_info, where)}
+        found = super().expect(pod_info, pod_id)
+        assert found in legal if found else (not legal or pod_info.pod.namespace == "other")
         used = sum(
-            seat.placed.pod.requests["cpu"]
+            seat.pod_info.pod.requests["cpu"]
             for seat in self.world.seats.values()
-            if seat.placed.pod.namespace == "other"
+            if seat.pod_info.pod.namespace == "other"
         )
         assert used <= 1500
         return found

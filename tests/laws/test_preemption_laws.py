@@ -43,19 +43,19 @@ def without(world: World, gone: list[PodId]) -> Iterator[None]:
     world.seats = kept
 
 
-def allowed(case: Case, placed: PodInfo, where: Where) -> bool:
+def allowed(case: Case, pod_info: PodInfo, where: Where) -> bool:
     """Whether the pod may go there, with the pods that are promised a place, and without them."""
-    if not rules.allowed(case.world, placed, where):
+    if not rules.allowed(case.world, pod_info, where):
         return False
     with without(case.world, case.promised):
-        return rules.allowed(case.world, placed, where)
+        return rules.allowed(case.world, pod_info, where)
 
 
 def by_importance(case: Case, pods: list[PodId]) -> list[PodId]:
     """The most important first: priority, then start; equals by name, those without a start the other way round."""
 
     def pod_of(pod_id: PodId) -> Pod:
-        return case.world.seats[pod_id].placed.pod
+        return case.world.seats[pod_id].pod_info.pod
 
     named = sorted(pods, key=lambda one: (pod_of(one).key, one))
     named = [one for one in named if pod_of(one).started] + [one for one in named[::-1] if not pod_of(one).started]
@@ -67,7 +67,7 @@ def violating(case: Case, pods: list[PodId]) -> list[PodId]:
     left = {index: budget.allowed for index, (_, budget) in enumerate(case.budgets)}
     found = []
     for pod_id in pods:
-        one, violated = case.world.seats[pod_id].placed.pod, False
+        one, violated = case.world.seats[pod_id].pod_info.pod, False
         for index, (cluster, budget) in enumerate(case.budgets):
             covers = budget.selector is not None and budget.selector.matches(one.labels)
             here = cluster in (pod_id[0], case.world.seats[pod_id].cluster)
@@ -85,7 +85,7 @@ def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
     lower = [
         pod_id
         for pod_id, seat in world.seats.items()
-        if (seat.cluster, seat.node) == where and seat.placed.pod.priority < asking.pod.priority
+        if (seat.cluster, seat.node) == where and seat.pod_info.pod.priority < asking.pod.priority
     ]
     with without(world, lower):
         if not lower or not allowed(case, asking, where):
@@ -105,7 +105,7 @@ def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
 
 def cost(case: Case, victims: list[PodId], violated: int) -> tuple[Any, ...]:
     """pickOneNodeForPreemption, smallest first."""
-    pods = [case.world.seats[one].placed.pod for one in victims]
+    pods = [case.world.seats[one].pod_info.pod for one in victims]
     highest = pods[0].priority
     started = min(one.started or float("inf") for one in pods if one.priority == highest)
     return violated, highest, sum(one.priority + 2**31 for one in pods), len(pods), -started
@@ -189,13 +189,13 @@ class Asked:
         """Keep a promise: the pod counts as there, and is not less important than those that ask next."""
         if nominee is not None:
             self.scheduler.nominations.put(nominee)
-            seat = Seat(nominee.placed, nominee.cluster, nominee.node, self.case.world.now, self.case.world.turn())
+            seat = Seat(nominee.pod_info, nominee.cluster, nominee.node, self.case.world.now, self.case.world.turn())
             self.case.world.seats[nominee.pod_id] = seat
             self.case.promised.append(nominee.pod_id)
 
     def end(self, index: int) -> None:
         """One of the pods that were there from the beginning ends."""
-        ids = [pod_id for pod_id, seat in self.case.world.seats.items() if seat.placed.pod.name.startswith("low")]
+        ids = [pod_id for pod_id, seat in self.case.world.seats.items() if seat.pod_info.pod.name.startswith("low")]
         if ids:
             pod_id = ids[index % len(ids)]
             del self.case.world.seats[pod_id]

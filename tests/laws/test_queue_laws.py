@@ -21,14 +21,14 @@ POD = st.tuples(st.sampled_from("abc"), st.sampled_from((0, 5)), st.sampled_from
 LATER = 1000.0
 
 
-def cls(placed: PodInfo) -> str:
-    return placed.pod.labels["app"]
+def cls(pod_info: PodInfo) -> str:
+    return pod_info.pod.labels["app"]
 
 
-def by_team(placed: PodInfo) -> ClassKey:
+def by_team(pod_info: PodInfo) -> ClassKey:
     """Classes of an app and a team; all teams of an app are decided together."""
-    key = ClassKey.of((cls(placed), int(placed.pod.name[1:]) % 3))
-    key.batch = ClassKey.of((cls(placed),))
+    key = ClassKey.of((cls(pod_info), int(pod_info.pod.name[1:]) % 3))
+    key.batch = ClassKey.of((cls(pod_info),))
     return key
 
 
@@ -43,7 +43,7 @@ def filled(pods: list[tuple[str, int, float]], gone: set[int]) -> tuple[Scheduli
 
 
 def turn(item: QueuedPod) -> tuple[int, float]:
-    return -item.placed.pod.priority, item.queued_at // TURN_S
+    return -item.pod_info.pod.priority, item.queued_at // TURN_S
 
 
 def age(item: QueuedPod) -> tuple[float, tuple[str, str]]:
@@ -69,7 +69,7 @@ def test_turns_in_order_classes_in_order_and_nobody_is_passed_by_more_than_promi
             step += 1
             left = [one for one in waiting if one not in taken]
             assert len(batch) <= limits[(step - 1) % len(limits)]
-            assert len({cls(one.placed) for one in batch}) == 1
+            assert len({cls(one.pod_info) for one in batch}) == 1
             assert batch[0] is min(left, key=lambda one: (turn(one), age(one))), "the oldest of the first turn begins"
             passed = 0
             for at, item in enumerate(batch):
@@ -77,7 +77,7 @@ def test_turns_in_order_classes_in_order_and_nobody_is_passed_by_more_than_promi
                 first = min(still, key=lambda one: (turn(one), age(one)))
                 passed = 0 if item is first else passed + 1
                 assert turn(item) == turn(first), "no pod of a later turn passes"
-                alike = [one for one in still if turn(one) == turn(item) and cls(one.placed) == cls(item.placed)]
+                alike = [one for one in still if turn(one) == turn(item) and cls(one.pod_info) == cls(item.pod_info)]
                 assert item is min(alike, key=age), "in order within the class"
                 assert passed < row, "only so many in a row"
             taken += batch
@@ -131,7 +131,7 @@ def test_pods_that_come_together_wait_as_if_they_had_come_one_after_the_other(
 
 
 def seen(item: QueuedPod) -> tuple[object, ...]:
-    return item.pod_id, item.placed, item.class_key, item.order, item.state, item.reasons, item.note, item.policies
+    return item.pod_id, item.pod_info, item.class_key, item.order, item.state, item.reasons, item.note, item.policies
 
 
 REFUSED = st.sampled_from((Reason.QUOTA, Reason.INSUFFICIENT, Reason.TAINT))
@@ -151,16 +151,16 @@ class AlikeUnlessGated(NoPlugins):
     def __init__(self) -> None:
         self.gated: set[str] = set()
 
-    def gate(self, placed: PodInfo) -> Why | None:
-        return Why(Reason.GATED, "") if placed.pod.name in self.gated else None
+    def gate(self, pod_info: PodInfo) -> Why | None:
+        return Why(Reason.GATED, "") if pod_info.pod.name in self.gated else None
 
-    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
+    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
         return ANY
 
-    def refused_alike(self, placed: PodInfo) -> bool:
+    def refused_alike(self, pod_info: PodInfo) -> bool:
         return True
 
-    def quota_alike(self, placed: PodInfo) -> bool:
+    def quota_alike(self, pod_info: PodInfo) -> bool:
         return True
 
 
@@ -227,9 +227,9 @@ def all_are_placed_after(steps: list[tuple[str, int, Reason]], becomes: str) -> 
             now += 11.0
             queue.flush(now)
             while batch := queue.pop_class(now, 3):
-                if becomes and cls(batch[0].placed) != becomes:
+                if becomes and cls(batch[0].pod_info) != becomes:
                     for one in batch:
-                        queue.anew(one, pod(one.placed.pod.name).labels(app=becomes).placed(), now)
+                        queue.anew(one, pod(one.pod_info.pod.name).labels(app=becomes).placed(), now)
                 else:
                     queue.go_on(batch, now)
         assert set(queue.counts().values()) == {0}
@@ -241,8 +241,8 @@ def by_team_once() -> Callable[[PodInfo], ClassKey]:
     """`by_team`, that answers the very same key for equal ones."""
     known: dict[ClassKey, ClassKey] = {}
 
-    def classify(placed: PodInfo) -> ClassKey:
-        key = by_team(placed)
+    def classify(pod_info: PodInfo) -> ClassKey:
+        key = by_team(pod_info)
         return known.setdefault(key, key)
 
     return classify

@@ -7,7 +7,7 @@ from unittest.mock import Mock, patch
 import msgspec
 import pytest
 
-from dispatcher.scheduling.clusters import Change, ClusterView
+from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import NOTHING, next_step
 from dispatcher.scheduling.delegation.timing import CoreTiming
@@ -49,22 +49,20 @@ VIEWS: list[dict[str, object]] = [
 def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None:
     core = make_core(["east", "west", "north"])
     state, spared, fence = core._state, set[bool](), {"west"} if fenced else set[str]()
-    if fenced:
-        state.fences.note("east", Change(None, _fence()))
     for source, copy, mirrored, until in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0)):
         for home, west in product(VIEWS, VIEWS):
             for name, how in (("east", home), ("west", west), ("north", {})):
                 view = ClusterView(name, f"uid-{name}", synced=True, api_ok=True, silent=False)
                 state.clusters[name] = _changed(view, how)
+            state.clusters["east"].fenced = frozenset(fence)
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), {"west": changed(COPY, **copy)})
             tracked.mirrored, tracked.mirrored_until = mirrored, until
-            state.steps.forget_clusters()
             core._reconciler._reachability = None
             core._reconciler._cached_step(tracked, NOW)
             spared.add(state.only_waits(tracked, NOW))
             if state.only_waits(tracked, NOW):
                 reach = ClusterReachability.of(state.clusters)
-                more = {"reach": reach, "orphans_may_go": True, "fenced": frozenset(fence)}
+                more = {"reach": reach, "orphans_may_go": True}
                 seen = observed_state(tracked, state.clusters, NOW, CoreTiming(), **more)  # type: ignore[arg-type]
                 assert next_step(seen) is NOTHING, (source, copy, mirrored, until, home, west)
     assert spared == ({False} if fenced else {False, True})
@@ -162,7 +160,7 @@ def _answered(core: SchedulerCore, order: MirrorStatus) -> list[object]:
 
 def _state(core: SchedulerCore) -> list[object]:
     found, state = core.fleet.occupant(("east", "u")), core._state
-    place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
+    place = None if found is None else (found.pod_info, found.cluster, found.node, found.assumed)
     return [
         list(core.tracked.values()),
         place,

@@ -56,14 +56,14 @@ def pods(draw: st.DrawFn) -> PodInfo:
     return KINDS[draw(st.sampled_from([*KINDS]))](one, draw(st.sampled_from(VALUES[:3]))).placed("a")
 
 
-def asked_anew(state: FleetState, clauses: list[Requirement], placed: PodInfo, kept: "Kept") -> None:
+def asked_anew(state: FleetState, clauses: list[Requirement], pod_info: PodInfo, kept: "Kept") -> None:
     """What is kept says of each node what its labels and taints say."""
     view, rows = view_of(state), state.live.nonzero()[0]
     alive = [one for row in rows.tolist() if (one := state.node(row)) is not None]
     for clause in clauses:
         assert kept.masks.clause(clause, view, rows).tolist() == [clause.matches(one.labels) for one in alive]
-    hard = [untolerated(placed.pod.tolerations, one.taints) for one in alive]
-    assert kept.taint_masks.tolerated(placed, view)[rows].tolist() == [one is None for one in hard]
+    hard = [untolerated(pod_info.pod.tolerations, one.taints) for one in alive]
+    assert kept.taint_masks.tolerated(pod_info, view)[rows].tolist() == [one is None for one in hard]
     told = kept.taints.filter(kept.verdicts, view, rows).tolist()
     assert [code and state.reasons.why(code).argument for code in told] == [str(one) if one else 0 for one in hard]
     found = [state.domain_values("zone")[code] if code >= 0 else None for code in state.domain("zone")[rows].tolist()]
@@ -76,9 +76,9 @@ def asked_anew(state: FleetState, clauses: list[Requirement], placed: PodInfo, k
 class Kept:
     """What lasts while nodes come and go."""
 
-    def __init__(self, state: FleetState, placed: PodInfo) -> None:
+    def __init__(self, state: FleetState, pod_info: PodInfo) -> None:
         self.masks, self.taint_masks, self.taints = LabelMasks(), TaintMasks(), TaintToleration()
-        verdicts = self.taints.pre_filter(placed, view_of(state))
+        verdicts = self.taints.pre_filter(pod_info, view_of(state))
         assert isinstance(verdicts, _Verdicts)
         self.verdicts = verdicts
 
@@ -92,13 +92,13 @@ keys, values = st.sampled_from((ZONE, "rank")), st.sampled_from(VALUES).map(lamb
 @settings(max_examples=examples(100), deadline=None)
 @given(changes, st.lists(st.builds(Requirement, keys, st.sampled_from(OPERATORS), values), max_size=4), pods())
 def test_what_is_kept_by_code_says_what_the_nodes_say(
-    changes: list[tuple[list[Any], bool]], clauses: list[Requirement], placed: PodInfo
+    changes: list[tuple[list[Any], bool]], clauses: list[Requirement], pod_info: PodInfo
 ) -> None:
     state = fleet(a=[])
-    kept = Kept(state, placed)
+    kept = Kept(state, pod_info)
     for told, gone in changes:
         state.put_nodes("a", told)
-        asked_anew(state, clauses, placed, kept)
+        asked_anew(state, clauses, pod_info, kept)
         if gone:
             state.remove_node("a", "n1")
 

@@ -9,15 +9,13 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dispatcher.scheduling.clusters import Change, ClusterView
+from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation import step_cache
-from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.protocol import NOTHING, QUEUE, NextStep, ObservedState, Step, next_step
 from dispatcher.scheduling.delegation.step_cache import Key, StepCache
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import ClusterReachability, ConfirmedEnd, Tracked, observed_state
 from shared.model.names import CLAIM, proxy_node_name
-from shared.model.node import Node
 from shared.model.pod import Claim, Pod, SourceRef
 from shared.security.signatures import SignedClaim, sign_claim
 
@@ -95,7 +93,7 @@ def situations() -> list[tuple[Key, ObservedState]]:
     found = []
     pods = list(_tracked())
     for fleet in _fleets():
-        steps_of = StepCache(fleet, Fences(1.0))
+        steps_of = StepCache(fleet)
         reach = ClusterReachability.of(fleet)
         keys = ((steps_of.key_of(tracked, NOW), tracked) for tracked in pods)
         found += [(key, _seen(tracked, fleet, reach)) for key, tracked in keys if key is not None]
@@ -152,15 +150,12 @@ def test_all_that_the_protocol_reads_is_another_in_some_of_these_situations() ->
     assert of_copy - {"terminal", "ends_within"} <= {name for how in COPIES for name in how}
 
 
-FENCE = Node(proxy_node_name("west"), "u", {"global-dispatcher.io/fenced": "true"}, proxy_for="west")
-
-
 def test_where_a_cluster_is_fenced_nothing_is_kept() -> None:
-    fleet, fences = next(_fleets()), Fences(1.0)
-    steps_of = StepCache(fleet, fences)
+    fleet = next(_fleets())
+    steps_of = StepCache(fleet)
     tracked = Tracked(("east", "u"), REMOTE, {"west": COPY})
     assert steps_of.key_of(tracked, NOW) is not None
-    fences.note("east", Change(None, FENCE))
+    fleet["east"].fenced = frozenset({"west"})
     assert steps_of.key_of(tracked, NOW) is None
 
 
@@ -168,23 +163,12 @@ def test_where_a_cluster_is_fenced_nothing_is_kept() -> None:
 def test_words_that_anybody_may_write_are_not_kept(whose: str) -> None:
     source = changed(REMOTE, phase="x" * 1000) if whose == "source" else REMOTE
     copy = changed(COPY, phase="x" * 1000) if whose == "copy" else COPY
-    assert StepCache(next(_fleets()), Fences(1.0)).key_of(Tracked(("east", "u"), source, {"west": copy}), NOW) is None
-
-
-def test_what_was_found_of_clusters_holds_until_it_is_forgotten() -> None:
-    fleet = next(_fleets())
-    steps_of = StepCache(fleet, Fences(1.0))
-    tracked = Tracked(("east", "u"), Pod("u", "default", "web"))
-    before = steps_of.key_of(tracked, NOW)
-    fleet["east"].silent = True
-    assert steps_of.key_of(tracked, NOW) == before
-    steps_of.forget_clusters()
-    assert steps_of.key_of(tracked, NOW) != before
+    assert StepCache(next(_fleets())).key_of(Tracked(("east", "u"), source, {"west": copy}), NOW) is None
 
 
 def test_so_many_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_cache, "MOST", 3)
-    steps_of = StepCache({}, Fences(1.0))
+    steps_of = StepCache({})
     for at in range(5):
         assert steps_of.keep((at,), QUEUE) is QUEUE
         assert steps_of.get((at,)) is QUEUE

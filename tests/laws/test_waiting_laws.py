@@ -136,14 +136,14 @@ class World(OneCluster):
     def have_room(self) -> list[str]:
         """Pods that wait and would find a place if they were tried."""
         waiting = [self.core.queue.get(("a", one.uid)) for one in self.pods.values()]
-        return [item.placed.pod.name for item in waiting if item is not None and self.fits(item)]
+        return [item.pod_info.pod.name for item in waiting if item is not None and self.fits(item)]
 
     def fits(self, item: QueuedPod) -> bool:
-        profiles, pod, totals = self.core.profiles, item.placed.pod, self.core.fleet.allocatable_total()
+        profiles, pod, totals = self.core.profiles, item.pod_info.pod, self.core.fleet.allocatable_total()
         if pod.namespace == "red" and self.ledger.exceeded("red", charge_of(pod), totals):
             return False
         refused = self.core.refusals.known(item.pod_id, pod, self.now)
-        placed = msgspec.structs.replace(item.placed, refused=tuple(refused))
+        placed = msgspec.structs.replace(item.pod_info, refused=tuple(refused))
         with profiles.nominations.aside_for(item.pod_id, placed):
             return profiles.of(placed).would_choose(item.pod_id, placed) is not None
 

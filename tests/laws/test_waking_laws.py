@@ -27,19 +27,19 @@ class Hinted(AlikeUnlessGated):
         super().__init__()
         self.alike = alike
 
-    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
+    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
         return KINDS[0] if reason is Reason.TAINT else ANY
 
-    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
-        return event.after is None or event.after == placed.pod.labels["app"]
+    def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
+        return event.after is None or event.after == pod_info.pod.labels["app"]
 
     def worth_any(self, event: ClusterEvent, kind: object) -> bool:
         return event.kind != KINDS[1] or kind != frozenset((Reason.QUOTA,))
 
-    def refused_alike(self, placed: PodInfo) -> bool:
+    def refused_alike(self, pod_info: PodInfo) -> bool:
         return self.alike
 
-    def quota_alike(self, placed: PodInfo) -> bool:
+    def quota_alike(self, pod_info: PodInfo) -> bool:
         return self.alike
 
 
@@ -99,7 +99,7 @@ def test_what_is_woken_part_by_part_is_what_would_be_woken_at_once(
 def may_be_helped(queue: SchedulingQueue, gates: Hinted, event: ClusterEvent) -> list[QueuedPod]:
     """The naive way: each pod that waits is asked about."""
     waits = [item for item in queue._pods.values() if item.state in WAITS and item.helped_by & event.kind]
-    return [one for one in waits if gates.worth_any(event, one.kind) and gates.worth(event, one.placed, one.reasons)]
+    return [one for one in waits if gates.worth_any(event, one.kind) and gates.worth(event, one.pod_info, one.reasons)]
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -89,7 +89,7 @@ class OurSide:
         if isinstance(result, Unschedulable):
             verdict.message = result.message
             # Pods that are on their way out already are not evicted once more.
-            leaving = [one.placed.pod for one in result.victims if not one.placed.pod.terminating]
+            leaving = [one.pod_info.pod for one in result.victims if not one.pod_info.pod.terminating]
             verdict.victims = frozenset(pod.key for pod in leaving)
             unfit = found.problems or found.gated
             assert unfit or not verdict.feasible, f"{verdict.pod}: fits {verdict.feasible}, yet: {result.message}"
@@ -110,11 +110,11 @@ class OurSide:
         assert abs(decision.score - best) < 1e-6, f"{verdict.pod}: placed at {decision.score}, the best is {best}"
         assert abs(verdict.totals[decision.node] - best) < 1e-6
 
-    def _tables(self, plan: Plan, placed: PodInfo, name: str) -> Verdict:
+    def _tables(self, plan: Plan, pod_info: PodInfo, name: str) -> Verdict:
         fleet, view = self.fleet, view_of(self.fleet)
         states: dict[str, object] = {}
         for plugin in plan.class_plugins:
-            states[plugin.name] = state = plugin.pre_filter(placed, view)
+            states[plugin.name] = state = plugin.pre_filter(pod_info, view)
             if isinstance(state, Refuse):
                 return Verdict(name, feasible=frozenset())
         fits: Bools = fleet.live.copy()
@@ -130,7 +130,7 @@ class OurSide:
                 continue
             state = states[scored.plugin.name]
             if isinstance(scored.plugin, PreScore):
-                state = scored.plugin.pre_score(state, placed, view, rows)
+                state = scored.plugin.pre_score(state, pod_info, view, rows)
                 if isinstance(state, Skip):
                     continue
             if isinstance(scored.plugin, DomainPlugin):

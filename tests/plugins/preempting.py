@@ -26,7 +26,7 @@ def refused(one: Scheduler, what: PodBuilder) -> Unschedulable:
 
 
 def names(victims: tuple[Victim, ...]) -> list[str]:
-    return [one.placed.pod.name for one in victims]
+    return [one.pod_info.pod.name for one in victims]
 
 
 def urgent(priority: int = 100) -> PodBuilder:

@@ -1,15 +1,15 @@
 import pytest
 
 from dispatcher.scheduling.framework import PodInfo
-from shared.model.refusal import ALL_OTHERS, Refusal
+from shared.model.refusal import ALL_OTHERS, ClusterRefusal
 from tests.builders import fleet, pod
 from tests.plugins.asking import make, reasons
 
 TEXT = "node(s) were in a cluster that refused the pod a while ago"
 
 
-def refusal(cluster: str, words: str = "no", at: float = 0.0) -> Refusal:
-    return Refusal(cluster, words, at, at + 30)
+def refusal(cluster: str, words: str = "no", at: float = 0.0) -> ClusterRefusal:
+    return ClusterRefusal(cluster, words, at, at + 30)
 
 
 def refused_by(*clusters: str) -> PodInfo:

@@ -16,7 +16,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.names import ACCEPT, CLUSTERS, DOMAIN_SCOPE
 from shared.model.objects import AnyObject, Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
 from shared.model.pod import SpreadConstraint
-from shared.model.refusal import ALL_OTHERS, Refusal
+from shared.model.refusal import ALL_OTHERS, ClusterRefusal
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 
@@ -137,19 +137,19 @@ def test_hard_spread_waits_for_no_zone_of_a_cluster_without_the_pods_open_namesp
 
 @pytest.mark.parametrize(("over", "want"), [(False, ()), (True, ("in-a/a", "in-b/b"))], ids=["now", "not any more"])
 def test_hard_spread_waits_for_no_zone_of_a_cluster_that_refuses_the_pod(over: bool, want: tuple[str, ...]) -> None:
-    told = Refusal("in-c", "a Secret does not cross", 0.0, 600.0, over=over)
+    told = ClusterRefusal("in-c", "a Secret does not cross", 0.0, 600.0, over=over)
     asking = replace(web().spread("zone").placed(home="in-a"), refused=(told,))
     assert tuple(reasons(heeding("ClusterRefused"), asking, zones(a=2, b=2, c=0))) == want
 
 
 def test_hard_spread_waits_for_a_zone_of_a_cluster_whose_refusal_passes() -> None:
-    told = Refusal("in-c", "too many requests", 0.0, 2.0, passing=True)
+    told = ClusterRefusal("in-c", "too many requests", 0.0, 2.0, passing=True)
     asking = replace(web().spread("zone").placed(home="in-a"), refused=(told,))
     assert {"in-a/a", "in-b/b"} <= set(reasons(heeding("ClusterRefused"), asking, zones(a=2, b=2, c=0)))
 
 
 def test_hard_spread_of_a_pod_that_cannot_travel_levels_over_the_zones_of_its_home() -> None:
-    state, told = zones(a=2, b=0, c=0), Refusal(ALL_OTHERS, "a Secret does not cross", 0.0, 600.0)
+    state, told = zones(a=2, b=0, c=0), ClusterRefusal(ALL_OTHERS, "a Secret does not cross", 0.0, 600.0)
     state.put_node("in-a", node("a2").labels(zone="a2").build())
     for at in range(2):
         put(state, web(f"a2-{at}"), "in-a", "a2")
@@ -188,7 +188,7 @@ def test_a_pod_that_waits_for_spread_is_told_the_domain_that_has_no_room(case: s
     assert found.hints == ((hint,) if hint else ())
     assert found.message.endswith(".")
     assert found.full_message == (f"{found.message[:-1]}; {hint}" if hint else found.message)
-    assert found.again(("in-a", "v"), found.placed, 0.0).full_message == found.full_message
+    assert found.again(("in-a", "v"), found.pod_info, 0.0).full_message == found.full_message
 
 
 def test_empty_domains_that_are_alike_are_told_once() -> None:

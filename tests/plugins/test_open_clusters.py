@@ -15,7 +15,7 @@ from shared.model.names import ACCEPT, CLUSTERS, NONE, SERVICES
 from shared.model.node import Taint
 from shared.model.objects import Namespace, PriorityClass, Service
 from shared.model.pod import Need, Needs, Toleration
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from shared.model.topology import CLUSTER_LEVEL
 from tests.builders import PodBuilder, fleet, node, pod, reading
 from tests.plugins.asking import make
@@ -82,9 +82,9 @@ CLOSING: dict[str, Change] = {
 }
 
 
-def entered(plugin: Any, placed: PodInfo, state: FleetState) -> list[bool]:
+def entered(plugin: Any, pod_info: PodInfo, state: FleetState) -> list[bool]:
     """The clusters that the plugin takes the pod to enter."""
-    found = plugin._open_clusters(placed, view_of(state), True)
+    found = plugin._open_clusters(pod_info, view_of(state), True)
     return [True] * len(state.clusters) if found is None else found.tolist()
 
 
@@ -114,7 +114,7 @@ ASKING: dict[str, PodInfo] = {
     "that it calls no Services": web().set(namespace="shop", annotations={SERVICES: NONE}).placed("in-a"),
     "what it needs": web().set(needs=Needs("stays")).placed("in-a"),
     "its tolerations": web().set(tolerations=(Toleration("maintenance", "Exists"),)).placed("in-a"),
-    "who has refused it": replace(web().placed("in-a"), refused=(Refusal("in-c", "", 0.0, 1.0),)),
+    "who has refused it": replace(web().placed("in-a"), refused=(ClusterRefusal("in-c", "", 0.0, 1.0),)),
 }
 
 
@@ -140,10 +140,10 @@ class Fuller(ClusterFilter):
     def __init__(self, read: Callable[[FleetView], bool]) -> None:
         self.read = read
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes:
         return np.full(len(fleet.clusters), self.read(fleet), dtype=np.uint16)
 
 

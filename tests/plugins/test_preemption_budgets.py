@@ -113,7 +113,7 @@ class Lenient(Filter):
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:

@@ -52,7 +52,7 @@ def test_filters_that_rest_on_nodes_alone_are_asked_about_a_row_once(monkeypatch
 
 def test_where_only_room_is_missing_no_pod_is_moved_to_find_the_victims(monkeypatch: pytest.MonkeyPatch) -> None:
     def moved(self: FleetTrial, victims: Sequence[Victim]) -> None:
-        raise AssertionError([victim.placed.pod.name for victim in victims])
+        raise AssertionError([victim.pod_info.pod.name for victim in victims])
 
     state = full(n1=[Low("a", 9, cpu=2), Low("b", 5), Low("c", 3)])
     one = by_room(state)

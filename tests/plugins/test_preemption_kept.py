@@ -8,7 +8,7 @@ import numpy as np
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from tests.builders import fleet, node, pod, put
 from tests.plugins.preempting import Low, budget, by_room, full, names, refused, scheduler
 
@@ -22,10 +22,10 @@ class OfNamespace(Filter[bool]):
     def __init__(self) -> None:
         self.asked = 0
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> bool:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> bool:
         self.asked += 1
         return bool(fleet.objects.of("a", Namespace)["default"].labels)
 
@@ -69,7 +69,7 @@ def test_a_pod_has_others_evicted_where_one_of_its_class_was_refused_and_it_was_
     state = fleet(a=[], b=[node("n1").cpu(4)])
     put(state, pod("low").cpu(4), "b", "n1")
     one, first, second = scheduler(state), pod("first").cpu(4).priority(9), pod("second").cpu(4).priority(9)
-    barred = msgspec.structs.replace(first.placed(), refused=(Refusal("b", "no", 0.0, 0.0, over=True),))
+    barred = msgspec.structs.replace(first.placed(), refused=(ClusterRefusal("b", "no", 0.0, 0.0, over=True),))
     assert "no eviction there" in one.schedule(barred, ("a", "first")).message  # type: ignore[union-attr]
     assert refused(one, second).nominated == ("b", "n1")
 

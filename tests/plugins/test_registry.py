@@ -93,7 +93,7 @@ def test_build_takes_plugins_of_others() -> None:
     class Mine(Plugin):
         name = "Mine"
 
-        def class_key(self, placed: PodInfo) -> None:
+        def class_key(self, pod_info: PodInfo) -> None:
             return None
 
     plugins = build(Profile("p", (PluginUse("Mine"),)), PluginContext(), {"Mine": PluginSpec(Mine)})

@@ -16,7 +16,7 @@ from dispatcher.service.gateway.certificates import Named
 from shared.messages.relay import RelayAsk, RelayHead, encode_relay
 from shared.messages.usage import Usage, encode_usage
 from shared.model.pod import Pod
-from shared.streams import Kind, Message, ProtocolError
+from shared.streams import FrameKind, Message, ProtocolError
 from shared.streams.frames import STREAM_WINDOW, amount
 from shared.streams.relayed import MAX_BETWEEN, Stream, StreamReset
 from tests.relay.fake_api import Asked
@@ -140,14 +140,14 @@ async def test_a_log_in_small_pieces_is_put_together_so_that_the_connection_stay
 def test_a_gateway_that_grants_without_end_ends_the_connection() -> None:
     stream = Stream(lambda kind, body: None)
     with pytest.raises(ProtocolError, match="more was granted"):
-        stream.take(Message(Kind.GRANT, 1, amount(STREAM_WINDOW)))
+        stream.take(Message(FrameKind.GRANT, 1, amount(STREAM_WINDOW)))
 
 
 async def test_an_agent_whose_words_are_no_text_is_cut(fleet: World, caplog: pytest.LogCaptureFixture) -> None:
     relayed = fleet.gateway._lines[Named(TARGET, "executor")][0].relayed
     for body in (b"\x92\xa1\xff\xa1x", msgspec.msgpack.encode("x"), b"\x93\xa1x\xa1x" + b"\x91" * 10_000):
         with pytest.raises(ProtocolError, match="cannot be read"):
-            relayed.take(Message(Kind.OPEN, 0xC000_0000, body))
+            relayed.take(Message(FrameKind.OPEN, 0xC000_0000, body))
     assert not caplog.records
 
 
@@ -176,9 +176,9 @@ async def test_a_source_that_reads_all_figures_and_never_finishes_ends_no_connec
 
 
 async def test_nothing_is_sent_after_the_end_was_said() -> None:
-    sent: list[Kind] = []
+    sent: list[FrameKind] = []
     stream = Stream(lambda kind, body: sent.append(kind))
     stream.finish()
     with pytest.raises(StreamReset, match="sends no more"):
         await stream.write(b"more")
-    assert sent == [Kind.FINISH]
+    assert sent == [FrameKind.FINISH]

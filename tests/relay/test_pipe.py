@@ -13,7 +13,7 @@ import trustme
 
 from agents.runtime.relay import wire
 from shared.kube.pipe import Pipe, TlsPipe
-from shared.streams import Kind, Message
+from shared.streams import FrameKind, Message
 from shared.streams.relayed import Stream
 
 SIZE = 1024 * 1024
@@ -119,12 +119,17 @@ class Deaf(Pipe):
 
 
 async def test_what_is_said_to_a_side_that_has_ended_costs_nothing_of_what_it_had_said() -> None:
-    sent: list[tuple[Kind, bytes]] = []
+    sent: list[tuple[FrameKind, bytes]] = []
     stream = Stream(lambda kind, body: sent.append((kind, body)))
     hearing = asyncio.create_task(wire._to_pipe(stream, Deaf()))
 
-    stream.take(Message(Kind.DATA, 1, b"ping"))
+    stream.take(Message(FrameKind.DATA, 1, b"ping"))
     await wire._to_stream(b"", cast(Pipe, Deaf()), stream)
-    stream.take(Message(Kind.FINISH, 1, b""))
+    stream.take(Message(FrameKind.FINISH, 1, b""))
     await asyncio.wait_for(hearing, WAIT_S)
-    assert sent == [(Kind.DATA, b"one"), (Kind.DATA, b"two"), (Kind.DATA, b"three"), (Kind.FINISH, b"")]
+    assert sent == [
+        (FrameKind.DATA, b"one"),
+        (FrameKind.DATA, b"two"),
+        (FrameKind.DATA, b"three"),
+        (FrameKind.FINISH, b""),
+    ]

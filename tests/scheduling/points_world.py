@@ -98,5 +98,5 @@ def of(kind: type, intents: Sequence[Any]) -> list[Any]:
 
 
 class Keyed(Plugin):
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.labels.get("only")
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.labels.get("only")

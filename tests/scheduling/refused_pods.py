@@ -14,8 +14,8 @@ from tests.builders import pod
 FULL = frozenset((Reason.INSUFFICIENT,))
 
 
-def own_class(placed: PodInfo) -> Hashable:
-    return placed.pod.name
+def own_class(pod_info: PodInfo) -> Hashable:
+    return pod_info.pod.name
 
 
 def refused(

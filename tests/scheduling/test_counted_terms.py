@@ -35,7 +35,7 @@ class Ruled(DomainPlugin[object]):
     def __init__(self, **changed: Any) -> None:
         self._changed = changed
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
     def _counts(self, fleet: FleetView) -> list[RuleCount]:
@@ -50,7 +50,7 @@ class Ruled(DomainPlugin[object]):
         of_hosts = -1.0 * (np.arange(fleet.n) % 3)
         return [Part(zones, np.append(of_zones, 5.0)), Part(hosts, np.append(of_hosts, 0.0))]
 
-    def count_rules(self, state: object, placed: PodInfo, fleet: FleetView) -> CountRules:
+    def count_rules(self, state: object, pod_info: PodInfo, fleet: FleetView) -> CountRules:
         zones, hosts = self._counts(fleet)
         factor = self._changed.get("factor", -2.0)
         return CountRules(score_terms=[ScoreTerm(zones, factor, 9.0, 5.0), ScoreTerm(hosts, -1.0)], scale=Scale.AS_IS)

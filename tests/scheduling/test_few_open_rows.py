@@ -18,10 +18,10 @@ from tests.builders import fleet, node, pod, put
 SIDE_BY_SIDE, APART, NONE = range(8, 12), (3, 20, 39), ()
 
 
-def a_class(state: FleetState, placed: PodInfo) -> EquivalenceClass:
+def a_class(state: FleetState, pod_info: PodInfo) -> EquivalenceClass:
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
-    made = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
-    made.refresh(placed)
+    made = EquivalenceCache(plan, state, 2**26).get(plan.class_key(pod_info))
+    made.refresh(pod_info)
     return made
 
 

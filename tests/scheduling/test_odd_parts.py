@@ -28,7 +28,7 @@ class Odd(DomainPlugin[object]):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
     def score_parts(self, state: object, fleet: FleetView) -> Sequence[Part]:

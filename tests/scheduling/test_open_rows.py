@@ -151,11 +151,11 @@ def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
 class _NamesNoKey(ClusterAllowed):
     """Its pods reach one cluster alone, and what it says of them there cannot be hashed."""
 
-    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str]:
+    def possible_clusters(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str]:
         return frozenset(("b",))
 
-    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Any:
-        return [placed.home]
+    def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Any:
+        return [pod_info.home]
 
 
 def test_a_key_without_home_that_cannot_be_hashed_is_told_with_the_name_of_its_plugin() -> None:

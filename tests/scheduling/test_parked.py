@@ -18,8 +18,8 @@ ROOM = WakeEvent.POD_REMOVED | WakeEvent.NODE_ADDED
 CLASSES = {app: (app,) for app in "uvw"}  # the very same object for all pods of a class
 
 
-def by_app(placed: PodInfo) -> Hashable:
-    return CLASSES[placed.pod.labels["app"]]
+def by_app(pod_info: PodInfo) -> Hashable:
+    return CLASSES[pod_info.pod.labels["app"]]
 
 
 class Alike(NoPlugins):
@@ -29,13 +29,13 @@ class Alike(NoPlugins):
         self.held: set[str] = set()
         self.by_class = True
 
-    def gate(self, placed: PodInfo) -> Why | None:
-        return Why(Reason.GATED, "held") if placed.pod.name in self.held else None
+    def gate(self, pod_info: PodInfo) -> Why | None:
+        return Why(Reason.GATED, "held") if pod_info.pod.name in self.held else None
 
-    def refused_alike(self, placed: PodInfo) -> bool:
+    def refused_alike(self, pod_info: PodInfo) -> bool:
         return self.by_class
 
-    def quota_alike(self, placed: PodInfo) -> bool:
+    def quota_alike(self, pod_info: PodInfo) -> bool:
         return self.by_class
 
 
@@ -68,7 +68,7 @@ def place(queue: SchedulingQueue, now: float) -> list[str]:
 
 
 def names(items: list[QueuedPod]) -> list[str]:
-    return [item.placed.pod.name for item in items]
+    return [item.pod_info.pod.name for item in items]
 
 
 def test_an_event_tries_the_first_of_those_that_are_refused_alike() -> None:
@@ -183,7 +183,7 @@ def test_other_classes_wait_in_lines_of_their_own() -> None:
 
 
 def test_pods_of_equal_keys_that_are_not_the_very_same_may_be_of_two_templates() -> None:
-    queue = SchedulingQueue(ByPriority(), lambda placed: (placed.pod.labels["app"],), gates=Alike())
+    queue = SchedulingQueue(ByPriority(), lambda pod_info: (pod_info.pod.labels["app"],), gates=Alike())
     for number in range(5):
         queue.add(("a", f"p{number}"), pod(f"p{number}").labels(app="u").placed(), 0)
     refuse(queue, 0)
@@ -207,7 +207,7 @@ def test_one_that_is_promised_room_is_tried_with_each_event_though_others_of_its
     queue.unschedulable_all(tried(queue, 0), FULL, 0, alone=True)
     for now in (60, 120):
         queue.wake(ROOM, now)
-        items = {item.placed.pod.name: item for item in tried(queue, now)}
+        items = {item.pod_info.pod.name: item for item in tried(queue, now)}
         assert len(items) == 2
         queue.unschedulable_all([items.pop("promised")], FULL, now, alone=True)
         queue.unschedulable_all(list(items.values()), FULL, now)
@@ -230,7 +230,7 @@ def test_the_others_are_tried_though_the_first_does_not_tell_whether_there_is_ro
     elif what == "gated anew":
         (item,) = tried(queue, 60)
         gates.held.add("p0000")
-        queue.anew(item, item.placed, 60)
+        queue.anew(item, item.pod_info, 60)
     elif what == "refused for something else":
         refuse(queue, 60, TAINTED)
     elif what == "refused alone":

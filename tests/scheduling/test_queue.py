@@ -15,8 +15,8 @@ from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 
 
-def by_app(placed: PodInfo) -> Hashable:
-    return placed.pod.labels.get("app")
+def by_app(pod_info: PodInfo) -> Hashable:
+    return pod_info.pod.labels.get("app")
 
 
 def a_queue() -> SchedulingQueue:
@@ -37,7 +37,7 @@ def popped(queue: SchedulingQueue, now: float = 0.0) -> QueuedPod:
 
 
 def names(items: list[QueuedPod]) -> list[str]:
-    return [item.placed.pod.name for item in items]
+    return [item.pod_info.pod.name for item in items]
 
 
 def test_priority_goes_first_then_age_then_the_pods_id() -> None:
@@ -46,7 +46,7 @@ def test_priority_goes_first_then_age_then_the_pods_id() -> None:
     add(queue, pod("b"), now=1)
     add(queue, pod("a"), now=1)
     add(queue, pod("urgent").priority(5), now=3)
-    assert [popped(queue, 3).placed.pod.name for _ in range(4)] == ["urgent", "a", "b", "late"]
+    assert [popped(queue, 3).pod_info.pod.name for _ in range(4)] == ["urgent", "a", "b", "late"]
     assert queue.pop(3) is None
 
 
@@ -155,15 +155,15 @@ def test_an_unchanged_pod_keeps_its_place_and_a_changed_one_is_tried_again() -> 
 
 def test_a_sort_plugin_that_raises_puts_its_pod_last_and_stops_nobody() -> None:
     class Broken(ByPriority):
-        def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
-            if placed.pod.name == "bad":
+        def sort_key(self, pod_info: PodInfo, queued_at: float) -> tuple[Any, ...]:
+            if pod_info.pod.name == "bad":
                 raise ZeroDivisionError
-            return super().sort_key(placed, queued_at)
+            return super().sort_key(pod_info, queued_at)
 
     queue = SchedulingQueue(Broken(), by_app)
     for name in ("bad", "good"):
         add(queue, pod(name))
-    assert [popped(queue).placed.pod.name for _ in range(2)] == ["good", "bad"]
+    assert [popped(queue).pod_info.pod.name for _ in range(2)] == ["good", "bad"]
 
 
 def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
@@ -171,7 +171,7 @@ def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
     for turn in range(1000):
         add(queue, pod("p").labels(turn=str(turn)))
     assert len(queue._active.entries) < 100
-    assert popped(queue).placed.pod.labels == {"turn": "999"}
+    assert popped(queue).pod_info.pod.labels == {"turn": "999"}
 
 
 def test_a_pod_that_changes_for_ever_does_not_fill_the_group_in_which_another_waits() -> None:
@@ -191,12 +191,12 @@ class OnlyOfCluster(NoPlugins):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def gate(self, placed: PodInfo) -> Why | None:
-        return Why(Reason.GATED, "x") if placed.pod.labels.get("gate") else None
+    def gate(self, pod_info: PodInfo) -> Why | None:
+        return Why(Reason.GATED, "x") if pod_info.pod.labels.get("gate") else None
 
-    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
-        self.asked.append(placed.pod.name)
-        return placed.pod.labels["app"] == event.cluster
+    def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
+        self.asked.append(pod_info.pod.name)
+        return pod_info.pod.labels["app"] == event.cluster
 
 
 def test_a_hint_is_asked_once_a_class_and_wakes_only_whom_it_helps() -> None:
@@ -283,7 +283,7 @@ def test_pods_that_quota_refused_are_tried_though_those_before_them_are_of_anoth
     while queue.counts()["unschedulable"]:
         batches = list(iter(lambda: queue.pop_class(60, len(ids)), []))
         for item in itertools.chain(*batches):
-            queue.anew(item, pod(item.placed.pod.name).labels(app="x").placed(), 60)
+            queue.anew(item, pod(item.pod_info.pod.name).labels(app="x").placed(), 60)
         assert batches
         queue.flush(61)
     assert queue.counts()["active"] == 2 * AT_A_TIME

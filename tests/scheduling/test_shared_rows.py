@@ -28,7 +28,7 @@ class Everywhere(Filter[None]):
 
     name, depends = "Everywhere", Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
     def filter(self, state: None, fleet: FleetView, rows: RowList | slice) -> Codes:
@@ -40,8 +40,8 @@ class ByLabel(Score[None]):
 
     name, depends, by_cluster = "ByLabel", Depends.STATIC, True
 
-    def class_key(self, placed: PodInfo) -> str:
-        return placed.pod.labels.get("who", "")
+    def class_key(self, pod_info: PodInfo) -> str:
+        return pod_info.pod.labels.get("who", "")
 
     def score(self, state: None, fleet: FleetView, rows: RowList | slice) -> Floats:
         return np.zeros(len(fleet.nodes.live[rows]))
@@ -52,7 +52,7 @@ class FarFromWeb(Score[None]):
 
     name, depends = "FarFromWeb", Depends.NODE
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
     def score(self, state: None, fleet: FleetView, rows: RowList | slice) -> Floats:

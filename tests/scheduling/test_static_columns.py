@@ -19,7 +19,7 @@ class WholeAtFirst(Score[None]):
 
     name, depends, normalizes = "WholeAtFirst", Depends.STATIC, True
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
     def score(self, state: None, fleet: FleetView, rows: Rows) -> Floats:

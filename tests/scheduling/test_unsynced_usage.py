@@ -115,13 +115,13 @@ class Life:
             if reserve(placed):
                 self.pods[uid] = (home, cpu)
 
-    def _reserve(self, placed: PodInfo) -> bool:
-        return self.plugin.reserve(CycleState(), placed, 0, view_of(self.fleet)) is None
+    def _reserve(self, pod_info: PodInfo) -> bool:
+        return self.plugin.reserve(CycleState(), pod_info, 0, view_of(self.fleet)) is None
 
-    def _reserve_in_batch(self, placed: PodInfo) -> bool:
-        fits: bool = self.plugin.fits([placed], view_of(self.fleet)) == 1
+    def _reserve_in_batch(self, pod_info: PodInfo) -> bool:
+        fits: bool = self.plugin.fits([pod_info], view_of(self.fleet)) == 1
         if fits:
-            self.plugin.reserve_all([placed], view_of(self.fleet))
+            self.plugin.reserve_all([pod_info], view_of(self.fleet))
         return fits
 
     def end(self, uid: str) -> None:

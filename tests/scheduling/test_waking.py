@@ -33,19 +33,19 @@ class Hints(NoPlugins):
     def __init__(self) -> None:
         self.asked = 0
 
-    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         self.asked += 1
-        return event.after is None or event.after == placed.pod.name
+        return event.after is None or event.after == pod_info.pod.name
 
 
 def waiting(pods: int, gates: NoPlugins | None = None, *, alike: bool = False) -> SchedulingQueue:
     """So many pods that were refused at second 0, each of a class of its own unless they are `alike`."""
     found = {("a", f"p{number}"): f"p{number}" for number in range(pods)}
-    return refused(found, (lambda placed: "one") if alike else own_class, gates)
+    return refused(found, (lambda pod_info: "one") if alike else own_class, gates)
 
 
 def names(items: list[QueuedPod]) -> list[str]:
-    return [item.placed.pod.name for item in items]
+    return [item.pod_info.pod.name for item in items]
 
 
 def numbered(*numbers: int) -> list[str]:

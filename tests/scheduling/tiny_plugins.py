@@ -37,7 +37,7 @@ class Ready(Filter):
     name = "Ready"
     depends = Depends.STATIC
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
@@ -55,11 +55,11 @@ class Selector(Filter, Score):
     depends = Depends.STATIC
     normalizes = True
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return tuple(sorted(placed.pod.node_selector.items()))
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return tuple(sorted(pod_info.pod.node_selector.items()))
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        return placed.pod.node_selector or SKIP
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        return pod_info.pod.node_selector or SKIP
 
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
@@ -84,11 +84,11 @@ class Fit(Filter, Score):
     name = "Fit"
     depends = Depends.NODE
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return tuple(sorted(placed.pod.requests.items()))
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return tuple(sorted(pod_info.pod.requests.items()))
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        return {**placed.pod.requests, "pods": 1}
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        return {**pod_info.pod.requests, "pods": 1}
 
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
@@ -115,7 +115,7 @@ class Live(Score):
     name = "Live"
     depends = Depends.NODE
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -134,17 +134,17 @@ class Spread(Filter, Score):
     depends = Depends.DOMAIN
     normalizes = True
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        pod = placed.pod
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        pod = pod_info.pod
         if not pod.spread:
             return None
         return pod.namespace, tuple(sorted(pod.app_labels.items())), pod.spread[0].key, pod.spread[0].max_skew
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        if not placed.pod.spread:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        if not pod_info.pod.spread:
             return SKIP
-        constraint = placed.pod.spread[0]
-        counts = fleet.topology.count_matching(placed.pod, constraint.selector, constraint.key).copy()
+        constraint = pod_info.pod.spread[0]
+        counts = fleet.topology.count_matching(pod_info.pod, constraint.selector, constraint.key).copy()
         domains = fleet.topology.domain(constraint.key)[fleet.nodes.live]
         present = np.unique(domains[domains >= 0])
         return constraint, counts, int(counts[present].min(initial=2**31))
@@ -167,7 +167,7 @@ class Spread(Filter, Score):
         low, high = raw.min(initial=0.0), raw.max(initial=-(2.0**40))
         return np.full(len(raw), 100.0) if high <= low else 100.0 * (raw - low) / (high - low)
 
-    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Any, pod_info: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         return {"min": state[2]}
 
 
@@ -179,16 +179,18 @@ class Rooms(DomainPlugin):
     def __init__(self, normalizes: bool = True) -> None:
         self.normalizes = normalizes  # type: ignore[misc]
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        asked = placed.pod.annotations.get("rooms")
-        return None if asked is None else (placed.pod.namespace, tuple(sorted(placed.pod.app_labels.items())), asked)
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        asked = pod_info.pod.annotations.get("rooms")
+        return (
+            None if asked is None else (pod_info.pod.namespace, tuple(sorted(pod_info.pod.app_labels.items())), asked)
+        )
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        asked = placed.pod.annotations.get("rooms")
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        asked = pod_info.pod.annotations.get("rooms")
         if asked is None:
             return SKIP
         rules = [(key, limit) for key, _, limit in (one.partition(":") for one in asked.split(","))]
-        return [(key, limit, fleet.topology.count_matching(placed.pod, None, key).copy()) for key, limit in rules]
+        return [(key, limit, fleet.topology.count_matching(pod_info.pod, None, key).copy()) for key, limit in rules]
 
     def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
         code = fleet.reasons.code(Reason.POLICY, "Rooms")
@@ -213,11 +215,11 @@ class Crowd(Score):
     name = "Crowd"
     depends = Depends.FLEET
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.annotations.get("crowd")
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.annotations.get("crowd")
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        return None if placed.pod.annotations.get("crowd") else SKIP
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        return None if pod_info.pod.annotations.get("crowd") else SKIP
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         live = fleet.nodes.live
@@ -238,29 +240,29 @@ class Quota(Reserve):
         self.limit = limit
         self.used: dict[str, int] = {}
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.namespace, placed.pod.requests.get("cpu", 0)
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.namespace, pod_info.pod.requests.get("cpu", 0)
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        used = self.used.get(placed.pod.namespace, 0)
-        if used + placed.pod.requests.get("cpu", 0) > self.limit:
-            return refuse(Reason.QUOTA, f"{placed.pod.namespace} used {used}m, limit {self.limit}m")
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        used = self.used.get(pod_info.pod.namespace, 0)
+        if used + pod_info.pod.requests.get("cpu", 0) > self.limit:
+            return refuse(Reason.QUOTA, f"{pod_info.pod.namespace} used {used}m, limit {self.limit}m")
         return None
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
-        state = self.pre_filter(placed, fleet)
+    def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+        state = self.pre_filter(pod_info, fleet)
         if isinstance(state, Refuse):
             return state
-        self.restore(placed, row, fleet)
+        self.restore(pod_info, row, fleet)
         return None
 
-    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
-        namespace = placed.pod.namespace
-        self.used[namespace] = self.used.get(namespace, 0) + placed.pod.requests.get("cpu", 0)
+    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
+        namespace = pod_info.pod.namespace
+        self.used[namespace] = self.used.get(namespace, 0) + pod_info.pod.requests.get("cpu", 0)
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
-        namespace = placed.pod.namespace
-        self.used[namespace] -= placed.pod.requests.get("cpu", 0)
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
+        namespace = pod_info.pod.namespace
+        self.used[namespace] -= pod_info.pod.requests.get("cpu", 0)
         if not self.used[namespace]:
             del self.used[namespace]
 
@@ -268,8 +270,8 @@ class Quota(Reserve):
 class ByPriority:
     """High priority first, then the oldest."""
 
-    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
-        return (-placed.pod.priority, queued_at)
+    def sort_key(self, pod_info: PodInfo, queued_at: float) -> tuple[Any, ...]:
+        return (-pod_info.pod.priority, queued_at)
 
 
 def profile(**weights: float) -> Profile:

@@ -157,7 +157,7 @@ class FakeProfiles:
 
     class_counts: ClassVar = {"global-dispatcher": ClassCounts(kept=3, dropped=2, searches=5)}
 
-    def name_of(self, placed: PodInfo) -> str:
+    def name_of(self, pod_info: PodInfo) -> str:
         return "global-dispatcher"
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import inspect
 
 import shared.version
-from dispatcher.service.gateway import line
+from dispatcher.service.gateway import agent_connection
 from shared.messages import codec
 from tests.shared.messages.wire.schema import longer
 
@@ -30,7 +30,7 @@ def play() -> None:
     vars(shared.version)["_installed"] = lambda name: VERSION
     longest = _Longer()
     vars(codec)["_ENCODER"] = longest
-    vars(line)["encode_call"] = longest.encode
+    vars(agent_connection)["encode_call"] = longest.encode
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
-from shared.process.file_paths import beside, with_whole_paths
+from shared.process.file_paths import relative_to, with_whole_paths
 
 MAX_FILE = 2**20
 
@@ -56,7 +56,7 @@ def read_settings(path: Path, instead: Mapping[str, object] | None = None) -> Jo
             raise WrongConfiguration(f"{path}: is larger than {MAX_FILE} bytes")
         found = yaml.safe_load(raw) or {}
         if isinstance(found, dict):
-            found = {**with_whole_paths(found, beside(path)), **(instead or {})}
+            found = {**with_whole_paths(found, relative_to(path)), **(instead or {})}
         return JoinSettings.model_validate(found)
     except OSError as error:
         raise WrongConfiguration(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -15,7 +15,7 @@ from shared.messages import (
     encode,
 )
 from shared.security.seals import ORDERS, PEERS, Header
-from shared.streams import Kind, Message, Priority
+from shared.streams import FrameKind, Message, Priority
 from shared.streams.calls import (
     BOTH,
     CHANGES,
@@ -175,16 +175,18 @@ class Answering:
 
     def _take(self, message: Message) -> None:
         kind, stream, body = message
-        if kind is Kind.CANCEL:
+        if kind is FrameKind.CANCEL:
             self._cancel(stream)
         elif (
-            kind is Kind.CALL and len(self._under_way) < MAX_CALLS and stream not in self._under_way
+            kind is FrameKind.CALL
+            and len(self._under_way) < MAX_CALLS
+            and stream not in self._under_way
         ):
             task = self._under_way[stream] = asyncio.create_task(self._answer(stream, body))
             task.add_done_callback(lambda _: self._under_way.pop(stream, None))
-        elif kind is Kind.CALL:
+        elif kind is FrameKind.CALL:
             self._connection.send(
-                Message(Kind.FAULT, stream, b"too many calls at once"), Priority.CONTROL
+                Message(FrameKind.FAULT, stream, b"too many calls at once"), Priority.CONTROL
             )
 
     def _cancel(self, stream: int) -> None:
@@ -193,7 +195,7 @@ class Answering:
         if self._connection.drop(
             stream
         ):  # the dispatcher's end holds a part of an answer that will not be finished
-            self._connection.send(Message(Kind.CANCEL, stream, b""), Priority.CONTROL)
+            self._connection.send(Message(FrameKind.CANCEL, stream, b""), Priority.CONTROL)
 
     async def _answer(self, stream: int, body: bytes) -> None:
         priority = Priority.CONTROL
@@ -211,7 +213,7 @@ class Answering:
             LOG.warning("a call failed", method=call.method, error=repr(error))
             self._send_fault(stream, repr(error), priority)
         else:
-            self._connection.send(Message(Kind.ANSWER, stream, told), priority)
+            self._connection.send(Message(FrameKind.ANSWER, stream, told), priority)
 
     def _send_fault(self, stream: int, text: str, priority: Priority) -> None:
-        self._connection.send(Message(Kind.FAULT, stream, text.encode()), priority)
+        self._connection.send(Message(FrameKind.FAULT, stream, text.encode()), priority)

@@ -78,23 +78,23 @@ def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
         return False  # it rests on counts that the merge does not update for it
     first = variants[0].pod
     return not first.terminating and all(
-        placed.pod is first
+        pod_info.pod is first
         or (
-            placed.pod.requests == first.requests
-            and not placed.pod.ports
-            and not placed.pod.terminating
-            and has_only_claims(placed.pod)
+            pod_info.pod.requests == first.requests
+            and not pod_info.pod.ports
+            and not pod_info.pod.terminating
+            and has_only_claims(pod_info.pod)
         )
-        for placed in variants
+        for pod_info in variants
     )
 
 
-def _rules_of(eq_class: EquivalenceClass, placed: PodInfo) -> PluginRules:
+def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules:
     """What each policy by domains makes of counts; nothing if one of them does not say."""
     plugin_rules = []
     for evaluator in eq_class.beyond_row:
         rules = (
-            evaluator.count_rules(placed) if evaluator.role.scope is AnswerScope.DOMAIN else None
+            evaluator.count_rules(pod_info) if evaluator.role.scope is AnswerScope.DOMAIN else None
         )
         if rules is None:
             return ()
@@ -108,7 +108,7 @@ class CountMerge(BatchPlaceFinder):
     def __init__(
         self,
         eq_class: EquivalenceClass,
-        placed: PodInfo,
+        pod_info: PodInfo,
         count: int,
         plugin_rules: PluginRules,
         layout: BucketLayout,
@@ -116,7 +116,7 @@ class CountMerge(BatchPlaceFinder):
     ) -> None:
         self._eq_class = eq_class
         self._fleet = eq_class.fleet
-        self._placed = placed
+        self._pod_info = pod_info
         self._layout = layout
         self._count = count
         self._asked = [
@@ -137,7 +137,7 @@ class CountMerge(BatchPlaceFinder):
             eq_class, plugin_rules, layout, self._candidates, self._trace
         )
         self._decided = self._run()
-        self._record.seal(self._decided, eq_class, placed, plugin_rules, layout)
+        self._record.seal(self._decided, eq_class, pod_info, plugin_rules, layout)
 
     # --- deciding
     # ----------------------------------------------------------------------------------------------
@@ -223,14 +223,14 @@ class CountMerge(BatchPlaceFinder):
         """
         candidates = self._candidates
         fleet = self._fleet
-        placed = self._placed
+        pod_info = self._pod_info
         rows = candidates.row[due]
         more = candidates.taken[due] + 1
-        fleet.suppose(rows, placed, more)
+        fleet.suppose(rows, pod_info, more)
         try:
             self._ask(due, rows)
         finally:
-            fleet.suppose(rows, placed, -more)
+            fleet.suppose(rows, pod_info, -more)
 
     def _soon(self) -> Ints:
         """Candidates that may be chosen soon, and whose next ones are not known."""
@@ -290,14 +290,14 @@ class CountMerge(BatchPlaceFinder):
         self._at = self._decided
         return found
 
-    def select(self, pod_id: PodId, placed: PodInfo) -> Decision:
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision:
         """The place for the next pod and why."""
-        return self._record.decision(self._at, pod_id, placed)
+        return self._record.decision(self._at, pod_id, pod_info)
 
     def booked(self, row: int) -> None:
         """The caller has booked the next decided pod; advance to the one after."""
         self._at += 1
-        if self._placed.pod.volumes and self._eq_class.is_moved:
+        if self._pod_info.pod.volumes and self._eq_class.is_moved:
             self._decided = self._at  # what is held for claims shows in objects
 
 

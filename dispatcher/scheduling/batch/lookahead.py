@@ -56,7 +56,7 @@ def lookahead_of(
     `deferred`: what is booked is not in the fleet yet, but will be before anybody else looks.
     """
     groups = eq_class.groups
-    placed = variants[0]
+    pod_info = variants[0]
     if (
         groups is None
         or groups.group_scores.size > _MOST_GROUPS
@@ -67,9 +67,9 @@ def lookahead_of(
     rows = (
         np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
     )
-    if not eq_class.fleet.can_suppose(rows, placed, count + 1):
+    if not eq_class.fleet.can_suppose(rows, pod_info, count + 1):
         return None
-    return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
+    return Lookahead(eq_class, groups, pod_info, count, _Best(rows, best), deferred=deferred)
 
 
 def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
@@ -78,13 +78,13 @@ def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
         return False  # what a plugin books for itself cannot be supposed
     first = variants[0].pod
     return all(
-        placed.pod is first
+        pod_info.pod is first
         or (
-            placed.pod.requests == first.requests
-            and not placed.pod.ports
-            and has_only_claims(placed.pod)
+            pod_info.pod.requests == first.requests
+            and not pod_info.pod.ports
+            and has_only_claims(pod_info.pod)
         )
-        for placed in variants
+        for pod_info in variants
     )
 
 
@@ -124,7 +124,7 @@ class Lookahead(BatchPlaceFinder):
         self,
         eq_class: EquivalenceClass,
         groups: GroupTable,
-        placed: PodInfo,
+        pod_info: PodInfo,
         count: int,
         best: _Best,
         *,
@@ -132,7 +132,7 @@ class Lookahead(BatchPlaceFinder):
     ) -> None:
         self._eq_class = eq_class
         self._groups = groups
-        self._placed = placed
+        self._pod_info = pod_info
         self._left = count
         self._deferred = deferred
         self._spent = False
@@ -148,7 +148,7 @@ class Lookahead(BatchPlaceFinder):
             tuple(one.role.weight for one in eq_class.scored),
         )
         rows = best.rows
-        self.sheet = FactSheet(self._fleet, rows, placed)
+        self.sheet = FactSheet(self._fleet, rows, pod_info)
         raw = eq_class.raw_of(rows, refreshed=True)
         eq_class.rows.forget_scores()
         self._queues = [
@@ -239,7 +239,7 @@ class Lookahead(BatchPlaceFinder):
         queue = self._queues[0]
         taken = self.sheet.taken
         places = self._places
-        for pod_id, placed in items:
+        for pod_id, pod_info in items:
             first, second = queue.two()
             if first is NO_CANDIDATE:
                 break
@@ -250,7 +250,7 @@ class Lookahead(BatchPlaceFinder):
             if second[2] not in places:
                 self._place(second[2])
             found.append(
-                Decision(pod_id, placed, cluster, node, row, self._points[0] - first[0], why)
+                Decision(pod_id, pod_info, cluster, node, row, self._points[0] - first[0], why)
             )
             taken[row] = pods + 1
             self._left -= 1
@@ -265,7 +265,7 @@ class Lookahead(BatchPlaceFinder):
         self._spent = True
         return found
 
-    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | NoPlace:
         """The place for the next pod and why, or that nothing fits any more."""
         offers = self._best()
         if offers is None:
@@ -279,7 +279,7 @@ class Lookahead(BatchPlaceFinder):
         cluster, node = self._places.get(row) or self._place(row)
         if second[2] not in self._places:
             self._place(second[2])
-        return Decision(pod_id, placed, cluster, node, row, self._points[group] - first[0], why)
+        return Decision(pod_id, pod_info, cluster, node, row, self._points[group] - first[0], why)
 
     def _circumstances(self) -> LookaheadContext:
         context = self.context()
@@ -349,7 +349,7 @@ class Lookahead(BatchPlaceFinder):
                 self._ask_domains()
             self._spent |= any(one.is_stale(changed=False, touched=True) for one in self._watched)
             # What is held for claims shows in objects.
-            self._spent |= bool(self._placed.pod.volumes) and self._eq_class.is_moved
+            self._spent |= bool(self._pod_info.pod.volumes) and self._eq_class.is_moved
         except PluginError:
             self._spent = True  # the next pod will meet the error itself
 
@@ -393,7 +393,7 @@ class Lookahead(BatchPlaceFinder):
             return
         partition = self._group_scores.partition
         for evaluator in stale:
-            if evaluator.pre_filter(self._placed) is not None:
+            if evaluator.pre_filter(self._pod_info) is not None:
                 evaluator.known = False
                 self._spent = True
                 return
@@ -442,14 +442,14 @@ class Lookahead(BatchPlaceFinder):
         """
         more = (rows != just_taken).astype(np.int64) + level
         fleet = self._fleet
-        placed = self._placed
+        pod_info = self._pod_info
         if self._deferred:
             more += list(map(self.sheet.taken.get, rows.tolist(), repeat(0)))
-        fleet.suppose(rows, placed, more)
+        fleet.suppose(rows, pod_info, more)
         try:
             self._ask(rows)
         finally:
-            fleet.suppose(rows, placed, -more)
+            fleet.suppose(rows, pod_info, -more)
 
     def _ask(self, rows: RowList) -> None:
         codes = np.zeros(len(rows), dtype=np.uint16)

@@ -71,7 +71,7 @@ class MergeExplanation:
         self,
         decided: int,
         eq_class: EquivalenceClass,
-        placed: PodInfo,
+        pod_info: PodInfo,
         plugin_rules: PluginRules,
         layout: BucketLayout,
     ) -> None:
@@ -79,7 +79,7 @@ class MergeExplanation:
         pods are placed.
         """
         trace = self._trace
-        self._keep_rows(eq_class, trace.candidate[:decided], placed)
+        self._keep_rows(eq_class, trace.candidate[:decided], pod_info)
         self._chosen = self._row_of[
             trace.candidate[:decided]
         ]  # [pods, 2]; where there is none it means nothing
@@ -100,7 +100,7 @@ class MergeExplanation:
                 told_later = guarded(plugin, plugin.explain_batch, evaluator.state, rows, view)
                 self._explainers.append((evaluator.role.name, told_later))
 
-    def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, placed: PodInfo) -> None:
+    def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, pod_info: PodInfo) -> None:
         """The rows of the candidates that were chosen, or next best, as they were before the first
         pod came.
         """
@@ -111,7 +111,7 @@ class MergeExplanation:
             found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows, refreshed=True)
         )
         eq_class.rows.forget_scores()
-        self.sheet = FactSheet(self.fleet, rows, placed)
+        self.sheet = FactSheet(self.fleet, rows, pod_info)
         self.places: dict[int, tuple[str, str]] = dict(
             zip(rows.tolist(), self.fleet.names_of(rows.tolist()), strict=True)
         )
@@ -126,12 +126,18 @@ class MergeExplanation:
         whys = map(MergeRecord, repeat(self), range(len(rows)))
         return list(map(Decision, *zip(*items, strict=True), clusters, nodes, rows, scores, whys))
 
-    def decision(self, at: int, pod_id: PodId, placed: PodInfo) -> Decision:
+    def decision(self, at: int, pod_id: PodId, pod_info: PodInfo) -> Decision:
         """The decision for the pod number `at`."""
         row: int = self._chosen.item(at, 0)
         cluster, node = self.places[row]
         return Decision(
-            pod_id, placed, cluster, node, row, self._trace.score.item(at, 0), MergeRecord(self, at)
+            pod_id,
+            pod_info,
+            cluster,
+            node,
+            row,
+            self._trace.score.item(at, 0),
+            MergeRecord(self, at),
         )
 
     def _feasible_nodes(self, decided: int) -> Ints:

@@ -45,7 +45,7 @@ def variants_of(items: Sequence[tuple[PodId, PodInfo]], *, alike: bool = False) 
     """
     if alike and not items[0][1].pod.volumes:
         return PodVariants([0], [items[0][1]])
-    pods = [placed for _, placed in items]
+    pods = [pod_info for _, pod_info in items]
     looks = list(zip(map(_of_pod, [one.pod for one in pods]), map(_of_placed, pods), strict=True))
     if looks and not pods[0].pod.volumes and looks.count(looks[0]) == len(looks):  # nearly always
         return PodVariants([0], pods[:1])

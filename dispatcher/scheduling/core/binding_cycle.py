@@ -98,7 +98,7 @@ class BindingCycle:
 
     def waiting(self) -> list[tuple[PodId, PodInfo]]:
         """All pods that wait for a Permit plugin, longest first."""
-        return [(pod_id, one.decision.placed) for pod_id, one in self._held.items() if one.waits]
+        return [(pod_id, one.decision.pod_info) for pod_id, one in self._held.items() if one.waits]
 
     def allow(self, pod_id: PodId, plugin: str) -> None:
         """`plugin` lets the pod go on."""
@@ -221,7 +221,7 @@ class BindingCycle:
         if row is None:
             return Refuse(Why(Reason.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
         return guarded(
-            plugin, call, decision.cycle or CycleState(), decision.placed, row, self._view
+            plugin, call, decision.cycle or CycleState(), decision.pod_info, row, self._view
         )
 
     def _send(self, held: _Held, orders: Iterable[Order]) -> None:
@@ -271,7 +271,7 @@ class BindingCycle:
         return tuple(one.name for one in self._scheduler(held.decision).plan.pre_binds)
 
     def _scheduler(self, decision: Decision) -> Scheduler:
-        return self._state.profiles.of(decision.placed)
+        return self._state.profiles.of(decision.pod_info)
 
     # --- ends
     # ----------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class BindingCycle:
                     plugin,
                     plugin.post_bind,
                     cycle,
-                    decision.placed,
+                    decision.pod_info,
                     -1 if row is None else row,
                     self._view,
                 )

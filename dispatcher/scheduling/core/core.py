@@ -25,7 +25,7 @@ from dispatcher.scheduling.core.starts import Starts
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import shared_keys, unconfigured
+from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -101,7 +101,6 @@ class SchedulerCore:
         one.
         """
         self.fleet.now = now
-        self._state.steps.forget_clusters()
         if self._follower.on:
             return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)
@@ -237,6 +236,6 @@ class SchedulerCore:
             self._strangers_at = now
             state.tracked.compact_all()
             abroad = (state.tracked[pod_id] for pod_id in state.abroad)
-            warnings = [one.text for one in unconfigured.of(abroad, state.clusters)]
-            warnings += [one.text for one in shared_keys.of(state.clusters)]
+            warnings = [one.text for one in misconfigured.unconfigured_of(abroad, state.clusters)]
+            warnings += [one.text for one in misconfigured.shared_keys_of(state.clusters)]
             state.effects += [events.OperatorWarning(text) for text in warnings]

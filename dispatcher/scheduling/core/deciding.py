@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
-from dispatcher.scheduling.core.home_only import HomeOnly
 from dispatcher.scheduling.core.lower_priority import LowerPriority
 from dispatcher.scheduling.core.retries import Retries
-from dispatcher.scheduling.core.slow_decisions import SlowDecisions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.delegation import intents
@@ -22,8 +20,107 @@ from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
-from dispatcher.scheduling.rules.eligibility import nodes_help
+from shared.messages import HOME_ONLY
+from shared.model import names
+from shared.model.crossing import makes
+from shared.model.objects import Namespace
 from shared.model.reasons import Reason, Why
+from shared.model.token_buckets import Allowance
+
+# CPU of one decision; pods of one class that are decided together have `_EACH_S` more
+LONGEST_S = 0.05
+_EACH_S = 0.0005
+_BURST_S = 2.0
+_SHARE = 0.05
+_LONGEST_REST_S = 60.0
+MOST_KEPT = 4096  # namespaces
+_Namespace = tuple[str, str]  # cluster of submission, name
+
+
+class SlowDecisions:
+    """Namespaces whose pods take long to decide have a bounded part of the time, so that others are
+    decided. Decisions that take longer than `LONGEST_S` are charged to the namespace: 2 s, and a
+    twentieth of the time.
+
+    Example: a pod that takes 1 s to decide each time is decided twice; from then on its namespace
+    rests for 20 s after each decision of that kind. A restart begins with 2 s again: what one
+    decision takes is bounded by what a pod may ask for.
+    """
+
+    def __init__(self) -> None:
+        self._charged: dict[_Namespace, tuple[Allowance, float]] = {}  # and until when it rests
+
+    def __bool__(self) -> bool:
+        return bool(self._charged)
+
+    def note(self, decided: Sequence[QueuedPod], took_s: float, now: float) -> None:
+        """So many pods of one class were decided within that time."""
+        if not decided or took_s <= LONGEST_S + _EACH_S * len(decided):
+            return
+        name = _namespace_of(decided[0])
+        allowance, _ = self._charged.pop(name, (Allowance(_BURST_S, _SHARE, _LONGEST_REST_S), now))
+        if len(self._charged) >= MOST_KEPT:
+            del self._charged[next(iter(self._charged))]
+        self._charged[name] = allowance, now + allowance.take(now, took_s)
+
+    def rests(self, item: QueuedPod, now: float) -> bool:
+        """Whether the pod is to be decided later."""
+        charged = self._charged.get(_namespace_of(item))
+        return charged is not None and now < charged[1]
+
+
+def _namespace_of(item: QueuedPod) -> _Namespace:
+    return item.pod_id[0], item.pod_info.pod.namespace
+
+
+AGAIN_S = 3600.0  # API servers keep an event for as long
+
+
+class HomeOnly:
+    """Namespaces that no other cluster has: their pods stay at home, and the first that is placed
+    says so in an event. Remembers of which namespaces it was told.
+    """
+
+    def __init__(self, state: CoreState) -> None:
+        self._state = state
+        self._told: dict[tuple[str, str], float] = {}  # by cluster and namespace
+
+    def placed(self, decisions: Iterable[Decision], now: float) -> None:
+        """Pods got their places."""
+        if len(self._state.clusters) < 2:
+            return
+        at_home = [one for one in decisions if one.cluster == one.pod_id[0]]
+        leaving = [one for one in at_home if one.pod_info.pod.annotations.get(names.STAY) != "true"]
+        for (home, namespace), one in {
+            (one.cluster, one.pod_info.pod.namespace): one for one in leaving
+        }.items():
+            told_at = self._told.get((home, namespace), -AGAIN_S)
+            if now - told_at >= AGAIN_S and self._is_alone(home, namespace):
+                self._remember((home, namespace), now)
+                text = (
+                    f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster '
+                    f"{home}: create it where they may run, or list it there in "
+                    "`executor.namespaces.create`, or say that they stay with annotation "
+                    f'{names.STAY}: "true"'
+                )
+                self._state.report_waiting(self._state.tracked.active[one.pod_id], text, HOME_ONLY)
+
+    def _is_alone(self, home: str, namespace: str) -> bool:
+        """Whether none of the clusters that show their namespaces has it or makes it, and some do."""
+        known = False
+        for name, other in self._state.clusters.items():
+            shown = self._state.fleet.kept.of(name, Namespace) if name != home else {}
+            if namespace in shown or (shown and makes(namespace, other.opens)):
+                return False
+            known = known or bool(shown)
+        return known and not Namespace(namespace).system
+
+    def _remember(self, whose: tuple[str, str], now: float) -> None:
+        self._told.pop(whose, None)
+        self._told[whose] = now
+        if len(self._told) > MOST_KEPT:
+            del self._told[next(iter(self._told))]
+
 
 # of pods placed together: of so many templates plugins are asked which waiting pods it helps
 _MOST_TEMPLATES = 32
@@ -79,15 +176,15 @@ class Deciding:
             self._follow_up(ready, results, now)
             self.binding.follow(now)
             if decisions := [result for result in results if isinstance(result, Decision)]:
-                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += len(
+                state.counters["scheduled", state.profiles.name_of(batch[0].pod_info)] += len(
                     decisions
                 )
                 self._home_only.placed(decisions, now)
                 self._lower_priority.placed(decisions, now)
                 pairs = zip(ready, results, strict=True)
-                placed = [item for item, result in pairs if isinstance(result, Decision)]
-                state.queue.go_on(placed, now)
-                self._wake_for_placed(placed, now)
+                decided = [item for item, result in pairs if isinstance(result, Decision)]
+                state.queue.go_on(decided, now)
+                self._wake_for_placed(decided, now)
             self._wake_for_lapsed(nominees, now)
             if enough():
                 break
@@ -122,7 +219,7 @@ class Deciding:
             return
         for item in of_template.values():
             queue.wake(
-                ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.placed.pod), now
+                ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.pod_info.pod), now
             )
 
     def _results(
@@ -133,7 +230,7 @@ class Deciding:
         """
         try:
             alike = bool(items) and all(item.class_key is items[0].class_key for item in items)
-            pods = [(item.pod_id, item.placed) for item in items]
+            pods = [(item.pod_id, item.pod_info) for item in items]
             return self._state.profiles.schedule_class(pods, alike=alike, enough=enough)
         except Exception:
             self._put_back(items, now)
@@ -265,7 +362,7 @@ class Deciding:
         """The default Bind: our own intent to the agents."""
         state = self._state
         tracked = state.tracked.active[decision.pod_id]
-        source = decision.placed.pod
+        source = decision.pod_info.pod
         home = decision.pod_id[0]
         epoch = state.outbox.next_epoch()
         if decision.cluster == home:
@@ -276,7 +373,9 @@ class Deciding:
             in_flight.fresh = True
         state.outbox.send(tracked, in_flight)
 
-    def _report(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
+    def _report(
+        self, tracked: Tracked, result: Unschedulable, now: float, *, nodes_help: bool
+    ) -> None:
         """Say why a pod waits. How much its tenant uses right now is no news; the record of the
         refusal has it.
         """
@@ -288,9 +387,7 @@ class Deciding:
             and without_figures(known) == without_figures(message)
         ):
             message = known
-        self._state.report(
-            tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons)
-        )
+        self._state.report(tracked, message, now, nodes_help=nodes_help)
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
         """Pods of one class found no place for the same reasons. With nominations they are parked
@@ -299,10 +396,16 @@ class Deciding:
         """
         state = self._state
         nominations = self._state.profiles.nominations
-        state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
+        state.counters["unschedulable", state.profiles.name_of(run[0][1].pod_info)] += len(run)
         singly = len(nominations) > 0 or any(
             result.displaced or result.victims for _, result in run
         )
+        helps = {
+            item.pod_info.home: state.profiles.nodes_help(item.pod_info, result.reasons)
+            for item, result in {
+                item.pod_info.home: (item, result) for item, result in run
+            }.values()
+        }
         for some in [[one] for one in run] if singly else [run]:
             items = [item for item, _ in some]
             first = some[0][1]
@@ -310,7 +413,12 @@ class Deciding:
             state.queue.unschedulable_all(items, first.reasons, now, alone=alone)
             for item, result in some:
                 state.log.add(result)
-                self._report(state.tracked.active[item.pod_id], result, now)
+                self._report(
+                    state.tracked.active[item.pod_id],
+                    result,
+                    now,
+                    nodes_help=helps[item.pod_info.home],
+                )
                 if singly:
                     self._preempt(item, result, now)
 
@@ -319,7 +427,7 @@ class Deciding:
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)
             if (other := state.tracked.get(pod_id)) is not None:
-                state.report(other, other.reported, now)
+                state.report(other, other.reported, now, nodes_help=other.nodes_help)
         if result.victims:
             state.counters["preemption_attempts", "nominated"] += 1
             self.evictions.order(result.victims, item.pod_id, now)

@@ -46,7 +46,7 @@ class Evictions:
         """
         tracked = self._state.tracked.peek(occupant.pod_id)
         if tracked is None:
-            return occupant.placed.pod
+            return occupant.pod_info.pod
         if occupant.cluster in tracked.delegates:
             return tracked.delegates[occupant.cluster]
         here = (
@@ -120,7 +120,7 @@ class Evictions:
         elif answer.verdict == REFUSED:
             where = f"{victim.cluster}/{victim.node}"
             state.warn(
-                f"pod {victim.placed.pod.key} was not evicted from {where}: {answer.message}"
+                f"pod {victim.pod_info.pod.key} was not evicted from {where}: {answer.message}"
             )
         # Whatever was promised on the strength of this eviction is judged anew.
         state.profiles.nominations.drop(preemptor)

@@ -89,7 +89,7 @@ class Follower:
             else:
                 state.seen(tracked)
         state.recheck_each_tick.clear()
-        state.orphans = Orphans(state.tracked, state.fences)
+        state.orphans = Orphans(state.tracked, state.clusters)
 
 
 def _begin_anew(view: ClusterView, now: float) -> None:

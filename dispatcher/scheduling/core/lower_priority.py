@@ -28,7 +28,7 @@ class LowerPriority:
         for kind, one in _by_kind(decisions).items():
             if now - self._told.get(kind, -AGAIN_S) < AGAIN_S:
                 continue
-            text = lower_priority(self._state, one.placed.pod, one.pod_id[0], one.cluster)
+            text = lower_priority(self._state, one.pod_info.pod, one.pod_id[0], one.cluster)
             if text:
                 self._told.pop(kind, None)
                 self._told[kind] = now
@@ -42,7 +42,7 @@ def _by_kind(decisions: Iterable[Decision]) -> dict[_Kind, Decision]:
     """One of those with a class that go to another cluster, by home, namespace, class and cluster."""
     found: dict[_Kind, Decision] = {}
     for one in decisions:
-        pod = one.placed.pod
+        pod = one.pod_info.pod
         need = class_named(pod.needs)
         if need is not None and one.cluster != one.pod_id[0]:
             found.setdefault((one.pod_id[0], pod.namespace, need.word, one.cluster), one)

@@ -19,7 +19,7 @@ from dispatcher.scheduling.delegation.in_flight import (
 )
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import PodInfo
-from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
+from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 
 # Enum attributes are slow to look up
 _LATER = Transition.LATER
@@ -35,6 +35,7 @@ class Outcomes:
         self._state = state
         self._deciding = deciding
         self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
+            Transition.SETTLE: self._settle,
             Transition.CREATE: self._create,
             Transition.UPDATE: self._update,
             Transition.ABSENT: self._learn_absence,
@@ -47,19 +48,27 @@ class Outcomes:
         }
 
     def answered_all(self, event: events.Answered, now: float) -> None:
-        """Take the outcomes of a batch in; their pods are due."""
-        for outcome in event.outcomes:
-            tracked = self.answered(outcome, now)
-            if tracked is not None and not self._only_waits(tracked, now):
-                self._state.dirty.add(tracked.pod_id)
-
-    def _only_waits(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look would find nothing to do before the watch shows something, or an answer
-        comes.
+        """Take the outcomes of a batch in. Their pods are due, but for those of which a look would
+        find nothing to do before the watch shows something, or an answer comes.
         """
-        return not self._deciding.binding.holds(tracked.pod_id) and self._state.only_waits(
-            tracked, now
-        )
+        state = self._state
+        holds = self._deciding.binding.holds
+        for outcome in event.outcomes:
+            state.counters["outcomes", outcome.verdict] += 1
+            found = state.outbox.answered(outcome, now)
+            if found is None:  # nothing of a pod waited for it
+                state.side_intents.answered(outcome, now)
+                continue
+            tracked, in_flight, transition = found
+            if transition is not _UPDATE:  # half of a step, whose other half may be refused again
+                tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
+            if outcome.requests:
+                self._learn_size(tracked, in_flight, outcome, now)
+            move = self._moves.get(transition)
+            if move is not None:
+                move(tracked, in_flight, outcome, now)
+            if holds(tracked.pod_id) or not state.only_waits(tracked, now):
+                state.dirty.add(tracked.pod_id)
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is
@@ -67,25 +76,6 @@ class Outcomes:
         """
         self._state.outbox.unanswered(event.intent_ids, now)
         self._state.side_intents.unanswered(event.intent_ids, now)
-
-    def answered(self, outcome: Outcome, now: float) -> Tracked | None:
-        """Take one outcome in; the pod that it is about, None where nothing of a pod waited for it."""
-        state = self._state
-        state.counters["outcomes", outcome.verdict] += 1
-        found = state.outbox.answered(outcome, now)
-        if found is None:
-            state.side_intents.answered(outcome, now)
-            return None
-        tracked, in_flight, transition = found
-        if transition is not _UPDATE:  # half of a step, whose other half may be refused again
-            tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
-        self._learn(tracked, in_flight, outcome, now)
-        if outcome.requests:
-            self._learn_size(tracked, in_flight, outcome, now)
-        move = self._moves.get(transition)
-        if move is not None:
-            move(tracked, in_flight, outcome, now)
-        return tracked
 
     def unsent(self, event: events.Unsent, now: float) -> None:
         """The call that carried these was never begun: what nothing can have come of is taken back."""
@@ -125,6 +115,16 @@ class Outcomes:
         tracked.decided = 0
         self._state.dirty.add(tracked.pod_id)
 
+    def _settle(
+        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
+        """It holds, shown by the watch or not."""
+        if in_flight.kind in BINDING:
+            self._deciding.binding.bound(tracked.pod_id)
+        elif in_flight.kind is IntentKind.UNCLAIM:
+            tracked.claimed_at = float("-inf")
+            tracked.given_up = max(tracked.given_up, in_flight.epoch)
+
     def _bind_proxy(
         self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
     ) -> None:
@@ -154,6 +154,8 @@ class Outcomes:
         self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
     ) -> None:
         verdict = outcome.verdict
+        if verdict == STALE and in_flight.kind in _QUESTIONS:
+            tracked.confirm_there(in_flight.cluster)
         self._state.outbox.drop(tracked)
         timing = self._state.timing
         if in_flight.kind is IntentKind.MIRROR:
@@ -175,20 +177,23 @@ class Outcomes:
         """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is
         lost before one can have been begun there.
         """
+        tracked.claimed_at = now
+        # One text for all replicas.
+        tracked.left_behind = sys.intern(outcome.left_behind[:_MOST_LEFT])
+        tracked.decided = claimed.epoch
         if tracked.source is not None and tracked.source.terminating:
             self._state.outbox.drop(tracked)
             return
         target = claimed.cluster
+        home = self._state.clusters[tracked.home]
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._state.fences.of(tracked.home) or (
-            untouched and not self._state.clusters[target].ready
-        ):
+        if target in home.fenced or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
         tracked.forget_gone(target)  # from here on a delegate may exist there, seen or not
-        home = tracked.home, self._state.clusters[tracked.home].uid
-        created = intents.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
+        at_most = self._at_most(tracked, claimed)
+        created = intents.create((home.name, home.uid), claimed, outcome, at_most, now)
         created.fresh = untouched
         tracked.untouched = 0
         self._state.outbox.send(tracked, created)
@@ -218,17 +223,17 @@ class Outcomes:
         self._state.refusals.note_size(
             tracked.pod_id, source, in_flight.cluster, outcome.requests, now
         )
-        placed = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
-        self._state.profiles.restore(tracked.pod_id, placed, in_flight.cluster, in_flight.node)
+        pod_info = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
+        self._state.profiles.restore(tracked.pod_id, pod_info, in_flight.cluster, in_flight.node)
 
     def _at_most(self, tracked: Tracked, claimed: InFlightIntent) -> dict[str, int]:
         """What was booked for a pod that must not be bound larger than that; {} for any other."""
         booked = self._state.fleet.occupant(tracked.pod_id)
         if booked is None or booked.cluster != claimed.cluster:
             return {}
-        held = self._state.profiles.of(booked.placed).holds_to_size(booked.placed)
+        held = self._state.profiles.of(booked.pod_info).holds_to_size(booked.pod_info)
         return (
-            {name: amount for name, amount in booked.placed.pod.requests.items() if amount}
+            {name: amount for name, amount in booked.pod_info.pod.requests.items() if amount}
             if held
             else {}
         )
@@ -272,24 +277,6 @@ class Outcomes:
         end = ConfirmedEnd(outcome.delegate_uid, outcome.end) if outcome.end else None
         if not tracked.confirm_end(in_flight.cluster, end):
             tracked.ask_end_at = now + self._state.timing.refused.after(tracked.doubts)
-
-    def _learn(
-        self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
-    ) -> None:
-        """What holds now, shown by the watch or not."""
-        verdict = outcome.verdict
-        if verdict == BOUND and in_flight.kind in BINDING:
-            self._deciding.binding.bound(tracked.pod_id)
-        elif verdict == CLAIMED:
-            tracked.claimed_at = now
-            # One text for all replicas.
-            tracked.left_behind = sys.intern(outcome.left_behind[:_MOST_LEFT])
-            tracked.decided = in_flight.epoch
-        elif verdict == DONE and in_flight.kind is IntentKind.UNCLAIM:
-            tracked.claimed_at = float("-inf")
-            tracked.given_up = max(tracked.given_up, in_flight.epoch)
-        elif verdict == STALE and in_flight.kind in _QUESTIONS:
-            tracked.confirm_there(in_flight.cluster)
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be

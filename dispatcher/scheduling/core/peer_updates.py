@@ -7,7 +7,7 @@ from functools import partial
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.peers import peers
+from dispatcher.scheduling.delegation.proxy_nodes import peers
 from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, why_uncounted
 from dispatcher.scheduling.delegation.tracking import Tracked
 from shared.messages import encode_part

@@ -140,15 +140,15 @@ class Preemptors:
         )  # else it is the answer to an earlier question
         if not asked or (source.cluster_uid, source.uid, signed.target) != (view.uid, uid, target):
             return "what it has signed is the answer to another question"
-        told = class_named(nominee.placed.pod.needs)
+        told = class_named(nominee.pod_info.pod.needs)
         if told is not None and signed.priority_class != told.word:
             return (
                 f"at its API server the pod has PriorityClass {signed.priority_class!r}, not "
                 f"{told.word!r}"
             )
-        if signed.priority < nominee.placed.pod.priority:
+        if signed.priority < nominee.pod_info.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
-        return _overstated(nominee.placed.pod.requests, signed.requests)
+        return _overstated(nominee.pod_info.pod.requests, signed.requests)
 
     def _refuse(self, nominee: Nominee, target: str, why: str, now: float) -> None:
         state = self._state
@@ -160,10 +160,10 @@ class Preemptors:
         text = (
             f"no pod of cluster {target} is evicted for it: the executor of cluster {home} does "
             "not confirm that it "
-            f"waits for a place there with priority {nominee.placed.pod.priority}: {why}"
+            f"waits for a place there with priority {nominee.pod_info.pod.priority}: {why}"
         )
         if self._warnings.admit(now, (UNCONFIRMED, home)) is not None:
-            key = nominee.placed.pod.key
+            key = nominee.pod_info.pod.key
             state.warn(
                 f"pod {key} of cluster {home}: {text}. If that stays, find out who speaks there "
                 "as its agent"
@@ -172,7 +172,7 @@ class Preemptors:
         if tracked is not None:
             state.report_waiting(tracked, text)
         state.refusals.note_unconfirmed(
-            nominee.pod_id, nominee.placed.pod, target, why, now, _AGAIN_S
+            nominee.pod_id, nominee.pod_info.pod, target, why, now, _AGAIN_S
         )
         self._take_back(nominee.pod_id, now)
 
@@ -213,11 +213,11 @@ class Preemptors:
 
     def _importance(self, preemptor: PodId) -> int:
         nominee = self._state.profiles.nominations.of(preemptor)
-        return nominee.placed.pod.priority if nominee is not None else NO_PRIORITY
+        return nominee.pod_info.pod.priority if nominee is not None else NO_PRIORITY
 
     def _lane(self, preemptor: PodId) -> tuple[str, str]:
         nominee = self._state.profiles.nominations.of(preemptor)
-        return preemptor[0], nominee.placed.pod.namespace if nominee is not None else ""
+        return preemptor[0], nominee.pod_info.pod.namespace if nominee is not None else ""
 
     def _next(self, preemptor: PodId) -> tuple[int, int]:
         return self._importance(preemptor), -self._turns.get(self._lane(preemptor), -1)

@@ -107,10 +107,10 @@ class Rebalancing:
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
-        placed = state.fleet.with_use(
+        pod_info = state.fleet.with_use(
             PodInfo(tracked.source, tracked.home, refused)
         )  # as its replacement will be
-        return state.profiles.of(placed).would_go(occupant.pod_id, placed)
+        return state.profiles.of(pod_info).would_go(occupant.pod_id, pod_info)
 
     def _would_move(self, occupant: Occupant) -> Decision | str | None:
         """The same, or why nowhere: not to a cluster of which nobody knows whether it would take
@@ -122,7 +122,7 @@ class Rebalancing:
         if (
             decision is None
             or source is None
-            or decision.cluster in (occupant.placed.home, occupant.cluster)
+            or decision.cluster in (occupant.pod_info.home, occupant.cluster)
         ):
             return decision
         why = untold(source)
@@ -137,9 +137,9 @@ class Rebalancing:
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.seen(occupant.pod_id, tracked.source, state.fleet.now)
-        placed = state.fleet.with_use(PodInfo(tracked.source, tracked.home, refused))
+        pod_info = state.fleet.with_use(PodInfo(tracked.source, tracked.home, refused))
         with state.fleet.as_if_closed(tracked.home, clusters):
-            return state.profiles.of(placed).would_go(occupant.pod_id, placed)
+            return state.profiles.of(pod_info).would_go(occupant.pod_id, pod_info)
 
     def _may_go(self, occupant: Occupant) -> str:
         state = self._state
@@ -199,7 +199,7 @@ class Rebalancing:
     def _note(self, entry: _MoveResult) -> None:
         self._moves.append(entry)
         self._state.counters[COUNTER, entry.result] += 1
-        pod = entry.move.victim.placed.pod.key
+        pod = entry.move.victim.pod_info.pod.key
         where = "/".join(entry.move.spot.place)
         verb = "would be moved" if entry.result is Result.PLANNED else "is moved"
         self._state.effects.append(
@@ -223,19 +223,19 @@ class Rebalancing:
         ]
         return [*moves, *stays]
 
-    def of(self, pod_id: PodId, placed: PodInfo) -> Row | None:
+    def of(self, pod_id: PodId, pod_info: PodInfo) -> Row | None:
         """The latest move of this pod, or of one of its controller that it may replace; None if
         none is known.
         """
-        found = [one for one in self._moves if _means(one.move, pod_id, placed)]
+        found = [one for one in self._moves if _means(one.move, pod_id, pod_info)]
         return _move_row(found[-1]) if found else None
 
 
-def _means(move: Move, pod_id: PodId, placed: PodInfo) -> bool:
-    moved = move.victim.placed
-    pod = placed.pod
+def _means(move: Move, pod_id: PodId, pod_info: PodInfo) -> bool:
+    moved = move.victim.pod_info
+    pod = pod_info.pod
     alike = (moved.home, moved.pod.namespace, moved.pod.owner) == (
-        placed.home,
+        pod_info.home,
         pod.namespace,
         pod.owner,
     )
@@ -243,11 +243,11 @@ def _means(move: Move, pod_id: PodId, placed: PodInfo) -> bool:
 
 
 def _row(victim: Victim) -> Row:
-    pod = victim.placed.pod
+    pod = victim.pod_info.pod
     return {
         "namespace": pod.namespace,
         "name": pod.name,
-        "source": victim.placed.home,
+        "source": victim.pod_info.home,
         "from": f"{victim.cluster}/{victim.node}",
         "to": None,
         "gain": None,

@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import itemgetter
 
 from dispatcher.scheduling.core.deciding import Deciding
-from dispatcher.scheduling.core.newcomers import Newcomers
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import PLACING
 from dispatcher.scheduling.delegation.protocol import (
@@ -23,22 +22,25 @@ from dispatcher.scheduling.delegation.protocol import (
     ObservedState,
     Step,
     next_step,
+    target_of,
     wants_place,
 )
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
 from dispatcher.scheduling.delegation.tracking import (
     ClusterReachability,
     Tracked,
+    fenced_for,
     forget_vanished,
     observed_state,
     place_of,
 )
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.hints import WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queued import QueuedPod, State
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Reason, Why
+from shared.model.token_buckets import TokenBuckets
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
@@ -62,7 +64,11 @@ class Reconciler:
         self._binding = deciding.binding
         self._evictions = deciding.evictions
         self._reachability: ClusterReachability | None = None  # while nothing but pods changes
-        self._newcomers = Newcomers(state.queue)
+        # Of each fenced cluster, steps that nothing but the fence asks for. Example: at 20 a second
+        # 3,000 pods are released in 150 s, so that what takes their place comes as fast.
+        fenced_per_s = state.timing.fenced_per_s
+        self._releases = TokenBuckets(max(1.0, fenced_per_s), fenced_per_s)
+        self._entered: list[QueuedPod] = []  # the queue in this event, in order
 
     def reconcile_due(self, now: float) -> None:
         """Reconcile every pod that is due, until none is: what one needs may make another due."""
@@ -73,7 +79,8 @@ class Reconciler:
             state.dirty = set()
             for handler, run in groupby(state.tracked.get_all(due), partial(self._handler_of, now)):
                 handler(self, list(run), now)
-        self._newcomers.wake_waiting(now)
+        if self._entered:
+            self._wake_waiting(now)
 
     def _handler_of(self, now: float, tracked: Tracked) -> "_Handler":
         """How a pod is looked at among others: nearly all are to be queued, or keep their place,
@@ -141,8 +148,7 @@ class Reconciler:
         if self._binding.holds(pod_id) and self._still_held(tracked, now):
             return
         if tracked.vanished is not None:
-            fenced = state.fences.of(tracked.home)
-            forget_vanished(tracked, state.clusters, now, state.timing, fenced)
+            forget_vanished(tracked, state.clusters, now, state.timing)
         self._occupy(tracked, now)
         if tracked.in_flight is not None:
             return
@@ -202,13 +208,13 @@ class Reconciler:
     def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
         """Queue pods of which `_is_new` holds."""
         try:
-            placed = self._retries.placed_all(
+            infos = self._retries.pod_infos(
                 [(tracked, tracked.source) for tracked in run if tracked.source], now
             )
             items = self._state.queue.add_all(
-                zip([tracked.pod_id for tracked in run], placed, strict=True), now
+                zip([tracked.pod_id for tracked in run], infos, strict=True), now
             )
-            self._newcomers.entered += items
+            self._entered += items
             for tracked, item in zip(run, items, strict=True):
                 tracked.queued = True
                 if item.state is _GATED:
@@ -250,7 +256,8 @@ class Reconciler:
             return due
         seen = self._observed_state(tracked, now)
         due = next_step(seen)
-        return due if self._state.fences.admits(seen, due, now) else None
+        fenced = _released_by_fence(seen, due)
+        return due if not fenced or self._releases.admit(now, fenced) is not None else None
 
     def _cached_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due, for a pod in a situation of which that is kept; None: in any other."""
@@ -263,7 +270,6 @@ class Reconciler:
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
-        fenced = self._state.fences.of(tracked.home)
         if (
             self._reachability is None
         ):  # once for all that are due: nothing that is done for a pod makes a cluster come or go
@@ -275,7 +281,6 @@ class Reconciler:
             self._state.timing,
             reach=self._reachability,
             orphans_may_go=may_go,
-            fenced=fenced,
         )
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
@@ -312,7 +317,7 @@ class Reconciler:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
         state = self._state
         pod_id = tracked.pod_id
-        place = place_of(tracked, state.fences.of(pod_id[0]))
+        place = place_of(tracked, fenced_for(state.clusters.get(pod_id[0])))
         known = state.fleet.occupant(pod_id)
         if place is None:
             if known is None:
@@ -327,16 +332,16 @@ class Reconciler:
                 self._evictions.gone(pod_id)
             return
         pod, cluster, node = place
-        placed = self._placed(tracked, pod, cluster, node, now)
+        pod_info = self._pod_info(tracked, pod, cluster, node, now)
         if (
             known is None
             or known.assumed
-            or (known.cluster, known.node, known.placed.pod)
-            != (cluster, node, placed.at(cluster).pod)
+            or (known.cluster, known.node, known.pod_info.pod)
+            != (cluster, node, pod_info.at(cluster).pod)
         ):
-            state.profiles.restore(pod_id, placed, cluster, node)
+            state.profiles.restore(pod_id, pod_info, cluster, node)
 
-    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
+    def _pod_info(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate
         shows that yet.
         """
@@ -345,7 +350,7 @@ class Reconciler:
             return PodInfo(pod, home)
         known = self._state.fleet.occupant(tracked.pod_id)
         if known is not None and (known.cluster, known.node) == (cluster, node):
-            return PodInfo(pod, home, known.placed.refused)
+            return PodInfo(pod, home, known.pod_info.refused)
         return PodInfo(pod, home, self._retries.known(tracked, pod, now))
 
     # --- places
@@ -365,18 +370,37 @@ class Reconciler:
             self._state.report(tracked, never.text, now, nodes_help=False)
             return
         tracked.queued = True
-        placed = self._retries.placed(tracked, pod, now)
-        if tracked.item is not None and self._retries.again(tracked, placed, now):
+        pod_info = self._retries.pod_info(tracked, pod, now)
+        if tracked.item is not None and self._retries.again(tracked, pod_info, now):
             return
         if pod.nominated_node:
             self._restore_nomination(tracked, pod)
-        item = self._state.queue.add(tracked.pod_id, placed, now)
-        self._newcomers.entered.append(item)
+        item = self._state.queue.add(tracked.pod_id, pod_info, now)
+        self._entered.append(item)
         if item.state is _GATED:
             self._report_gated(tracked, item, now)
 
+    def _wake_waiting(self, now: float) -> None:
+        """Retry pods that wait for others to come (members of a gang); but not the last that came,
+        as it was decided after all others.
+        """
+        entered = self._entered
+        self._entered = []
+        if not self._state.queue.listens(WakeEvent.POD_ADDED):
+            return
+        came = [one for one in entered if one.queued_at == now]  # others waited before, as they are
+        if came:
+            pod_id = came[-1].pod_id
+            pod = came[-1].pod_info.pod
+            event = (
+                ClusterEvent(WakeEvent.POD_ADDED, pod_id[0], None, pod)
+                if len(came) == 1
+                else ClusterEvent(WakeEvent.POD_ADDED)
+            )
+            self._state.queue.wake(event, now, but=came[-1])
+
     def _report_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
-        gated = item.placed.pod.gated
+        gated = item.pod_info.pod.gated
         reason = "SchedulingGated" if gated else "Unschedulable"
         self._state.report(tracked, item.note, now, reason, nodes_help=gated)
 
@@ -388,6 +412,16 @@ class Reconciler:
                 tracked.pod_id, PodInfo(pod, tracked.home), tracked.home, pod.nominated_node
             )
             self._state.profiles.nominations.put(nominee)
+
+
+def _released_by_fence(seen: ObservedState, due: NextStep) -> str:
+    """The fenced cluster for whose sake alone the step is due; "" if it is due for another reason."""
+    if due.step is Step.DELETE_DELEGATE:
+        return due.cluster if due.cluster in seen.fenced else ""
+    if due.step is not Step.FINISH or seen.source is None or seen.source.terminating:
+        return ""
+    target = target_of(seen.home, seen.source)
+    return target if target in seen.fenced else ""
 
 
 _Handler = Callable[[Reconciler, Sequence[Tracked], float], None]

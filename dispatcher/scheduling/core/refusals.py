@@ -30,7 +30,7 @@ from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKin
 from shared.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
 from shared.model.backoff import Backoff
 from shared.model.pod import Pod, PodId
-from shared.model.refusal import ALL_OTHERS, Refusal
+from shared.model.refusal import ALL_OTHERS, ClusterRefusal
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[IntentKind, str] = {
@@ -54,7 +54,7 @@ _MOST_GROWTHS = 3
 
 @dataclass(slots=True)
 class _Entry:
-    refusal: Refusal
+    refusal: ClusterRefusal
     namespace: str
     # refusals in a row; of a size: how often it has grown beyond what a pod was placed by
     rounds: int = 1
@@ -94,7 +94,7 @@ class Refusals:
         in_flight: InFlightIntent,
         outcome: Outcome,
         now: float,
-        placed_by: Sequence[Refusal] = (),
+        placed_by: Sequence[ClusterRefusal] = (),
     ) -> None:
         """A cluster has answered REFUSED. What comes in while it is passed over already makes no
         longer pause.
@@ -135,7 +135,7 @@ class Refusals:
             return
         rounds = known.rounds + 1 if known is not None and known.passing == passing else 1
         pause = (self._passing_pause if passing else self._pause).after(rounds)
-        refusal = Refusal(cluster, words, now, now + pause, passing=passing)
+        refusal = ClusterRefusal(cluster, words, now, now + pause, passing=passing)
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds, passing))
 
     def note_unstarted(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float) -> None:
@@ -146,7 +146,7 @@ class Refusals:
         if known is not None and now < known.refusal.until:
             return
         rounds = known.rounds + 1 if known is not None else 1
-        refusal = Refusal(cluster, words, now, now + self._unstarted_pause.after(rounds))
+        refusal = ClusterRefusal(cluster, words, now, now + self._unstarted_pause.after(rounds))
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds))
 
     def note_unconfirmed(
@@ -159,7 +159,7 @@ class Refusals:
         key = (cluster, _PASSED_OVER)
         known = self._kept.get(template, {}).get(key)
         if known is None or known.passing:
-            refusal = Refusal(cluster, words, now, now + again_s - self._longest_s)
+            refusal = ClusterRefusal(cluster, words, now, now + again_s - self._longest_s)
             self._keep(template, key, _Entry(refusal, pod.namespace))
 
     def note_size(
@@ -175,7 +175,7 @@ class Refusals:
                 largest[name] = amount
         if not largest:
             return
-        size = Refusal(
+        size = ClusterRefusal(
             cluster,
             "the server makes it larger",
             now,
@@ -191,7 +191,7 @@ class Refusals:
         pod: Pod,
         cluster: str,
         requests: Mapping[str, int],
-        placed_by: Sequence[Refusal],
+        placed_by: Sequence[ClusterRefusal],
         now: float,
     ) -> int:
         """How often in a row a pod was made larger than the largest size known, by which it was
@@ -224,7 +224,7 @@ class Refusals:
                 self._freed |= self._kept[oldest][forgotten].pods
                 self._forget(oldest, forgotten)
 
-    def about(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
+    def about(self, pod_id: PodId, pod: Pod, now: float) -> tuple[ClusterRefusal, ...]:
         """The refusals that hold for a pod now, by cluster; it is told by `ended` when one of them
         ends.
         """
@@ -234,12 +234,12 @@ class Refusals:
             kept.pods.add(pod_id)
         return self.seen(pod_id, pod, now)
 
-    def seen(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
+    def seen(self, pod_id: PodId, pod: Pod, now: float) -> tuple[ClusterRefusal, ...]:
         """The same for somebody who only looks."""
         over = [replace(kept.refusal, over=True) for kept in self._over(pod_id, pod, now)]
         return (*self.known(pod_id, pod, now), *over)
 
-    def remembered(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
+    def remembered(self, pod_id: PodId, pod: Pod, now: float) -> tuple[ClusterRefusal, ...]:
         """All that is kept of a pod, as if no time had passed, for somebody who only looks."""
         kept = (*self._holding(pod_id, pod, now), *self._over(pod_id, pod, now))
         return tuple([one.refusal for one in kept])
@@ -252,7 +252,7 @@ class Refusals:
             if what == _PASSED_OVER and not kept.passing and now >= kept.refusal.until:
                 yield kept
 
-    def known(self, pod_id: PodId, pod: Pod, now: float) -> list[Refusal]:
+    def known(self, pod_id: PodId, pod: Pod, now: float) -> list[ClusterRefusal]:
         """Of these the ones whose time has not passed."""
         return [kept.refusal for kept in self._holding(pod_id, pod, now)]
 

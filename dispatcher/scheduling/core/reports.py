@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
+from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import (
@@ -220,15 +220,16 @@ class Reports:
         yield from self._fold_nodes(
             view, changes, _NODES_A_POD * (at_once or state.timing.fold_at_once)
         )
-        for change in views.weighed(view, changes, views.fold_objects(state.fleet.kept, changes)):
+        for change in views.fold_objects(view, state.fleet.kept, changes):
             self._object_changed(view.name, change, state.fleet.now)
             yield False
-        state.fleet.uses.put(view.name, changes.uses)
+        if changes.uses:
+            state.fleet.uses.put(view.name, changes.uses)
         if changes.readings:
             state.fleet.put_readings(view.name, changes.readings)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
             state.update_hot(state.fleet.now)
-        for pod in views.weighed(view, changes, views.fold_pods(view, changes)):
+        for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
             yield False
         yield True
@@ -311,8 +312,16 @@ class Reports:
                 self._state.touch(cluster)
 
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
-        if not views.note_readiness(view, was_ready, now):
+        """Stamp a change of readiness, and tell of it. A cluster that is not ready when it is first
+        heard of, or missed, is so from then on: what was before this dispatcher's life is not
+        known.
+        """
+        if view.ready == was_ready:
+            if not was_ready and view.not_ready_since == float("-inf"):
+                view.not_ready_since = now
             return
+        view.ready_since = float("inf") if was_ready else now
+        view.not_ready_since = now if was_ready else float("inf")
         self._show_cluster(view, now)
         self._peer_updates.send_to_all()
         self._state.touch(view.name)
@@ -332,7 +341,7 @@ class Reports:
         `most` at a time.
         """
         together: list[views.Change[Node]] = []
-        for change in views.weighed(view, changes, views.fold_nodes(view, changes)):
+        for change in views.fold_nodes(view, changes):
             before = change.before
             after = change.after
             put = (
@@ -392,7 +401,10 @@ class Reports:
         if had != has:
             self._state.fleet.set_proxy_taints(home, before or after, has)
             self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
-        if self._state.fences.note(home, change):
+        was, fenced = fenced_proxy(change.before), fenced_proxy(change.after)
+        if was != fenced:
+            view = self._state.clusters[home]
+            view.fenced = view.fenced - {was} | ({fenced} if fenced else frozenset())
             self._state.dirty.update(pod_id for pod_id in self._state.tracked if pod_id[0] == home)
 
     def _object_changed(self, cluster: str, change: views.Change[AnyObject], now: float) -> None:
@@ -504,10 +516,10 @@ class Reports:
         pod_id = (cluster, uid)
         pod = change.after
         if pod is not None and pod.node and not pod.terminal:
-            placed = PodInfo(pod, cluster)
+            pod_info = PodInfo(pod, cluster)
             if pod.phase != RUNNING:
-                placed = self._state.fleet.with_use(placed)
-            self._state.fleet.place(pod_id, placed, cluster, pod.node, assumed=False)
+                pod_info = self._state.fleet.with_use(pod_info)
+            self._state.fleet.place(pod_id, pod_info, cluster, pod.node, assumed=False)
             before = change.before
             if before is None or before.node != pod.node:
                 gone = before if before is not None and before.node else None

@@ -16,7 +16,7 @@ from shared.messages import REFUSED, Outcome
 from shared.model.objects import Namespace
 from shared.model.pod import Pod
 from shared.model.reasons import Reason, Why
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 
 
 class Retries:
@@ -31,12 +31,12 @@ class Retries:
         """The pod lost its place: remember why, and what its cluster has refused."""
         tracked.refused = outcome.message or outcome.verdict
         if outcome.verdict == REFUSED and tracked.source is not None:
-            placed_by = tracked.item.placed.refused if tracked.item is not None else ()
+            placed_by = tracked.item.pod_info.refused if tracked.item is not None else ()
             self._state.refusals.note(
                 tracked.pod_id, tracked.source, in_flight, outcome, now, placed_by
             )
 
-    def placed(self, tracked: Tracked, pod: Pod, now: float) -> PodInfo:
+    def pod_info(self, tracked: Tracked, pod: Pod, now: float) -> PodInfo:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
         pod_id = tracked.pod_id
         state = self._state
@@ -44,17 +44,17 @@ class Retries:
             return PodInfo(pod, pod_id[0])
         return state.fleet.with_use(PodInfo(pod, pod_id[0], state.refusals.about(pod_id, pod, now)))
 
-    def placed_all(self, pods: Iterable[tuple[Tracked, Pod]], now: float) -> list[PodInfo]:
+    def pod_infos(self, pods: Iterable[tuple[Tracked, Pod]], now: float) -> list[PodInfo]:
         """The same of each."""
         if not (self._state.refusals or self._state.fleet.uses):
             return [PodInfo(pod, tracked.pod_id[0]) for tracked, pod in pods]
-        return [self.placed(tracked, pod, now) for tracked, pod in pods]
+        return [self.pod_info(tracked, pod, now) for tracked, pod in pods]
 
-    def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
+    def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[ClusterRefusal, ...]:
         """Refusals that hold for a pod that is not queued."""
         return tuple(self._state.refusals.known(tracked.pod_id, pod, now))
 
-    def again(self, tracked: Tracked, placed: PodInfo, now: float) -> bool:
+    def again(self, tracked: Tracked, pod_info: PodInfo, now: float) -> bool:
         """Queue a pod anew whose place came to nothing; False if none did.
 
         At once where a cluster is passed over from now on: another one is decided. Else after a
@@ -65,10 +65,10 @@ class Retries:
         if item is None or not words:
             return False
         tracked.refused = ""
-        if _effective(placed.refused) != _effective(item.placed.refused):
-            self._state.queue.anew(item, placed, now)
+        if _effective(pod_info.refused) != _effective(item.pod_info.refused):
+            self._state.queue.anew(item, pod_info, now)
         else:
-            self._state.queue.retry(item, now, placed)
+            self._state.queue.retry(item, now, pod_info)
             self._state.report(tracked, Why(Reason.REFUSED, words).text, now)
         return True
 
@@ -79,15 +79,15 @@ class Retries:
         state = self._state
         ready = []
         for item in batch:
-            placed = item.placed
-            refused = state.refusals.about(item.pod_id, item.placed.pod, now)
-            if refused != placed.refused:
-                placed = msgspec.structs.replace(placed, refused=refused)
-            placed = state.fleet.with_use(placed)
-            if placed is item.placed:
+            pod_info = item.pod_info
+            refused = state.refusals.about(item.pod_id, item.pod_info.pod, now)
+            if refused != pod_info.refused:
+                pod_info = msgspec.structs.replace(pod_info, refused=refused)
+            pod_info = state.fleet.with_use(pod_info)
+            if pod_info is item.pod_info:
                 ready.append(item)
             else:
-                state.queue.anew(item, placed, now)
+                state.queue.anew(item, pod_info, now)
         return ready
 
     def time_passed(self, now: float) -> None:
@@ -106,10 +106,10 @@ class Retries:
             tracked = self._state.tracked.get(pod_id)
             item = self._state.queue.get(pod_id)
             if tracked is not None and item is not None:
-                self._state.queue.add(pod_id, self.placed(tracked, item.placed.pod, now), now)
+                self._state.queue.add(pod_id, self.pod_info(tracked, item.pod_info.pod, now), now)
 
 
-def _effective(refusals: Iterable[Refusal]) -> set[Refusal]:
+def _effective(refusals: Iterable[ClusterRefusal]) -> set[ClusterRefusal]:
     """Those that may change where a pod goes: a size does not while its cluster is passed over."""
     current = [one for one in refusals if not one.over]
     barred = {one.cluster for one in current if not one.requests}

@@ -81,7 +81,7 @@ class Starts:
             and view.ready
             and view.takes_orders
         )
-        if not answer or target in self._state.fences.of(home_name):
+        if not answer or target in home.fenced:
             return False
         whose = (target, home_name, namespace)
         kept = 0.0 if self._little.left(now, whose) >= 1.0 else 1.0

@@ -6,15 +6,20 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.held_reports import HeldReport, HeldReports
-from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, InFlightIntent, settled
+from dispatcher.scheduling.delegation.due_times import DueTimes
+from dispatcher.scheduling.delegation.in_flight import (
+    ENDED_WITH_SOURCE,
+    InFlightIntent,
+    IntentKind,
+    settled,
+)
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.protocol import NOTHING
@@ -22,15 +27,51 @@ from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideInten
 from dispatcher.scheduling.delegation.step_cache import StepCache
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked, fenced_for
 from dispatcher.scheduling.delegation.unstarted import UnstartedPods
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
 from shared.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
+
+_AT_ONCE = 500  # told in one Tick
+
+
+class HeldReport(NamedTuple):
+    """Why a pod waits, as it is to be told."""
+
+    message: str
+    reason: str
+    nodes_help: bool
+
+
+class HeldReports:
+    """What pods wait for by now, where that changed too soon after the last report, and when it may
+    be told: later, not never.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[PodId, HeldReport] = {}
+        self._due: DueTimes[PodId] = DueTimes()
+
+    def hold(self, pod_id: PodId, report: HeldReport, until: float) -> None:
+        """In place of one that was held before."""
+        self._held[pod_id] = report
+        self._due.put(pod_id, until)
+
+    def drop(self, pod_id: PodId) -> None:
+        """Another one was told, or nothing is to be told any more."""
+        if self._held.pop(pod_id, None) is not None:
+            self._due.drop(pod_id)
+
+    def due(self, now: float) -> list[tuple[PodId, HeldReport]]:
+        """Take out those that may be told now."""
+        return [(pod_id, self._held.pop(pod_id)) for pod_id in self._due.take(now, _AT_ONCE)]
+
 
 # A report is repeated until it was written: its pod is not offered again for minutes, and its user
 # would not see why.
@@ -101,9 +142,8 @@ class CoreState:
         self._alarms: list[
             tuple[float, PodId]
         ] = []  # when a pod is due, soonest first; some are over
-        self.fences = Fences(timing.fenced_per_s)
-        self.orphans = Orphans(self.tracked, self.fences)
-        self.steps = StepCache(self.clusters, self.fences)
+        self.orphans = Orphans(self.tracked, self.clusters)
+        self.steps = StepCache(self.clusters)
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
 
@@ -144,7 +184,7 @@ class CoreState:
         known = self.fleet.occupant(pod_id)
         self.profiles.forget(pod_id)
         home, pod = (
-            (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
+            (known.pod_info.home, known.pod_info.pod) if known is not None else (pod_id[0], None)
         )
         for kind in (WakeEvent.POD_REMOVED, WakeEvent.QUOTA_FREED):
             self.queue.wake(ClusterEvent(kind, home, pod), now)
@@ -210,8 +250,13 @@ class CoreState:
                 return True
             if self._is_late(tracked, in_flight, now):
                 return True
-        if tracked.in_flight_is_pointless:
-            return True
+        # Without its source a pod needs no place, so nobody wants what is asked of its home. An
+        # order to another cluster must still be seen through, and so must the question whether the
+        # source is gone, while there is a delegate for whose sake it is asked.
+        if in_flight.via == tracked.pod_id[0]:
+            asks = in_flight.kind is IntentKind.CONFIRM_SOURCE
+            if (source is not None or not tracked.delegates) if asks else source is None:
+                return True
         if (
             source is not None
             and source.terminating
@@ -219,7 +264,11 @@ class CoreState:
             and in_flight.kind in ENDED_WITH_SOURCE
         ):
             return True
-        return self.fences.outdates(tracked.pod_id[0], in_flight, self.clusters)
+        if in_flight.via not in fenced_for(self.clusters.get(tracked.pod_id[0])):
+            return False
+        # It went where nothing runs any more, by an operator's word. But for a deletion that can be
+        # answered: it is what a fence asks for.
+        return in_flight.kind is not IntentKind.DELETE or not self.clusters[in_flight.via].ready
 
     def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing
@@ -256,15 +305,20 @@ class CoreState:
         nodes_help: bool = True,
     ) -> None:
         """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not
-        the same twice. `nodes_help`: whether it might go to a new node of its cluster.
+        the same twice. `nodes_help`: whether it might go to a new node of its cluster; of one that
+        is promised a node of another cluster nobody is to make one.
         """
         source = tracked.source
         if source is None:
             return
         known = source.nominated_node if tracked.nominated_node is None else tracked.nominated_node
-        nominated_node = self._nominated_node(tracked)
+        nominee = self._nominee(tracked)
+        at_home = nominee is not None and nominee.cluster == tracked.home
+        nominated_node = nominee.node if nominee is not None and at_home else ""
+        nodes_help = nodes_help and (nominee is None or at_home)
         soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
-        if nominated_node == known and message == tracked.reported:
+        told = (message, nodes_help) == (tracked.reported, tracked.nodes_help)
+        if nominated_node == known and told:
             self.held_reports.drop(tracked.pod_id)
             return
         if nominated_node == known and soon:
@@ -275,6 +329,7 @@ class CoreState:
             return
         self.held_reports.drop(tracked.pod_id)
         tracked.reported = message
+        tracked.nodes_help = nodes_help
         tracked.reported_at = now
         tracked.nominated_node = nominated_node
         nominated = nominated_node if nominated_node != known else None
@@ -309,8 +364,7 @@ class CoreState:
                 tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, reason)
             )
 
-    def _nominated_node(self, tracked: Tracked) -> str:
-        """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""
+    def _nominee(self, tracked: Tracked) -> Nominee | None:
+        """What node the pod is promised; status.nominatedNodeName shows one of its own cluster."""
         nominations = self.profiles.nominations
-        nominee = nominations.of(tracked.pod_id) if len(nominations) else None
-        return nominee.node if nominee is not None and nominee.cluster == tracked.home else ""
+        return nominations.of(tracked.pod_id) if len(nominations) else None

@@ -41,23 +41,25 @@ class Book(msgspec.Struct, gc=False):
     known).
     """
 
-    placed: PodInfo
+    pod_info: PodInfo
     row: int
 
-    def show(self, placed: PodInfo) -> None:
+    def show(self, pod_info: PodInfo) -> None:
         """A later version of the pod, which asks for the same: it serves as well where it is the
         same object and all that says what it is has stayed, and the earlier one is not kept for the
         sake of the books.
         """
-        was = self.placed.pod
-        pod = placed.pod
+        was = self.pod_info.pod
+        pod = pod_info.pod
         alike = was.labels == pod.labels or was.app_labels == pod.app_labels
         if alike and was.uid == pod.uid and was.annotations == pod.annotations:
             counts_as = (
-                self.placed.counts_as
+                self.pod_info.counts_as
             )  # no cluster shows it: it is given back as it was booked
-            same = placed.counts_as == counts_as
-            self.placed = placed if same else msgspec.structs.replace(placed, counts_as=counts_as)
+            same = pod_info.counts_as == counts_as
+            self.pod_info = (
+                pod_info if same else msgspec.structs.replace(pod_info, counts_as=counts_as)
+            )
 
 
 class AssumedPods:
@@ -95,16 +97,16 @@ class AssumedPods:
         books nothing.
         """
         pod_id = decision.pod_id
-        placed = decision.placed.at(decision.cluster)
+        pod_info = decision.pod_info.at(decision.cluster)
         row = decision.row
-        refused = self._reserve(cycle, placed, row)
+        refused = self._reserve(cycle, pod_info, row)
         if refused is not None:
             return refused
-        self._reserved[pod_id] = Book(placed, row)
+        self._reserved[pod_id] = Book(pod_info, row)
         if later is not None:
             later.append(row)
             return None
-        self.fleet.place(pod_id, placed, decision.cluster, decision.node, assumed=True)
+        self.fleet.place(pod_id, pod_info, decision.cluster, decision.node, assumed=True)
         try:
             refused = self._permit(cycle, decision)
         except PluginError:
@@ -122,7 +124,7 @@ class AssumedPods:
         for plugin in self.bulk:
             if most:
                 most = guarded(
-                    plugin, plugin.fits, [placed for _, placed in items[:most]], self.view
+                    plugin, plugin.fits, [pod_info for _, pod_info in items[:most]], self.view
                 )
         return most
 
@@ -138,7 +140,7 @@ class AssumedPods:
         PluginError nothing is booked.
         """
         pod_ids = [one.pod_id for one in decisions]
-        pods = [one.placed for one in decisions]
+        pods = [one.pod_info for one in decisions]
         rows = self.fleet.kept_rows([one.row for one in decisions])
         done: list[Reserve] = []
         try:
@@ -150,8 +152,8 @@ class AssumedPods:
                 done.append(plugin)
                 _note(decisions, plugin.name, explained or ())
         except PluginError:
-            for placed, row in zip(pods, rows, strict=True):
-                self._unreserve(done, placed, row)
+            for pod_info, row in zip(pods, rows, strict=True):
+                self._unreserve(done, pod_info, row)
             raise
         if not all(self.skips(one, answer_of) for one in self.late):
             answers = {one.name: answer_of(one.name) for one in self.late}
@@ -160,30 +162,32 @@ class AssumedPods:
         self._reserved.update(zip(pod_ids, map(Book, pods, rows), strict=True))
         self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows, alike=alike)
 
-    def _reserve(self, cycle: CycleState, placed: PodInfo, row: int) -> Refuse | None:
+    def _reserve(self, cycle: CycleState, pod_info: PodInfo, row: int) -> Refuse | None:
         done: list[Reserve] = []
         for plugin in self.plan.reserves:
             try:
-                refused = guarded(plugin, plugin.reserve, cycle, placed, row, self.view)
+                refused = guarded(plugin, plugin.reserve, cycle, pod_info, row, self.view)
             except PluginError:
-                self._unreserve(done, placed, row)
+                self._unreserve(done, pod_info, row)
                 raise
             if refused is not None:
-                self._unreserve(done, placed, row)
+                self._unreserve(done, pod_info, row)
                 return refused
             done.append(plugin)
         return None
 
-    def _unreserve(self, plugins: Sequence[Reserve], placed: PodInfo, row: int) -> None:
+    def _unreserve(self, plugins: Sequence[Reserve], pod_info: PodInfo, row: int) -> None:
         for plugin in reversed(plugins):
             try:
-                guarded(plugin, plugin.unreserve, placed, row, self.view)
+                guarded(plugin, plugin.unreserve, pod_info, row, self.view)
             except PluginError as error:
                 self._faults.note(error)  # the others must still give back
 
     def _permit(self, cycle: CycleState, decision: Decision) -> Refuse | None:
         for plugin in self.plan.permits:
-            answer = guarded(plugin, plugin.permit, cycle, decision.placed, decision.row, self.view)
+            answer = guarded(
+                plugin, plugin.permit, cycle, decision.pod_info, decision.row, self.view
+            )
             if isinstance(answer, Refuse):
                 return answer
             if answer:
@@ -203,18 +207,18 @@ class AssumedPods:
         """
         reserved = self._reserved.pop(pod_id, None)
         if reserved is not None:
-            self._unreserve(self.plan.reserves, reserved.placed, reserved.row)
+            self._unreserve(self.plan.reserves, reserved.pod_info, reserved.row)
         self.fleet.remove(pod_id)
 
-    def holds_to_size(self, placed: PodInfo) -> bool:
+    def holds_to_size(self, pod_info: PodInfo) -> bool:
         """Whether a Reserve plugin allows the pod no larger size than was booked."""
-        return any(guarded(one, one.holds_to_size, placed) for one in self.plan.reserves)
+        return any(guarded(one, one.holds_to_size, pod_info) for one in self.plan.hold_to_size)
 
     def holds(self, pod_id: PodId) -> bool:
         """Whether this profile has booked the pod."""
         return pod_id in self._reserved
 
-    def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
+    def restore(self, pod_id: PodId, pod_info: PodInfo, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it: confirms what was assumed, and charges without
         the right to refuse.
 
@@ -223,41 +227,41 @@ class AssumedPods:
         """
         known = self.fleet.occupant(pod_id)
         booked = self._reserved.get(pod_id)
-        placed = placed.at(cluster) if placed.refused else placed
+        pod_info = pod_info.at(cluster) if pod_info.refused else pod_info
         same = known is not None and known.node == node and known.cluster == cluster
-        if booked is not None and same and booked.placed.pod.requests == placed.pod.requests:
-            booked.show(placed)
+        if booked is not None and same and booked.pod_info.pod.requests == pod_info.pod.requests:
+            booked.show(pod_info)
         else:
             if booked is not None:
-                self._unreserve(self.plan.reserves, booked.placed, booked.row)
+                self._unreserve(self.plan.reserves, booked.pod_info, booked.row)
             row = self.fleet.row_of(cluster, node)
-            self.take_book(pod_id, placed, -1 if row is None else row)
-        self.fleet.place(pod_id, placed, cluster, node, assumed=False)
+            self.take_book(pod_id, pod_info, -1 if row is None else row)
+        self.fleet.place(pod_id, pod_info, cluster, node, assumed=False)
 
-    def confirm(self, pod_id: PodId, placed: PodInfo) -> None:
+    def confirm(self, pod_id: PodId, pod_info: PodInfo) -> None:
         """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed
         there.
         """
         known = self.fleet.occupant(pod_id)
         booked = self._reserved.get(pod_id)
-        pod = placed.pod
-        there = known is not None and known.node == pod.node and known.cluster == placed.home
-        same = there and booked is not None and booked.placed.pod.requests == pod.requests
+        pod = pod_info.pod
+        there = known is not None and known.node == pod.node and known.cluster == pod_info.home
+        same = there and booked is not None and booked.pod_info.pod.requests == pod.requests
         if (
             known is None
             or booked is None
             or not same
-            or not self.fleet.stays(known, placed, assumed=False)
+            or not self.fleet.stays(known, pod_info, assumed=False)
         ):
-            self.restore(pod_id, placed, placed.home, pod.node)
+            self.restore(pod_id, pod_info, pod_info.home, pod.node)
         else:
-            booked.show(placed)
+            booked.show(pod_info)
 
-    def _charge(self, placed: PodInfo, row: int) -> None:
+    def _charge(self, pod_info: PodInfo, row: int) -> None:
         """Book with every Reserve plugin; `row` is -1 while the node is not known."""
         for plugin, charge in self._charges:
             try:
-                guarded(plugin, charge, placed, row, self.view)
+                guarded(plugin, charge, pod_info, row, self.view)
             except PluginError as error:
                 self._faults.note(error)
 
@@ -268,13 +272,13 @@ class AssumedPods:
         books = self._reserved
         self._reserved = {}
         for book in books.values():
-            self._unreserve(self.plan.reserves, book.placed, book.row)
+            self._unreserve(self.plan.reserves, book.pod_info, book.row)
         return books
 
-    def take_book(self, pod_id: PodId, placed: PodInfo, row: int) -> None:
+    def take_book(self, pod_id: PodId, pod_info: PodInfo, row: int) -> None:
         """Book a pod that is there, without the right to refuse."""
-        self._charge(placed, row)
-        self._reserved[pod_id] = Book(placed, row)
+        self._charge(pod_info, row)
+        self._reserved[pod_id] = Book(pod_info, row)
 
 
 def _note(
@@ -297,4 +301,4 @@ def _charging(plugin: Reserve) -> Callable[[PodInfo, int, FleetView], object]:
     """How a plugin books what is so already: a pod that no cycle of ours has decided."""
     if isinstance(plugin, Restores):
         return plugin.restore
-    return lambda placed, row, fleet: plugin.reserve(CycleState(), placed, row, fleet)
+    return lambda pod_info, row, fleet: plugin.reserve(CycleState(), pod_info, row, fleet)

@@ -34,7 +34,7 @@ class _SelectAndBook(Protocol):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: PodInfo,
+        pod_info: PodInfo,
         finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
@@ -105,10 +105,10 @@ class Batches:
         if deferred:
             return self._decide_together(eq_class, fleet_key, items, variants, finder)
         results: list[Result] = []
-        for pod_id, placed in items:
-            if finder.spent() or (results and not self._keeps_fleet_key(key, fleet_key, placed)):
+        for pod_id, pod_info in items:
+            if finder.spent() or (results and not self._keeps_fleet_key(key, fleet_key, pod_info)):
                 break
-            result = self._select_and_book(fleet_key, pod_id, placed, (finder,))
+            result = self._select_and_book(fleet_key, pod_id, pod_info, (finder,))
             if result is None:
                 break
             results.append(result)
@@ -135,14 +135,14 @@ class Batches:
     # --- which pods
     # ----------------------------------------------------------------------------------------------
 
-    def _keeps_fleet_key(self, key: ClassKey, fleet_key: ClassKey, placed: PodInfo) -> bool:
+    def _keeps_fleet_key(self, key: ClassKey, fleet_key: ClassKey, pod_info: PodInfo) -> bool:
         """Whether a pod of class `key` still has this fleet key, after what was placed since it was
         found.
         """
         try:
             return (
                 not self._plan.fleet_keyed
-                or self._plan.fleet_key(key, placed, self._books.view) == fleet_key
+                or self._plan.fleet_key(key, pod_info, self._books.view) == fleet_key
             )
         except PluginError:
             return False  # decided alone, it meets the error again
@@ -165,7 +165,7 @@ class Batches:
                     else enumerate(one for _, one in items)
                 )
                 other = next(
-                    (at for at, placed in pods if key_of(placed, fleet) != first), len(items)
+                    (at for at, pod_info in pods if key_of(pod_info, fleet) != first), len(items)
                 )
                 if other < len(items):
                     items, variants = items[:other], variants.first(other)
@@ -174,7 +174,7 @@ class Batches:
         return items, variants
 
     def _skipped_until_first(
-        self, eq_class: EquivalenceClass, placed: PodInfo
+        self, eq_class: EquivalenceClass, pod_info: PodInfo
     ) -> list[PluginEvaluator]:
         """Plugins that skip the class now by counts which placing the pod changes: they may not
         skip the next pod.
@@ -183,7 +183,7 @@ class Batches:
         return [
             one
             for one in skipped
-            if any(self._fleet.moves(count, placed) for count, _ in one.versions)
+            if any(self._fleet.moves(count, pod_info) for count, _ in one.versions)
         ]
 
     def _may_defer(
@@ -249,7 +249,7 @@ class Batches:
 
         It is asked of the first pod alone: SKIP holds for a whole class.
         """
-        if any(unfit(placed, self._books) is not None for placed in variants.pods):
+        if any(unfit(pod_info, self._books) is not None for pod_info in variants.pods):
             return False
         first = variants.pods[0]
         fleet = self._books.view
@@ -357,16 +357,16 @@ class Batches:
         return results
 
 
-def unfit(placed: PodInfo, books: AssumedPods) -> Why | None:
+def unfit(pod_info: PodInfo, books: AssumedPods) -> Why | None:
     """What is wrong with the pod itself, or with those that it counts, before any node is looked
     at.
     """
-    pod = placed.pod
+    pod = pod_info.pod
     if pod.problems:
         return Why(Reason.INVALID, "; ".join(pod.problems))
     if pod.gated:
         return Why(Reason.GATED, ", ".join(pod.gates))
-    uncertain = books.fleet.cut_labels.spread_by(placed, default=books.plan.spreads)
+    uncertain = books.fleet.cut_labels.spread_by(pod_info, default=books.plan.spreads)
     return Why(Reason.LABELS_CUT, uncertain) if uncertain else None
 
 

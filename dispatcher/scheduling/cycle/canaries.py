@@ -52,7 +52,7 @@ class Canaries:
             self._of[base] = canary, round(canary.canary.percent * _PARTS / 100)
             self._base[name] = by_name[base]
 
-    def instead_of(self, base: Scheduler, placed: PodInfo) -> Scheduler:
+    def instead_of(self, base: Scheduler, pod_info: PodInfo) -> Scheduler:
         """Who decides a pod that names the profile of `base`: its canary for a share of pods, else
         `base`.
         """
@@ -60,7 +60,7 @@ class Canaries:
         if found is None:
             return base
         canary, parts = found
-        return canary if crc32(placed.pod.uid.encode()) % _PARTS < parts else base
+        return canary if crc32(pod_info.pod.uid.encode()) % _PARTS < parts else base
 
     def schedule_class(
         self, scheduler: Scheduler, items: Sequence[Item], *, alike: bool, enough: Enough

@@ -49,7 +49,7 @@ from dispatcher.scheduling.records.decision_record import DecisionContext, Expla
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
 from shared.model.pod import PENDING, PodId, template_of
 from shared.model.reasons import Reason, Why
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
@@ -57,10 +57,10 @@ _MOST_ALONE = 64  # pods
 _MOST_NO_PLACE = 512  # classes whose last refusal is kept with its message
 
 
-def _ranks(placed: PodInfo) -> Hashable:
+def _ranks(pod_info: PodInfo) -> Hashable:
     """What makes a pod of a class more important than another one, in any cluster."""
-    pod = placed.pod
-    return pod.priority, pod.preempts, pod.needs, placed.home
+    pod = pod_info.pod
+    return pod.priority, pod.preempts, pod.needs, pod_info.home
 
 
 class Scheduler(AssumedPods):
@@ -105,28 +105,28 @@ class Scheduler(AssumedPods):
     # --- deciding
     # ----------------------------------------------------------------------------------------------
 
-    def classify(self, placed: PodInfo) -> Hashable:
+    def classify(self, pod_info: PodInfo) -> Hashable:
         """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of
         its own.
         """
         try:
-            return self._class_of(placed)
+            return self._class_of(pod_info)
         except PluginError as error:
-            return ("fault", error.plugin, placed.home, placed.pod.uid)
+            return ("fault", error.plugin, pod_info.home, pod_info.pod.uid)
 
-    def _class_of(self, placed: PodInfo) -> ClassKey:
-        return self.plan.key_without_home(self.plan.class_key(placed), placed, self.view)
+    def _class_of(self, pod_info: PodInfo) -> ClassKey:
+        return self.plan.key_without_home(self.plan.class_key(pod_info), pod_info, self.view)
 
-    def _batch_key_of(self, placed: PodInfo) -> ClassKey:
+    def _batch_key_of(self, pod_info: PodInfo) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell
         apart share it.
         """
-        key = self._class_of(placed)
+        key = self._class_of(pod_info)
         return key if key.batch is None else key.batch
 
-    def schedule(self, placed: PodInfo, pod_id: PodId) -> Result:
+    def schedule(self, pod_info: PodInfo, pod_id: PodId) -> Result:
         """Decide one pod and assume it on its node, or say why there is none."""
-        return self.schedule_class([(pod_id, placed)])[0]
+        return self.schedule_class([(pod_id, pod_info)])[0]
 
     def schedule_class(
         self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never
@@ -155,9 +155,9 @@ class Scheduler(AssumedPods):
                 break
         return results
 
-    def _key_or_error(self, placed: PodInfo) -> ClassKey | PluginError:
+    def _key_or_error(self, pod_info: PodInfo) -> ClassKey | PluginError:
         try:
-            return self._batch_key_of(placed)
+            return self._batch_key_of(pod_info)
         except PluginError as error:
             return error
 
@@ -166,7 +166,7 @@ class Scheduler(AssumedPods):
     ) -> list[Result]:
         """Decide pods of one key, in order."""
         if isinstance(key, PluginError):
-            return [self._fault(pod_id, placed, key) for pod_id, placed in items]
+            return [self._fault(pod_id, pod_info, key) for pod_id, pod_info in items]
         results: list[Result] = []
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
@@ -194,7 +194,7 @@ class Scheduler(AssumedPods):
         Nothing has changed since. Only what may tell these pods apart is asked: priority and home,
         what is wrong with a pod itself, and the plugins that do not answer for a whole class.
         """
-        first = earlier.placed
+        first = earlier.pod_info
         found = list[Result]()
         if earlier.victims or len(self.nominations):
             return found
@@ -206,20 +206,20 @@ class Scheduler(AssumedPods):
                 else None
             )
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
-            for at, (pod_id, placed) in enumerate(items):
-                pod = placed.pod
+            for at, (pod_id, pod_info) in enumerate(items):
+                pod = pod_info.pod
                 if (
-                    _ranks(placed) != _ranks(first)
-                    or unfit(placed, self) is not None
-                    or placed.refused != first.refused
+                    _ranks(pod_info) != _ranks(first)
+                    or unfit(pod_info, self) is not None
+                    or pod_info.refused != first.refused
                 ):
                     break
-                if at >= let_pass and self._pre_filter(placed, {}) is not None:
+                if at >= let_pass and self._pre_filter(pod_info, {}) is not None:
                     break
                 alike = template is not None and template_of(pod) == template
-                if not alike and self.plan.fleet_key(key, placed, self.view) != standing:
+                if not alike and self.plan.fleet_key(key, pod_info, self.view) != standing:
                     break
-                found.append(earlier.again(pod_id, placed, self.fleet.now))
+                found.append(earlier.again(pod_id, pod_info, self.fleet.now))
         except PluginError:
             pass  # decided alone, the pod meets the error again
         return found
@@ -233,42 +233,46 @@ class Scheduler(AssumedPods):
             nominations.matter_to(id_, one) or leans_on_pods(one.pod) for id_, one in items
         )
 
-    def _decide_sized(self, pod_id: PodId, placed: PodInfo) -> Result:
+    def _decide_sized(self, pod_id: PodId, pod_info: PodInfo) -> Result:
         """A pod that some clusters make larger: where its size there cannot be booked it is not
         tried, nor preempts.
         """
         try:
-            found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
+            found = [guarded(one, one.too_large, pod_info, self.view) for one in self.plan.reserves]
             now = self.fleet.now
             barred = [
-                Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()
+                ClusterRefusal(cluster, why, now, now)
+                for one in found
+                for cluster, why in one.items()
             ]
-            placed = msgspec.structs.replace(placed, refused=(*placed.refused, *barred))
-            result = self._decide(self._batch_key_of(placed), pod_id, placed)
+            pod_info = msgspec.structs.replace(pod_info, refused=(*pod_info.refused, *barred))
+            result = self._decide(self._batch_key_of(pod_info), pod_id, pod_info)
         except PluginError as error:
-            return self._fault(pod_id, placed, error)
+            return self._fault(pod_id, pod_info, error)
         if barred and isinstance(result, Unschedulable):
             return msgspec.structs.replace(result, reasons=result.reasons | {Reason.QUOTA})
         return result
 
-    def _decide(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Result:
-        with self.nominations.aside_for(pod_id, placed):
+    def _decide(self, key: ClassKey, pod_id: PodId, pod_info: PodInfo) -> Result:
+        with self.nominations.aside_for(pod_id, pod_info):
             try:  # the pod's own nomination is no part of its key
-                key = self.plan.fleet_key(key, placed, self.view)
+                key = self.plan.fleet_key(key, pod_info, self.view)
             except PluginError as error:
-                return self._fault(pod_id, placed, error)
-            result = self._select_and_book(key, pod_id, placed, self._finders(key, pod_id, placed))
+                return self._fault(pod_id, pod_info, error)
+            result = self._select_and_book(
+                key, pod_id, pod_info, self._finders(key, pod_id, pod_info)
+            )
         if result is None:
             raise LookupError("a class left a pod undecided")
         return result
 
-    def _finders(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Iterator[PlaceFinder]:
+    def _finders(self, key: ClassKey, pod_id: PodId, pod_info: PodInfo) -> Iterator[PlaceFinder]:
         """Ways to find a place for one pod, the cheapest first; the last one always has an answer."""
         nominated = len(self.nominations) > 0
         if not (
-            nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)
+            nominated and (leans_on_pods(pod_info.pod) or self.nominations.of(pod_id) is not None)
         ):
-            search = self._searches.search_for(key, placed)
+            search = self._searches.search_for(key, pod_info)
             if search is not None:
                 yield search
         eq_class = self._classes.get(key)
@@ -278,51 +282,51 @@ class Scheduler(AssumedPods):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: PodInfo,
+        pod_info: PodInfo,
         finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
         """Decide one pod by the first finder that has an answer, and book it, or note its row in
         `deferred`.
         """
-        refused = unfit(placed, self)
+        refused = unfit(pod_info, self)
         if refused is not None:
-            return self._refuse_and_clear_nomination(pod_id, placed, refused)
+            return self._refuse_and_clear_nomination(pod_id, pod_info, refused)
         states: dict[str, object] = {}
         try:
-            refused = self._pre_filter(placed, states)
+            refused = self._pre_filter(pod_info, states)
             if refused is not None:
-                return self._refuse_and_clear_nomination(pod_id, placed, refused)
+                return self._refuse_and_clear_nomination(pod_id, pod_info, refused)
             for finder in finders:
-                result = self._try_finder(key, pod_id, placed, finder, states, deferred)
+                result = self._try_finder(key, pod_id, pod_info, finder, states, deferred)
                 if result is not None:
                     return result
         except PluginError as error:
             # What the class holds may be half written: it is made anew for the next pod.
             self._classes.drop(key)
-            return self._fault(pod_id, placed, error)
+            return self._fault(pod_id, pod_info, error)
         return None
 
     def _try_finder(
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: PodInfo,
+        pod_info: PodInfo,
         finder: PlaceFinder,
         states: dict[str, object],
         deferred: list[int] | None,
     ) -> Result | None:
-        why = finder.prepare(placed)
+        why = finder.prepare(pod_info)
         cycle = CycleState(states, finder.answer_of)
         if why is not None:
-            return self._refused_class(cycle, key, pod_id, placed, why)
-        found = finder.select(pod_id, placed)
+            return self._refused_class(cycle, key, pod_id, pod_info, why)
+        found = finder.select(pod_id, pod_info)
         if isinstance(found, Decision):
             result = self._explain_and_book(cycle, found, finder.explainers(), deferred)
             if result is found:
                 finder.booked(found.row)
             return result
-        return None if found is None else self._no_place(cycle, key, pod_id, placed, found)
+        return None if found is None else self._no_place(cycle, key, pod_id, pod_info, found)
 
     def _explain_and_book(
         self,
@@ -335,21 +339,23 @@ class Scheduler(AssumedPods):
         self._explain(cycle, decision, fleet_explainers)
         refusal = self.book(cycle, decision, deferred)
         if refusal is not None:
-            return self._refuse_and_clear_nomination(decision.pod_id, decision.placed, refusal.why)
+            return self._refuse_and_clear_nomination(
+                decision.pod_id, decision.pod_info, refusal.why
+            )
         self.nominations.drop(decision.pod_id)
         return decision
 
     def _refused_class(
-        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, why: Why
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, pod_info: PodInfo, why: Why
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         if is_ours(why):
-            return self._refuse_and_clear_nomination(pod_id, placed, why)
-        return self.post_filters.hopeless(cycle, self._refused(pod_id, placed, why), key, why)
+            return self._refuse_and_clear_nomination(pod_id, pod_info, why)
+        return self.post_filters.hopeless(cycle, self._refused(pod_id, pod_info, why), key, why)
 
-    def _pre_filter(self, placed: PodInfo, states: dict[str, object]) -> Why | None:
+    def _pre_filter(self, pod_info: PodInfo, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.pod_plugins:
-            states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.view)
+            states[plugin.name] = state = guarded(plugin, plugin.pre_filter, pod_info, self.view)
             if isinstance(state, Refuse):
                 return state.why
         return None
@@ -376,9 +382,9 @@ class Scheduler(AssumedPods):
             explain = cast(BatchExplained[Any], plugin).explain_batch
             explained = guarded(plugin, explain, state, rows, self.view)
             return LazyExplanation(explained, partial(self._faults.of, plugin.name))
-        return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
+        return guarded(plugin, plugin.explain, state, decision.pod_info, self.view, decision.row)
 
-    def would_go(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
+    def would_go(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         """Where a pod of a node would go if it was gone and its controller made it anew; None if
         nowhere.
 
@@ -388,32 +394,34 @@ class Scheduler(AssumedPods):
         if occupant is None or occupant.row is None:
             return None
         row = occupant.row
-        pod = msgspec.structs.replace(placed.pod, node="", phase=PENDING)
+        pod = msgspec.structs.replace(pod_info.pod, node="", phase=PENDING)
         self.fleet.remove_pod(occupant)
         try:
-            with self.nominations.aside_for(pod_id, placed):
-                return self._dry_run(pod_id, msgspec.structs.replace(placed, pod=pod))
+            with self.nominations.aside_for(pod_id, pod_info):
+                return self._dry_run(pod_id, msgspec.structs.replace(pod_info, pod=pod))
         except PluginError as error:
             self._faults.note(error)
             return None
         finally:
             self.fleet.add_pod(occupant, row)
 
-    def would_choose(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
+    def would_choose(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota
         is not asked.
         """
         try:
-            return self._dry_run(pod_id, placed)
+            return self._dry_run(pod_id, pod_info)
         except PluginError as error:
             self._faults.note(error)
             return None
 
-    def _dry_run(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
-        key = self.plan.fleet_key(self._batch_key_of(placed), placed, self.view)
+    def _dry_run(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
+        key = self.plan.fleet_key(self._batch_key_of(pod_info), pod_info, self.view)
         try:
-            for finder in self._finders(key, pod_id, placed):
-                found = finder.select(pod_id, placed) if finder.prepare(placed) is None else None
+            for finder in self._finders(key, pod_id, pod_info):
+                found = (
+                    finder.select(pod_id, pod_info) if finder.prepare(pod_info) is None else None
+                )
                 if isinstance(found, Decision):
                     finder.booked(
                         found.row
@@ -428,15 +436,15 @@ class Scheduler(AssumedPods):
     # --- refusing
     # ----------------------------------------------------------------------------------------------
 
-    def _refused(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
+    def _refused(self, pod_id: PodId, pod_info: PodInfo, why: Why) -> Unschedulable:
         context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
         return Unschedulable(
-            pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context
+            pod_id, pod_info, message, frozenset((why.reason,)), self.fleet.now, context
         )
 
     def _refuse_and_clear_nomination(
-        self, pod_id: PodId, placed: PodInfo, why: Why
+        self, pod_id: PodId, pod_info: PodInfo, why: Why
     ) -> Unschedulable:
         """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its
         room is for others.
@@ -444,20 +452,20 @@ class Scheduler(AssumedPods):
         kube-scheduler's clearNominatedNode.
         """
         self.nominations.drop(pod_id)
-        return self._refused(pod_id, placed, why)
+        return self._refused(pod_id, pod_info, why)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
         return self._faults.take()
 
-    def _fault(self, pod_id: PodId, placed: PodInfo, error: PluginError) -> Unschedulable:
+    def _fault(self, pod_id: PodId, pod_info: PodInfo, error: PluginError) -> Unschedulable:
         self._faults.note(error)
         return self._refuse_and_clear_nomination(
-            pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin)
+            pod_id, pod_info, Why(Reason.PLUGIN_ERROR, error.plugin)
         )
 
     def _no_place(
-        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, found: NoPlace
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, pod_info: PodInfo, found: NoPlace
     ) -> Unschedulable | None:
         """The refusal, after PostFilter where the profile has one; None if that has to start from
         each row's reason.
@@ -470,19 +478,19 @@ class Scheduler(AssumedPods):
         if earlier is None or earlier.context is not context:
             absent = self._absent(cycle) if self.fleet.reasons.is_scarce else ()
             nodes = self.fleet.node_counts()
-            earlier = no_place(pod_id, placed, self.fleet.now, context, nodes, absent)
-            earlier.hints = self._hints(cycle, placed)
+            earlier = no_place(pod_id, pod_info, self.fleet.now, context, nodes, absent)
+            earlier.hints = self._hints(cycle, pod_info)
             self._no_place_by_class[key] = earlier
             self._no_place_by_class.move_to_end(key)
             if len(self._no_place_by_class) > _MOST_NO_PLACE:
                 self._no_place_by_class.popitem(last=False)
-        refused = earlier.again(pod_id, placed, self.fleet.now)
+        refused = earlier.again(pod_id, pod_info, self.fleet.now)
         if found.codes is not None and self.plan.post_filters:
             refused = self.post_filters.help(cycle, refused, key, found.codes)
         self._last_no_place = refused
         return refused
 
-    def _hints(self, cycle: CycleState, placed: PodInfo) -> tuple[str, ...]:
+    def _hints(self, cycle: CycleState, pod_info: PodInfo) -> tuple[str, ...]:
         hints: list[str] = []
         for plugin in self.plan.filters:
             if not isinstance(plugin, ExplainsRefusals) or isinstance(
@@ -490,7 +498,7 @@ class Scheduler(AssumedPods):
             ):
                 continue
             try:
-                hints += guarded(plugin, plugin.explain_refusal, state, placed, self.view)
+                hints += guarded(plugin, plugin.explain_refusal, state, pod_info, self.view)
             except PluginError as error:
                 self._faults.note(error)  # a refusal stands without them, too
         return tuple(hints)

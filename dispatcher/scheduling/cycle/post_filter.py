@@ -85,14 +85,14 @@ class PostFilters:
         self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes
     ) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
-        pod = refused.placed.pod
+        pod = refused.pod_info.pod
         kind = (
             key,
             pod.priority,
             pod.preempts,
             pod.needs,
-            refused.placed.home,
-            refused.placed.over,
+            refused.pod_info.home,
+            refused.pod_info.over,
         )
         seen, since, no_help = self._no_help.get(kind, (None, 0.0, []))
         if seen == self._depends_on(nominee) and self._fleet.now - since <= KEPT_S:
@@ -130,24 +130,31 @@ class PostFilters:
         """The plugins' answers, up to the first nomination. `first` [n]: the code by which each row
         was refused.
         """
-        placed = refused.placed
+        pod_info = refused.pod_info
         fleet = self._fleet
         answers = []
         alone = (
             self._nominations.without_all
-            if leans_on_pods(placed.pod) and self._nominations.any_placed
+            if leans_on_pods(pod_info.pod) and self._nominations.any_placed
             else None
         )
         promised = Promised(nominee, alone)
-        known = self._known_of((key, placed.pod.priority, placed.pod.needs, placed.home))
+        known = self._known_of((key, pod_info.pod.priority, pod_info.pod.needs, pod_info.home))
         known.forget()
         trial = FleetTrial(
-            self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised, known
+            self._plan,
+            fleet,
+            pod_info,
+            first,
+            self._least.refresh(),
+            self.may_evict,
+            promised,
+            known,
         )
         for plugin in self._plan.post_filters:
             try:
                 with trial.of(plugin.name):
-                    answer = guarded(plugin, plugin.post_filter, cycle, placed, trial, self._view)
+                    answer = guarded(plugin, plugin.post_filter, cycle, pod_info, trial, self._view)
             except PluginError as error:
                 self._fault(error)  # the pod keeps the reasons it has
                 continue
@@ -176,12 +183,12 @@ class PostFilters:
 
     def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:
         cluster, node = self._fleet.name_of(found.row)
-        placed = refused.placed
-        displaced = self._nominations.lower_on(cluster, node, placed)
+        pod_info = refused.pod_info
+        displaced = self._nominations.lower_on(cluster, node, pod_info)
         for pod_id in displaced:
             self._nominations.drop(pod_id)
         victims = frozenset(one.pod_id for one in found.victims)
-        self._nominations.put(Nominee(refused.pod_id, placed, cluster, node, victims))
+        self._nominations.put(Nominee(refused.pod_id, pod_info, cluster, node, victims))
         promised = {
             "nominated": (cluster, node),
             "victims": found.victims,

@@ -14,9 +14,10 @@ from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
+from dispatcher.scheduling.rules.entry import may_enter
 from shared.model import names
 from shared.model.pod import Pod, PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import NO_NODE_HELPS, Reason, Why
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a
 # profile without it decides no pod that has one.
@@ -63,24 +64,24 @@ class Profiles:
             else Why(Reason.NO_PROFILE, ", ".join(self._by_name))
         )
 
-    def of(self, placed: PodInfo) -> Scheduler:
+    def of(self, pod_info: PodInfo) -> Scheduler:
         """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first
         one's.
         """
-        named = self._by_name.get(placed.pod.scheduler_name)
+        named = self._by_name.get(pod_info.pod.scheduler_name)
         if named is None:
             return self._first
         return (
-            self.canaries.instead_of(named, placed) if self._canaried else named
+            self.canaries.instead_of(named, pod_info) if self._canaried else named
         )  # asked several times a pod
 
-    def name_of(self, placed: PodInfo) -> str:
+    def name_of(self, pod_info: PodInfo) -> str:
         """The schedulerName of the profile that decides a pod."""
-        return self.of(placed).plan.profile
+        return self.of(pod_info).plan.profile
 
-    def classify(self, placed: PodInfo) -> Hashable:
+    def classify(self, pod_info: PodInfo) -> Hashable:
         """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
-        return self.of(placed).classify(placed)
+        return self.of(pod_info).classify(pod_info)
 
     def schedule_class(
         self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never
@@ -96,12 +97,12 @@ class Profiles:
     # --- what the queue asks (queued.Gates)
     # ---------------------------------------------------------------------------
 
-    def gate(self, placed: PodInfo) -> Why | None:
+    def gate(self, pod_info: PodInfo) -> Why | None:
         """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin
         says, or an annotation that the profile does not follow.
         """
-        plan = self.of(placed).plan
-        pod = placed.pod
+        plan = self.of(pod_info).plan
+        pod = pod_info.pod
         for key, plugin_name in self._not_followed[plan.profile] if pod.annotations else ():
             if key in pod.annotations:
                 text = (
@@ -111,18 +112,18 @@ class Profiles:
                 return Why(Reason.INVALID, text)
         for plugin in plan.pre_enqueues:
             try:
-                refused = guarded(plugin, plugin.pre_enqueue, placed)
+                refused = guarded(plugin, plugin.pre_enqueue, pod_info)
             except PluginError as error:
                 return Why(Reason.PLUGIN_ERROR, error.plugin)
             if refused is not None:
                 return refused.why
         return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
 
-    def helped_by(self, placed: PodInfo, reason: Reason) -> WakeEvent:
+    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
         """What the profile's plugins say helps against a reason of theirs; else the table of
         `hints`.
         """
-        plan = self.of(placed).plan
+        plan = self.of(pod_info).plan
         found = self._helped_by.get((plan.profile, reason))
         if found is None:
             said = [one.EVENTS[reason] for one in plan.plugins if reason in one.EVENTS]
@@ -131,14 +132,26 @@ class Profiles:
             )
         return found
 
-    def kind_of(self, placed: PodInfo, reasons: frozenset[Reason]) -> Hashable:
+    def nodes_help(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
+        """Whether a pod that was refused for these reasons might go to a new node of its own
+        cluster. A plugin that fails is no evidence that it might not.
+        """
+        scheduler = self.of(pod_info)
+        try:
+            return reasons.isdisjoint(NO_NODE_HELPS) and may_enter(
+                scheduler.plan.filters, pod_info, scheduler.view, pod_info.home
+            )
+        except PluginError:
+            return True
+
+    def kind_of(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> Hashable:
         """The profile, the reasons, and the `hint_key` of each plugin that looks closer at events."""
-        plan = self.of(placed).plan
+        plan = self.of(pod_info).plan
         asked = self._hints(plan, reasons, ~NEVER)
         return (
             plan.profile,
             reasons,
-            tuple([None if one is None else _hint_key(one, placed) for one in asked]),
+            tuple([None if one is None else _hint_key(one, pod_info) for one in asked]),
         )
 
     def worth_any(self, event: ClusterEvent, kind: Hashable) -> bool:
@@ -155,13 +168,13 @@ class Profiles:
             one is None or _hints_any(one, event, known[id(one)]) for one in asked
         )
 
-    def worth(self, event: ClusterEvent, placed: PodInfo, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Whether for any reason that such an event may help with, no plugin's hint says that this
         one does not.
         """
-        asked = self._hints(self.of(placed).plan, reasons, event.kind)
+        asked = self._hints(self.of(pod_info).plan, reasons, event.kind)
         return not reasons or any(
-            plugin is None or _hinted(plugin, event, placed) for plugin in asked
+            plugin is None or _hinted(plugin, event, pod_info) for plugin in asked
         )
 
     def _hints(
@@ -172,18 +185,18 @@ class Profiles:
             asked = self._hinting[plan.profile, reasons, kind] = _hinting(plan, reasons, kind)
         return asked
 
-    def refused_alike(self, placed: PodInfo) -> bool:
+    def refused_alike(self, pod_info: PodInfo) -> bool:
         """Whether all that its profile asks of a pod is the same for pods with the very same class
         key.
         """
-        pod_alone = placed.pod.volumes or placed.sizes
-        return not pod_alone and self.of(placed).plan.refuses_alike
+        pod_alone = pod_info.pod.volumes or pod_info.sizes
+        return not pod_alone and self.of(pod_info).plan.refuses_alike
 
-    def quota_alike(self, placed: PodInfo) -> bool:
+    def quota_alike(self, pod_info: PodInfo) -> bool:
         """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota
         of its own.
         """
-        return self.of(placed).plan.pod_plugins_in_bulk
+        return self.of(pod_info).plan.pod_plugins_in_bulk
 
     # --- places
     # ----------------------------------------------------------------------------------------------
@@ -201,16 +214,16 @@ class Profiles:
         (self._holding(pod_id) or self._first).forget(pod_id)
         self.nominations.left(pod_id)
 
-    def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
+    def restore(self, pod_id: PodId, pod_info: PodInfo, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it, with the profile that booked it or its own:
         Scheduler.restore.
         """
-        (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
+        (self._holding(pod_id) or self.of(pod_info)).restore(pod_id, pod_info, cluster, node)
 
     def confirm_all(self, pods: Iterable[tuple[PodId, PodInfo]]) -> None:
         """`restore` pods where their own cluster shows them."""
-        for pod_id, placed in pods:
-            (self._holding(pod_id) or self.of(placed)).confirm(pod_id, placed)
+        for pod_id, pod_info in pods:
+            (self._holding(pod_id) or self.of(pod_info)).confirm(pod_id, pod_info)
 
     def take_over(self, old: "Profiles") -> None:
         """Book all that other profiles have booked, in the order in which they did; keep what was
@@ -223,7 +236,7 @@ class Profiles:
             one.share(self.nominations)
         books = [book for one in old for book in one.give_books().items()]
         for pod_id, book in books:
-            self.of(book.placed).take_book(pod_id, book.placed, book.row)
+            self.of(book.pod_info).take_book(pod_id, book.pod_info, book.row)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call."""
@@ -248,9 +261,9 @@ def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[P
     return tuple({id(one): one for one in found}.values())  # plugins need not be hashable
 
 
-def _hint_key(plugin: Plugin, placed: PodInfo) -> Hashable:
+def _hint_key(plugin: Plugin, pod_info: PodInfo) -> Hashable:
     try:
-        key = plugin.hint_key(placed)
+        key = plugin.hint_key(pod_info)
         hash(key)
     except Exception:
         return None  # of no use: `hint_any` is asked of a pod that it knows nothing of
@@ -264,8 +277,8 @@ def _hints_any(plugin: Plugin, event: ClusterEvent, key: Hashable) -> bool:
         return True
 
 
-def _hinted(plugin: Plugin, event: ClusterEvent, placed: PodInfo) -> bool:
+def _hinted(plugin: Plugin, event: ClusterEvent, pod_info: PodInfo) -> bool:
     try:
-        return plugin.hint(event, placed)
+        return plugin.hint(event, pod_info)
     except Exception:  # a hint that fails must not keep a pod waiting
         return True

@@ -31,9 +31,9 @@ class SecondPass(PlaceFinder):
         self._class = eq_class
         self._nominations = nominations
 
-    def prepare(self, placed: PodInfo) -> Why | None:
+    def prepare(self, pod_info: PodInfo) -> Why | None:
         """As the class."""
-        return self._class.prepare(placed)
+        return self._class.prepare(pod_info)
 
     def answer_of(self, plugin: str) -> object:
         """As the class."""
@@ -47,34 +47,34 @@ class SecondPass(PlaceFinder):
         """As the class."""
         self._class.booked(row)
 
-    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | NoPlace:
         """The place that was promised, if the pod fits there now; else the best one that holds
         without nominees.
         """
-        found = self._nominated(pod_id, placed) or self._class.select(pod_id, placed)
+        found = self._nominated(pod_id, pod_info) or self._class.select(pod_id, pod_info)
         if isinstance(found, NoPlace):
             return found
-        alone = holds_alone(found, pod_id, placed, self._class, self._nominations)
-        return self._no_place(placed) if alone is None else alone
+        alone = holds_alone(found, pod_id, pod_info, self._class, self._nominations)
+        return self._no_place(pod_info) if alone is None else alone
 
-    def _nominated(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
+    def _nominated(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         nominee = self._nominations.of(pod_id)
         row = self._class.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
-        return None if row is None else self._class.select_on(row, pod_id, placed)
+        return None if row is None else self._class.select_on(row, pod_id, pod_info)
 
-    def _no_place(self, placed: PodInfo) -> NoPlace:
+    def _no_place(self, pod_info: PodInfo) -> NoPlace:
         """Why there is no place without nominees."""
         with self._nominations.without_all():
-            self._class.refresh(placed)
+            self._class.refresh(pod_info)
             context = self._class.context()
-        self._class.refresh(placed)
+        self._class.refresh(pod_info)
         return NoPlace(context, self._class.rows.refusal_codes[: self._class.fleet.n])
 
 
 def holds_alone(
     decision: Decision,
     pod_id: PodId,
-    placed: PodInfo,
+    pod_info: PodInfo,
     eq_class: EquivalenceClass,
     nominations: Nominations,
 ) -> Decision | None:
@@ -82,17 +82,17 @@ def holds_alone(
 
     `eq_class` is the pod's class, up to date, and is so again in the end.
     """
-    if not nominations.any_placed or not leans_on_pods(placed.pod):
+    if not nominations.any_placed or not leans_on_pods(pod_info.pod):
         return decision
     rows = range(eq_class.fleet.n)
     found = {
-        row: one for row in rows if (one := eq_class.select_on(row, pod_id, placed)) is not None
+        row: one for row in rows if (one := eq_class.select_on(row, pod_id, pod_info)) is not None
     }
     with nominations.without_all():
-        eq_class.refresh(placed)
+        eq_class.refresh(pod_info)
         there = [] if eq_class.refusal is not None else [*found]
-        alone = {row for row in there if eq_class.select_on(row, pod_id, placed) is not None}
-    eq_class.refresh(placed)
+        alone = {row for row in there if eq_class.select_on(row, pod_id, pod_info) is not None}
+    eq_class.refresh(pod_info)
     if decision.row in alone:
         return decision
     best = min(

@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-from shared.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent, DeleteDelegate
+from shared.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, AnyIntent, DeleteDelegate
 from shared.model.pod import Pod
 
 
@@ -73,8 +73,7 @@ class Transition(enum.Enum):
     DROP = "drop"  # nothing holds: look at the world again
 
 
-_AGAIN = Transition.AGAIN  # Enum attributes are slow to look up
-
+# UNKNOWN, and every pair without a row, mean AGAIN.
 TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.BIND, BOUND): Transition.SETTLE,
     (IntentKind.BIND, STALE): Transition.GIVE_BACK,
@@ -122,11 +121,6 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.UPDATE, STALE): Transition.DROP,
     (IntentKind.UPDATE, REFUSED): Transition.LATER,
 }
-
-
-def transition_for(kind: IntentKind, verdict: str) -> Transition:
-    """What a verdict leads to; UNKNOWN, and a pair without a row, mean the same intent again."""
-    return _AGAIN if verdict == UNKNOWN else TRANSITIONS.get((kind, verdict), _AGAIN)
 
 
 class InFlightIntent(msgspec.Struct, gc=False):

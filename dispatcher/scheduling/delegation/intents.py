@@ -52,7 +52,7 @@ def bind_all(
 ) -> list[InFlightIntent]:
     """`bind` each where it was decided, in one home cluster."""
     home = decisions[0].cluster
-    pods = [one.placed.pod for one in decisions]
+    pods = [one.pod_info.pod for one in decisions]
     refs = map(
         PodRef,
         [pod.namespace for pod in pods],

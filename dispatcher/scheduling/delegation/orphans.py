@@ -13,7 +13,7 @@ clusters that an operator has fenced are not meant: none is to run there.
 from collections import Counter
 from collections.abc import Mapping
 
-from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from shared.model.pod import PodId
 
@@ -27,9 +27,9 @@ class Orphans:
     back for good.
     """
 
-    def __init__(self, tracked: TrackedPods, fences: Fences) -> None:
+    def __init__(self, tracked: TrackedPods, clusters: Mapping[str, ClusterView]) -> None:
         self._tracked = tracked
-        self._fences = fences
+        self._clusters = clusters
         self._suspected: set[PodId] = set()
         self._held: set[PodId] = set()
         self._counted_at = float("-inf")
@@ -79,7 +79,8 @@ class Orphans:
         return {home: _warning(home, count, remote[home]) for home, count in held.items()}
 
     def _fenced(self, pod_id: PodId) -> bool:
-        return self._fences.of(pod_id[0]).issuperset(self._tracked[pod_id].delegates)
+        home = self._clusters.get(pod_id[0])
+        return home is not None and home.fenced.issuperset(self._tracked[pod_id].delegates)
 
     def _is_orphan(self, pod_id: PodId) -> bool:
         tracked = self._tracked.peek(pod_id)

@@ -15,10 +15,10 @@ import msgspec
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.in_flight import (
+    TRANSITIONS,
     InFlightIntent,
     IntentKind,
     Transition,
-    transition_for,
 )
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
@@ -48,7 +48,7 @@ class Outbox:
         self._doubted: list[
             tuple[float, float, PodId]
         ] = []  # when to tell, since when, whose; some are over
-        self._batches: dict[str, list[AnyIntent]] = {}
+        self._batches: defaultdict[str, list[AnyIntent]] = defaultdict(list)
 
     def begin(self, boot_epoch: int) -> None:
         """A leader term begins: epochs are above this one."""
@@ -61,10 +61,7 @@ class Outbox:
 
     def post(self, cluster: str, intent: AnyIntent) -> None:
         """Send without waiting for the answer (messages to people)."""
-        batch = self._batches.get(cluster)
-        if batch is None:
-            batch = self._batches[cluster] = []
-        batch.append(intent)
+        self._batches[cluster].append(intent)
 
     def send(self, tracked: Tracked, in_flight: InFlightIntent) -> None:
         """Send the pod's next intent; it replaces an earlier one of the same pod."""
@@ -72,7 +69,7 @@ class Outbox:
             self.drop(tracked)
         tracked.in_flight = in_flight
         self._by_intent_id[in_flight.intent.id] = tracked
-        self.post(in_flight.via, in_flight.intent)
+        self._batches[in_flight.via].append(in_flight.intent)
 
     def next_epochs(self, count: int) -> range:
         """So many of them."""
@@ -88,7 +85,7 @@ class Outbox:
             tracked.in_flight = one
         sent = [one.intent for one in in_flight]
         self._by_intent_id.update(zip([one.id for one in sent], pods, strict=True))
-        self._batches.setdefault(in_flight[0].via, []).extend(sent)
+        self._batches[in_flight[0].via].extend(sent)
 
     def drop(self, tracked: Tracked) -> None:
         """Stop waiting for the pod's intent; a late answer to it is ignored."""
@@ -121,7 +118,7 @@ class Outbox:
         if tracked is None or tracked.in_flight is None:
             return None
         in_flight = tracked.in_flight
-        transition = transition_for(in_flight.kind, outcome.verdict)
+        transition = TRANSITIONS.get((in_flight.kind, outcome.verdict), _AGAIN)
         if transition is _SETTLE:
             in_flight.settling = True
             in_flight.sent_at = now
@@ -219,7 +216,7 @@ class Outbox:
             SendIntents(cluster, tuple(intents))
             for cluster, intents in sorted(self._batches.items())
         ]
-        self._batches = {}
+        self._batches.clear()
         return sent
 
     def counts(self) -> dict[str, int]:

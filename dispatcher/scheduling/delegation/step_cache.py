@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.protocol import NextStep, ends_shown, files_differ, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
 from shared.model.pod import PENDING, RUNNING, TERMINAL, Pod
@@ -28,13 +27,11 @@ MOST = 10_000  # then it begins anew: some MiB
 
 
 class StepCache:
-    """Next steps by key. What is known of clusters is kept until `forget_clusters`."""
+    """Next steps by key."""
 
-    def __init__(self, clusters: Mapping[str, ClusterView], fences: Fences) -> None:
+    def __init__(self, clusters: Mapping[str, ClusterView]) -> None:
         self._clusters = clusters
-        self._fences = fences
         self._steps: dict[Key, NextStep] = {}
-        self._standings: dict[str, Key] = {}
         self.get = self._steps.get  # None: not asked yet
 
     def keep(self, key: Key, step: NextStep) -> NextStep:
@@ -44,27 +41,23 @@ class StepCache:
         self._steps[key] = step
         return step
 
-    def forget_clusters(self) -> None:
-        """Something has happened: clusters may have come, gone or been fenced."""
-        self._standings.clear()
-
     def key_of(self, tracked: Tracked, now: float) -> Key | None:
         """The key of what is seen of this pod; None: of such a pod nothing is kept."""
         source = tracked.source
-        home = tracked.pod_id[0]
-        if source is None or source.phase not in _PHASES or self._fences.of(home):
+        home = self._clusters.get(tracked.pod_id[0])
+        if source is None or source.phase not in _PHASES or home is None or home.fenced:
             return None
-        standing = self._standings.get(home) or self._standing(home)
         if tracked.delegates:
-            return self._remote_key(tracked, source, standing, now)
-        if source.has_finalizer or ((source.node or source.claim) and target_of(home, source)):
+            return self._remote_key(tracked, source, home, now)
+        if source.has_finalizer or ((source.node or source.claim) and target_of(home.name, source)):
             return None
-        return standing, bool(source.node), source.phase, source.terminating
+        return _standing_of(home), bool(source.node), source.phase, source.terminating
 
     def _remote_key(
-        self, tracked: Tracked, source: Pod, home_standing: Key, now: float
+        self, tracked: Tracked, source: Pod, home: ClusterView, now: float
     ) -> Key | None:
-        target = target_of(tracked.pod_id[0], source)
+        target = target_of(home.name, source)
+        view = self._clusters.get(target)
         delegate = tracked.delegates.get(target)
         if delegate is None or delegate.phase not in _PHASES or len(tracked.delegates) > 1:
             return None
@@ -73,9 +66,9 @@ class StepCache:
         claim = source.claim
         return (
             target,
-            home_standing,
-            self._standings.get(target) or self._standing(target),
-            another_than_claimed(source, self._clusters.get(target)),
+            _standing_of(home),
+            () if view is None else _standing_of(view),
+            another_than_claimed(source, view),
             source.phase,
             source.ready,
             source.terminating,
@@ -93,9 +86,3 @@ class StepCache:
             now < tracked.mirror_at,
             now < tracked.ask_end_at,
         )
-
-    def _standing(self, cluster: str) -> Key:
-        """What matters of a cluster; () if it is not configured."""
-        view = self._clusters.get(cluster)
-        found = self._standings[cluster] = _standing_of(view) if view is not None else ()
-        return found

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.protocol import ObservedState, confirms, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
@@ -18,6 +18,7 @@ from shared.security.signatures import read_claim
 
 T = TypeVar("T")
 
+_NOWHERE: frozenset[str] = frozenset()
 _NONE: Mapping[str, Any] = MappingProxyType(
     {}
 )  # nearly always empty: one for all; who adds to one makes a new dict
@@ -72,6 +73,7 @@ class Tracked(msgspec.Struct, gc=False):
     orphaned_at: float | None = None
     vanished: Pod | None = None
     reported: str = ""
+    nodes_help: bool = True  # as it was reported: a new node of its cluster would help
     reported_at: float = float("-inf")
     report: str = ""  # the side intent that reports it
     queued: bool = False
@@ -100,20 +102,6 @@ class Tracked(msgspec.Struct, gc=False):
             and self.in_flight is None
             and self.vanished is None
         )
-
-    @property
-    def in_flight_is_pointless(self) -> bool:
-        """Whether nobody wants any more what is asked of the home cluster.
-
-        Without its source a pod needs no place. An order to another cluster must still be seen
-        through, and so must the question whether the source is gone, while there is a delegate for
-        whose sake it is asked.
-        """
-        if self.in_flight is None or self.in_flight.via != self.home:
-            return False
-        if self.in_flight.kind is IntentKind.CONFIRM_SOURCE:
-            return self.source is not None or not self.delegates
-        return self.source is None
 
     @property
     def waits_for_time(self) -> bool:
@@ -293,7 +281,7 @@ class ClusterReachability(NamedTuple):
         return cls(*map(frozenset, (ready, restored, executor_only, observer_only)))
 
 
-def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds for all of them
+def observed_state(
     tracked: Tracked,
     clusters: dict[str, ClusterView],
     now: float,
@@ -301,7 +289,6 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     *,
     reach: ClusterReachability,
     orphans_may_go: bool,
-    fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:
     """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked
     for.
@@ -317,8 +304,9 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     missing = frozenset(
         (sought,) if sought and _to_ask(tracked, sought, clusters, now, timing.confirm_s) else ()
     )
-    home = clusters.get(tracked.home)
+    home = clusters.get(tracked.pod_id[0])
     settled_at = max(home.ready_since, tracked.claimed_at) if home is not None else float("inf")
+    fenced = fenced_for(home)
     claim = source.claim if source is not None else None
     source_gone = source is None and (
         _source_gone(tracked, clusters, now, timing, orphans_may_go=orphans_may_go)
@@ -355,7 +343,6 @@ def forget_vanished(
     clusters: dict[str, ClusterView],
     now: float,
     timing: CoreTiming,
-    fenced: frozenset[str] = frozenset(),
 ) -> None:
     """Give up a source that vanished once its target has had the time to notice a silent watch, and
     shows nothing.
@@ -370,13 +357,18 @@ def forget_vanished(
     proves = (
         view is not None and not view.restored and not another_than_claimed(tracked.vanished, view)
     )
-    over = target in fenced or (
+    over = target in fenced_for(clusters.get(tracked.home)) or (
         proves and _overdue(tracked, target, clusters, now, timing.absence_grace_s)
     )
     if over:
         tracked.vanished = None
     if over or not proves:
         tracked.reset_missing(target)
+
+
+def fenced_for(home: ClusterView | None) -> frozenset[str]:
+    """Clusters that are fenced for the pods of this one; of one that is not configured, none."""
+    return home.fenced if home is not None else _NOWHERE
 
 
 def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:

@@ -106,9 +106,9 @@ class EquivalenceClass(PlaceFinder):
     # --- catching up
     # ----------------------------------------------------------------------------------------------
 
-    def refresh(self, placed: PodInfo) -> None:
-        """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
-        self._needs = placed.pod.needs
+    def refresh(self, pod_info: PodInfo) -> None:
+        """Bring every answer up to date with the fleet; `pod_info` is any pod of the class."""
+        self._needs = pod_info.pod.needs
         fleet = self.fleet
         part = self._static
         changed, touched = self._since()
@@ -124,7 +124,7 @@ class EquivalenceClass(PlaceFinder):
             return
         self._changes_at = self._loads_at = _NEVER  # if somebody fails, all is due
         self._context = None
-        self.refusal = self._pre_filter(placed, self.evaluators if nodes_changed else stale)
+        self.refusal = self._pre_filter(pod_info, self.evaluators if nodes_changed else stale)
         if self.refusal is not None:
             return
         by_row = [one.role.scope is AnswerScope.ROW for one in stale]
@@ -132,7 +132,7 @@ class EquivalenceClass(PlaceFinder):
         anew = self._select_active() or changed is None
         rows, flipped = self.rows.refresh()
         beyond_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
-        self._answer(placed, None if anew else rows, flipped=flipped, beyond_row=beyond_row)
+        self._answer(pod_info, None if anew else rows, flipped=flipped, beyond_row=beyond_row)
         for one in self.evaluators:
             one.record_dependencies()
         if beyond_row:
@@ -147,21 +147,21 @@ class EquivalenceClass(PlaceFinder):
         touched = self.fleet.loads.since(self._loads_at)
         return (None, None) if changed is None or touched is None else (changed, touched)
 
-    def _pre_filter(self, placed: PodInfo, due: Sequence[PluginEvaluator]) -> Why | None:
-        refused = None if self._static.current else self._static.refresh(placed)
+    def _pre_filter(self, pod_info: PodInfo, due: Sequence[PluginEvaluator]) -> Why | None:
+        refused = None if self._static.current else self._static.refresh(pod_info)
         for evaluator in due:
             if refused is None:
-                refused = evaluator.pre_filter(placed)
+                refused = evaluator.pre_filter(pod_info)
         return refused
 
-    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: PodInfo) -> bool:
+    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], pod_info: PodInfo) -> bool:
         """Activate plugins that skip the class until one of its pods is placed, with the state that
         they will have then; False if one of them cannot tell it.
 
         For the merge of a batch alone: unless it books its pods, `discard_assumed` has to follow,
         also after False.
         """
-        if not all(one.assume_first_placed(placed) for one in skipped):
+        if not all(one.assume_first_placed(pod_info) for one in skipped):
             return False
         self._select_active()
         self._collect_explainers()
@@ -223,7 +223,7 @@ class EquivalenceClass(PlaceFinder):
         )
 
     def _answer(
-        self, placed: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool
+        self, pod_info: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool
     ) -> None:
         if beyond_row:
             partition = self.group_scores.partition if self.group_scores else None
@@ -242,7 +242,7 @@ class EquivalenceClass(PlaceFinder):
                 self.groups = GroupTable(self.fleet, self.rows, self.group_scores)
         if self.groups is None:
             if self._fleet_scoped is not None:
-                self._fleet_scoped.due(placed)
+                self._fleet_scoped.due(pod_info)
                 if any(one.role.scope is not AnswerScope.DOMAIN for one in self._beyond_row):
                     # now: what PreScore answers is asked for beside the scores (`answer_of`)
                     self._fleet_scoped.ask()
@@ -332,28 +332,28 @@ class EquivalenceClass(PlaceFinder):
         """What knows the best rows; None until the first refresh."""
         return self.groups or self._fleet_scoped
 
-    def prepare(self, placed: PodInfo) -> Why | None:
+    def prepare(self, pod_info: PodInfo) -> Why | None:
         """Bring every answer up to date; the reason if a plugin refuses the pods of the class as a
         whole.
         """
-        self.refresh(placed)
+        self.refresh(pod_info)
         return self.refusal
 
-    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | NoPlace:
         """The place for a pod of the class and why, or that no node is feasible."""
         table = self._table
         found = table.best() if table else None
         if found is None:
             return NoPlace(self.context(), self.rows.refusal_codes[: self.fleet.n])
-        return self._decision(pod_id, placed, *found)
+        return self._decision(pod_id, pod_info, *found)
 
-    def select_on(self, row: int, pod_id: PodId, placed: PodInfo) -> Decision | None:
+    def select_on(self, row: int, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         """Decide for `row`, with scores normalised over all feasible rows; None if `row` is not
         feasible.
         """
         table = self._table
         row_score = table.at(row) if table else None
-        return None if row_score is None else self._decision(pod_id, placed, row_score, None)
+        return None if row_score is None else self._decision(pod_id, pod_info, row_score, None)
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
@@ -363,7 +363,7 @@ class EquivalenceClass(PlaceFinder):
         return SKIP
 
     def _decision(
-        self, pod_id: PodId, placed: PodInfo, first: RowScore, second: RowScore | None
+        self, pod_id: PodId, pod_info: PodInfo, first: RowScore, second: RowScore | None
     ) -> Decision:
         table = self._table
         if table is None:
@@ -379,7 +379,7 @@ class EquivalenceClass(PlaceFinder):
             RowFacts.of(fleet, first.row),
             None if second is None else (*fleet.name_of(second.row), second.score),
         )
-        return Decision(pod_id, placed, *fleet.name_of(first.row), first.row, first.score, why)
+        return Decision(pod_id, pod_info, *fleet.name_of(first.row), first.row, first.score, why)
 
     def _scores(self, rows: Sequence[int], raw: ScoresByPlace, normal: ScoresByPlace) -> Scores:
         """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the

@@ -106,7 +106,7 @@ class PluginEvaluator:
     # --- asking
     # ----------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: PodInfo) -> Why | None:
+    def pre_filter(self, pod_info: PodInfo) -> Why | None:
         """Run PreFilter if a node, or an object or the clock that it looked at, changed; else only
         `refresh` of what pods change. The reason if it refuses.
         """
@@ -119,21 +119,21 @@ class PluginEvaluator:
         if self.role.scope is not AnswerScope.ROW:
             self.observed.counts.clear()
         if fresh:
-            self.state = guarded(plugin, plugin.pre_filter, placed, self.view)
+            self.state = guarded(plugin, plugin.pre_filter, pod_info, self.view)
         else:
-            self.state = guarded(plugin, plugin.refresh, self.state, placed, self.view)
+            self.state = guarded(plugin, plugin.refresh, self.state, pod_info, self.view)
         self.nodes_at = fleet.changes.position
         self.score_state = self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
-    def assume_first_placed(self, placed: PodInfo) -> bool:
+    def assume_first_placed(self, pod_info: PodInfo) -> bool:
         """Take the state that PreFilter, which skips the class now, will answer once one of its
         pods is placed (`state_after_first`); False if the plugin cannot tell it.
         """
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_after_first(type(plugin))):
             return False
-        state = guarded(plugin, plugin.state_after_first, placed, self.view)
+        state = guarded(plugin, plugin.state_after_first, pod_info, self.view)
         if state is not None:
             self.state = self.score_state = state
             self.record_dependencies()
@@ -193,13 +193,13 @@ class PluginEvaluator:
             plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows
         )
 
-    def prepared_scores(self, placed: PodInfo, feasible: RowList, rows: Rows) -> Floats:
+    def prepared_scores(self, pod_info: PodInfo, feasible: RowList, rows: Rows) -> Floats:
         """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros
         for SKIP.
         """
         plugin = self.role.plugin
         self.prepared = state = guarded(
-            plugin, plugin.pre_score, self.state, placed, self.view, feasible
+            plugin, plugin.pre_score, self.state, pod_info, self.view, feasible
         )
         if isinstance(state, Skip):
             return np.zeros(len(feasible))
@@ -216,12 +216,12 @@ class PluginEvaluator:
         values: Floats = guarded(plugin, plugin.normalize, raw)
         return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
 
-    def count_rules(self, placed: PodInfo) -> CountRules | None:
+    def count_rules(self, pod_info: PodInfo) -> CountRules | None:
         """Its parts as rules that go on to hold as pods of the class come; None if it cannot tell."""
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
             return None
-        return guarded(plugin, plugin.count_rules, self.state, placed, self.view)
+        return guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
 
     def pre_score_groups(self, rows: Rows, alike: Ints) -> object | None:
         """The state for scores where hosts are not told one by one (see `DomainPlugin`); None if it

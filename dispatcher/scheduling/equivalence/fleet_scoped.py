@@ -56,26 +56,26 @@ class FleetScopedTable:
         self._raw: dict[int, Floats] = {}
         self._normal: dict[int, Floats] = {}
 
-    def _take_turn(self, placed: PodInfo) -> None:
+    def _take_turn(self, pod_info: PodInfo) -> None:
         before = self._last.table
         self._last.table = self
-        self._asked = placed
+        self._asked = pod_info
         if before is not None and before is not self:
             before._due = before._due or before._asked
             before._blank()
 
-    def due(self, placed: PodInfo) -> None:
-        """Everybody has to be asked anew before the next answer; `placed` is any pod of the class."""
-        self._due = placed
+    def due(self, pod_info: PodInfo) -> None:
+        """Everybody has to be asked anew before the next answer; `pod_info` is any pod of the class."""
+        self._due = pod_info
 
     def ask(self) -> None:
         """Ask everybody about every row that is left, if that is due, and note what the answers
         rest on.
         """
-        placed = self._due
-        if placed is None:
+        pod_info = self._due
+        if pod_info is None:
             return
-        self._take_turn(placed)
+        self._take_turn(pod_info)
         table = self._table
         candidates = table.feasible_rows()
         codes = np.zeros(len(candidates), dtype=np.uint16)
@@ -89,7 +89,7 @@ class FleetScopedTable:
         self._raw = {}
         self._normal = {}
         if len(rows):
-            self._score(placed, self._where(rows))
+            self._score(pod_info, self._where(rows))
         for evaluator in self._evaluators:
             evaluator.record_dependencies()
         self._due = None  # not before: who fails is asked again
@@ -99,7 +99,7 @@ class FleetScopedTable:
             slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows
         )  # a window is cheaper than a copy
 
-    def _score(self, placed: PodInfo, rows: Rows) -> None:
+    def _score(self, pod_info: PodInfo, rows: Rows) -> None:
         for column in self._columns:
             raw = column.raw[rows]
             if len(column.values) == 1:
@@ -109,13 +109,13 @@ class FleetScopedTable:
             self._keep(column.evaluator, raw, normal)
         for evaluator in self._evaluators:
             if evaluator.role.score_at is not None:
-                raw = self._raw_of(evaluator, placed, rows)
+                raw = self._raw_of(evaluator, pod_info, rows)
                 normalizes = evaluator.role.normalizes and not isinstance(evaluator.prepared, Skip)
                 self._keep(evaluator, raw, evaluator.normalize(raw) if normalizes else raw)
 
-    def _raw_of(self, evaluator: PluginEvaluator, placed: PodInfo, rows: Rows) -> Floats:
+    def _raw_of(self, evaluator: PluginEvaluator, pod_info: PodInfo, rows: Rows) -> Floats:
         if evaluator.role.pre_scores:
-            return evaluator.prepared_scores(placed, self._rows, rows)
+            return evaluator.prepared_scores(pod_info, self._rows, rows)
         if evaluator.role.pre_scores_domains:
             evaluator.pre_score_domains(rows)
         return evaluator.finite_scores(rows)

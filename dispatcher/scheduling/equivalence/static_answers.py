@@ -271,11 +271,11 @@ class StaticAnswers:
             for one, version in self._volatile
         )
 
-    def refresh(self, placed: PodInfo) -> Why | None:
+    def refresh(self, pod_info: PodInfo) -> Why | None:
         """Bring all columns up to date; the reason if a plugin refuses the pods as a whole."""
         self._at = _NEVER
         for column in self._columns:
-            refused = column.refresh(placed, self._fleet)
+            refused = column.refresh(pod_info, self._fleet)
             if refused is not None:
                 return refused
         self.active = tuple(column for column in self._columns if not column.skipped)

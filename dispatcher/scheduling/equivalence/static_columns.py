@@ -54,7 +54,7 @@ class StaticColumn:
         """The plugin has nothing to say about these pods."""
         return self.evaluator.skipped
 
-    def refresh(self, placed: PodInfo, fleet: FleetState) -> Why | None:
+    def refresh(self, pod_info: PodInfo, fleet: FleetState) -> Why | None:
         """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
         evaluator = self.evaluator
         changed = fleet.changes.since(self._at) if self._at != _NEVER else None
@@ -63,7 +63,7 @@ class StaticColumn:
             return None
         skipped = self.skipped
         self._at = _NEVER
-        refused = evaluator.pre_filter(placed)
+        refused = evaluator.pre_filter(pod_info)
         if refused is not None:
             evaluator.known = False
             return refused

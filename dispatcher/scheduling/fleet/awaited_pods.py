@@ -88,7 +88,7 @@ class AwaitedPods:
         for row, pods in self.by_row.items():
             for one in pods:
                 if one.counts_as is not None:
-                    for column, asked in enumerate(nonzero_request(one.placed.pod)):
+                    for column, asked in enumerate(nonzero_request(one.pod_info.pod)):
                         counted = one.settling[column]
                         found[row][column] += (
                             round(asked * counted / one.counts_as[column]) - counted
@@ -101,7 +101,7 @@ class AwaitedPods:
         row = occupant.row
         if row is None:
             return
-        amounts = nonzero_request(occupant.placed.pod)
+        amounts = nonzero_request(occupant.pod_info.pod)
         if cpu and occupant.unseen_cpu:
             self._store.add("recent", self._store.recent, _CPU, row, -amounts[_CPU])
             occupant.unseen_cpu = False

@@ -46,7 +46,7 @@ class DomainCount:
             )  # not by a count of each domain: there may be many more hosts
             self.version += 1
 
-    def has(self, placed: PodInfo, labels_of: LabelsOf) -> bool:
+    def has(self, pod_info: PodInfo, labels_of: LabelsOf) -> bool:
         """Whether a placed pod counts."""
         return False
 
@@ -74,11 +74,11 @@ class MatchCount(DomainCount):
     unasked: int = 0
     worth: int | None = None
 
-    def has(self, placed: PodInfo, labels_of: LabelsOf) -> bool:
+    def has(self, pod_info: PodInfo, labels_of: LabelsOf) -> bool:
         """Whether a placed pod counts."""
-        pod = placed.pod
+        pod = pod_info.pod
         return (self.pods.terminating or not pod.terminating) and self.pods.matches(
-            pod, placed.home, labels_of
+            pod, pod_info.home, labels_of
         )
 
 
@@ -133,12 +133,12 @@ class MatchCounts:
         known = dict[tuple[str, str, int, bool, bool], bool]()
         members = list[int]()
         listed = 0
-        for placed, domain in build(pods, key):
-            pod = placed.pod
+        for pod_info, domain in build(pods, key):
+            pod = pod_info.pod
             listed = listed + 1
-            like = (placed.home, pod.namespace, id(pod.labels), pod.terminating, pod.labels_cut)
+            like = (pod_info.home, pod.namespace, id(pod.labels), pod.terminating, pod.labels_cut)
             if (has := known.get(like)) is None:
-                has = known[like] = count.has(placed, self._labels_of)
+                has = known[like] = count.has(pod_info, self._labels_of)
             if has:
                 members.append(domain)
         count.add_all(np.asarray(members, dtype=np.int32), 1)
@@ -150,15 +150,15 @@ class MatchCounts:
         count.version += 1  # whoever still looks at it learns that it is stale
         self._index.drop(count, count.pods)
 
-    def shift(self, placed: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
+    def shift(self, pod_info: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
         known = dict[
             Hashable, bool
         ]()  # by set of pods: each is asked once, however many keys it is counted by
-        for count in self._worth_it(placed):
+        for count in self._worth_it(pod_info):
             name = count.pods.name
             if (has := known.get(name)) is None:
-                has = known[name] = count.has(placed, self._labels_of)
+                has = known[name] = count.has(pod_info, self._labels_of)
             if has:
                 count.add(domain_of(count.key, row), amount)
 
@@ -170,9 +170,9 @@ class MatchCounts:
             if count.has(like, self._labels_of):
                 count.add_all(domains_of(count.key, rows), amount)
 
-    def _worth_it(self, placed: PodInfo) -> list[MatchCount]:
+    def _worth_it(self, pod_info: PodInfo) -> list[MatchCount]:
         """The counts that a pod may be part of, without those that are dropped now."""
-        near = list(self._index.near(placed.pod, placed.home, self._labels_of))
+        near = list(self._index.near(pod_info.pod, pod_info.home, self._labels_of))
         kept = list[MatchCount]()
         for count in near:
             if count.worth is not None:

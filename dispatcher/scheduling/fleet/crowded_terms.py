@@ -186,9 +186,9 @@ class TermCrowd:
                 self._sums.forget(total)
                 verdict.answer = None
 
-    def about(self, placed: PodInfo) -> tuple[StandingTerm, ...]:
+    def about(self, pod_info: PodInfo) -> tuple[StandingTerm, ...]:
         """The terms that mean a pod."""
-        verdict = self._verdict(placed)
+        verdict = self._verdict(pod_info)
         if verdict.answer is None:
             verdict.answer = tuple(self._answer(verdict))
         return verdict.answer
@@ -200,12 +200,12 @@ class TermCrowd:
             else:
                 yield from (held.term for held in total.terms.values())
 
-    def _verdict(self, placed: PodInfo) -> _Verdict:
-        pod = placed.pod
+    def _verdict(self, pod_info: PodInfo) -> _Verdict:
+        pod = pod_info.pod
         labels = _looked_at(pod.labels, self._labels)
         namespace = pod.namespace if pod.namespace in self._namespaces else _NOT_NAMED
-        home = placed.home if placed.home in self._homes else _NOT_NAMED
-        about = _looked_at(self._labels_of(placed.home, pod.namespace), self._namespace_labels)
+        home = pod_info.home if pod_info.home in self._homes else _NOT_NAMED
+        about = _looked_at(self._labels_of(pod_info.home, pod.namespace), self._namespace_labels)
         name = frozenset(labels.items()), namespace, home, frozenset(about.items())
         verdict = self._verdicts.pop(name, None)
         if verdict is None:

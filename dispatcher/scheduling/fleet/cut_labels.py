@@ -16,16 +16,16 @@ class CutLabels:
         self._labels_of = labels_of
         self._pods: dict[str, dict[str, dict[PodId, Pod]]] = {}
 
-    def put(self, pod_id: PodId, placed: PodInfo) -> None:
+    def put(self, pod_id: PodId, pod_info: PodInfo) -> None:
         """A pod is somewhere; one whose labels are told is none of these."""
-        if placed.pod.labels_cut:
-            homes = self._pods.setdefault(placed.pod.namespace, {})
-            homes.setdefault(placed.home, {})[pod_id] = placed.pod
+        if pod_info.pod.labels_cut:
+            homes = self._pods.setdefault(pod_info.pod.namespace, {})
+            homes.setdefault(pod_info.home, {})[pod_id] = pod_info.pod
 
-    def drop(self, pod_id: PodId, placed: PodInfo) -> None:
+    def drop(self, pod_id: PodId, pod_info: PodInfo) -> None:
         """The inverse of `put`; one that was not entered is none of these."""
-        namespace = placed.pod.namespace
-        home = placed.home
+        namespace = pod_info.pod.namespace
+        home = pod_info.home
         homes = self._pods.get(namespace, {})
         if homes.get(home, {}).pop(pod_id, None) is None or homes[home]:
             return
@@ -33,13 +33,13 @@ class CutLabels:
         if not homes:
             del self._pods[namespace]
 
-    def spread_by(self, placed: PodInfo, *, default: bool = False) -> str:
+    def spread_by(self, pod_info: PodInfo, *, default: bool = False) -> str:
         """Which of them the hard constraints of a pod may count, in words; '' if none. `default`:
         its profile has hard constraints for pods without any.
         """
-        spread = placed.pod.spread
+        spread = pod_info.pod.spread
         if self._pods and (any(rule.hard for rule in spread) or (default and not spread)):
-            for home, pods in self._pods.get(placed.pod.namespace, {}).items():
+            for home, pods in self._pods.get(pod_info.pod.namespace, {}).items():
                 return _named(home, pods)
         return ""
 

@@ -186,29 +186,29 @@ class FleetState(ReadingTable):
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
             self.loads.extend(np.flatnonzero(self.live))
 
-    def with_use(self, placed: PodInfo) -> PodInfo:
+    def with_use(self, pod_info: PodInfo) -> PodInfo:
         """The pod as it counts by what its owner's pods are known to use now; itself where that is
         no news.
         """
-        counts_as = self.uses.counts_as(placed.pod, self._usual_shares)
+        counts_as = self.uses.counts_as(pod_info.pod, self._usual_shares)
         return (
-            placed
-            if counts_as == placed.counts_as
-            else msgspec.structs.replace(placed, counts_as=counts_as)
+            pod_info
+            if counts_as == pod_info.counts_as
+            else msgspec.structs.replace(pod_info, counts_as=counts_as)
         )
 
     # --- pods
     # ----------------------------------------------------------------------------------------------
 
     def place(
-        self, pod_id: PodId, placed: PodInfo, cluster: str, node: str, *, assumed: bool
+        self, pod_id: PodId, pod_info: PodInfo, cluster: str, node: str, *, assumed: bool
     ) -> None:
         """Enter a pod on a node; again with the same place is no change, with another it moves,
         exactly.
         """
         old = self._occupants.get(pod_id)
         stays = old is not None and old.node == node and old.cluster == cluster
-        if old is not None and stays and self.stays(old, placed, assumed=assumed):
+        if old is not None and stays and self.stays(old, pod_info, assumed=assumed):
             return
         row = (
             old.row
@@ -216,9 +216,11 @@ class FleetState(ReadingTable):
             else self.row_of(cluster, node)
         )
         if not assumed:
-            node = self._share(placed.pod, node, row)
-        new = Occupant(pod_id, placed, cluster, node, assumed, self.now, counts_as=placed.counts_as)
-        new.unseen_cpu = new.unseen_memory = new.settles = assumed or is_unseen(placed)
+            node = self._share(pod_info.pod, node, row)
+        new = Occupant(
+            pod_id, pod_info, cluster, node, assumed, self.now, counts_as=pod_info.counts_as
+        )
+        new.unseen_cpu = new.unseen_memory = new.settles = assumed or is_unseen(pod_info)
         if old is not None:
             if stays:
                 new.placed_at = old.placed_at
@@ -229,17 +231,17 @@ class FleetState(ReadingTable):
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._apps.put(new)
-        self.cut_labels.put(pod_id, placed)
+        self.cut_labels.put(pod_id, pod_info)
         self._on_nodes.put(new, row)
         if row is not None:
             self._attach(new, row)
 
-    def stays(self, occupant: Occupant, placed: PodInfo, *, assumed: bool) -> bool:
+    def stays(self, occupant: Occupant, pod_info: PodInfo, *, assumed: bool) -> bool:
         """Take another version of a pod for the one where it is; False if it takes or counts
         something else.
         """
-        pod = placed.pod
-        was = occupant.placed.pod
+        pod = pod_info.pod
+        was = occupant.pod_info.pod
         row = occupant.row
         if not assumed:
             self._share(pod, occupant.node, row)
@@ -250,8 +252,8 @@ class FleetState(ReadingTable):
         if row is not None and (was.started != pod.started or was.priority != pod.priority):
             self.starts.append(row)
         if was.labels != pod.labels:  # API servers label a pod by its node's zone when they bind it
-            self._relabel(occupant, placed)
-        occupant.placed = placed
+            self._relabel(occupant, pod_info)
+        occupant.pod_info = pod_info
         occupant.assumed = assumed
         return True
 
@@ -269,7 +271,7 @@ class FleetState(ReadingTable):
         if occupant is None:
             return False
         self._apps.drop(occupant)
-        self.cut_labels.drop(pod_id, occupant.placed)
+        self.cut_labels.drop(pod_id, occupant.pod_info)
         self._detach(occupant)
         self._on_nodes.drop(occupant, self.row_of(occupant.cluster, occupant.node))
         return True
@@ -322,7 +324,7 @@ class FleetState(ReadingTable):
         self._weigh_all(where, first, times)
         if first.pod.volumes:
             for occupant, row in zip(occupants, rows, strict=True):
-                self.volumes.take(row, occupant.cluster, occupant.placed.pod)
+                self.volumes.take(row, occupant.cluster, occupant.pod_info.pod)
             self.kept.versions[USERS] += len(rows)
         self.loads.extend(rows)
 
@@ -330,20 +332,20 @@ class FleetState(ReadingTable):
         occupant.row = row
         self._weigh(occupant, row, 1)
         self._awaited.add(occupant, row)
-        self._ports.take(row, occupant.placed.pod)
-        if occupant.placed.pod.volumes:
-            self.volumes.take(row, occupant.cluster, occupant.placed.pod)
+        self._ports.take(row, occupant.pod_info.pod)
+        if occupant.pod_info.pod.volumes:
+            self.volumes.take(row, occupant.cluster, occupant.pod_info.pod)
             self.kept.versions[USERS] += 1
         self._count([occupant], row, 1)
         self.loads.append(row)
 
-    def _relabel(self, occupant: Occupant, placed: PodInfo) -> None:
+    def _relabel(self, occupant: Occupant, pod_info: PodInfo) -> None:
         """Count a pod by other labels, where it is."""
         row = occupant.row
         self._apps.drop(occupant)
         if row is not None:
             self._count([occupant], row, -1)
-        occupant.placed = placed
+        occupant.pod_info = pod_info
         self._apps.put(occupant)
         if row is not None:
             self._count([occupant], row, 1)
@@ -355,16 +357,16 @@ class FleetState(ReadingTable):
             return
         self._weigh(occupant, row, -1)
         self._awaited.remove(occupant, row)
-        self._ports.release(row, occupant.placed.pod)
-        if occupant.placed.pod.volumes:
-            self.volumes.release(row, occupant.cluster, occupant.placed.pod)
+        self._ports.release(row, occupant.pod_info.pod)
+        if occupant.pod_info.pod.volumes:
+            self.volumes.release(row, occupant.cluster, occupant.pod_info.pod)
             self.kept.versions[USERS] += 1
         self._count([occupant], row, -1)
         occupant.row = None
         self.loads.append(row)
 
     def _weigh(self, occupant: Occupant, row: int, sign: int) -> None:
-        pod = occupant.placed.pod
+        pod = occupant.pod_info.pod
         store = self._store
         for resource, amount in requested(pod):
             column = self.axis.column(resource)
@@ -383,35 +385,35 @@ class FleetState(ReadingTable):
         for occupant in self._occupants.values():
             if (row := occupant.row) is None:
                 continue
-            for resource, amount in occupant.placed.pod.requests.items():
+            for resource, amount in occupant.pod_info.pod.requests.items():
                 if (column := columns.get(resource)) is not None:
                     self._store.add("requested", self._store.requested, column, row, amount)
 
-    def suppose(self, rows: Rows, placed: PodInfo, times: "int | Ints") -> None:
+    def suppose(self, rows: Rows, pod_info: PodInfo, times: "int | Ints") -> None:
         """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no
         occupant, no log.
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
-        self._weigh_all(rows, placed, times)
-        if placed.pod.volumes:
+        self._weigh_all(rows, pod_info, times)
+        if pod_info.pod.volumes:
             self.volumes.suppose(rows, times, self.n)
 
-    def _weigh_all(self, rows: Rows, placed: PodInfo, times: "int | Ints") -> None:
+    def _weigh_all(self, rows: Rows, pod_info: PodInfo, times: "int | Ints") -> None:
         store = self._store
-        pod = placed.pod
-        nonzero = nonzero_request(placed.pod)
+        pod = pod_info.pod
+        nonzero = nonzero_request(pod_info.pod)
         asked = [(self.axis.column(resource), amount) for resource, amount in requested(pod)]
         columns = [(column, amount) for column, amount in asked if column is not None]
-        add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(placed)))
+        add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(pod_info)))
 
-    def can_suppose(self, rows: RowList, placed: PodInfo, times: int) -> bool:
+    def can_suppose(self, rows: RowList, pod_info: PodInfo, times: int) -> bool:
         """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near
         MAX_QUANTITY.
         """
-        pod = placed.pod
+        pod = pod_info.pod
         most = times * max(
-            *pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1
+            *pod.requests.values(), *nonzero_request(pod), *expected_request(pod_info), 1
         )
         return (
             not pod.ports
@@ -422,8 +424,8 @@ class FleetState(ReadingTable):
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:
             if occupant.row is not None:
-                self._counts.shift(occupant.placed, row, self._domain_of, amount)
-                self.terms.shift(occupant.placed, row, self._domain_of, amount)
+                self._counts.shift(occupant.pod_info, row, self._domain_of, amount)
+                self.terms.shift(occupant.pod_info, row, self._domain_of, amount)
 
     def occupant(self, pod_id: PodId) -> Occupant | None:
         """Where a pod is, None if it is nowhere."""
@@ -459,9 +461,9 @@ class FleetState(ReadingTable):
         namespaces_at = self.kept.versions[Namespace.__name__]
         return self._counts.find(pods, level_of(key), placed_in, namespaces_at)
 
-    def moves(self, count: DomainCount, placed: PodInfo) -> bool:
+    def moves(self, count: DomainCount, pod_info: PodInfo) -> bool:
         """Whether a pod like this one moves a count of pods, wherever it comes to a known domain."""
-        return count.has(placed, self._namespace_labels)
+        return count.has(pod_info, self._namespace_labels)
 
     def counted(self, count: DomainCount) -> Ints:
         """[domains of its key] the numbers of a count."""
@@ -477,6 +479,6 @@ class FleetState(ReadingTable):
         domain_of = int if level == HOST_LEVEL else self.domain(level).item
         for occupant in self._occupants.values() if found is None else found:
             if occupant.row is not None and (
-                namespaces is None or occupant.placed.pod.namespace in namespaces
+                namespaces is None or occupant.pod_info.pod.namespace in namespaces
             ):
-                yield occupant.placed, domain_of(occupant.row)
+                yield occupant.pod_info, domain_of(occupant.row)

@@ -59,7 +59,7 @@ class LeastPods:
         return self
 
     def _look(self, row: int) -> None:
-        pods = [one.placed.pod for one in self._fleet.occupants_on(*self._fleet.name_of(row))]
+        pods = [one.pod_info.pod for one in self._fleet.occupants_on(*self._fleet.name_of(row))]
         if not pods and self.priority[row] == _NOBODY:
             return  # as for most rows of a fleet that is new
         self.priority[row] = least = min([pod.priority for pod in pods], default=_NOBODY)

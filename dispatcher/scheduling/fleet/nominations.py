@@ -26,7 +26,7 @@ class Nominee:
     """
 
     pod_id: PodId
-    placed: PodInfo
+    pod_info: PodInfo
     cluster: str
     node: str
     victims: frozenset[PodId] = frozenset()
@@ -74,10 +74,10 @@ class Nominations:
             self._awaited.setdefault(victim, set()).add(nominee.pod_id)
         self._at.setdefault((nominee.cluster, nominee.node), set()).add(nominee.pod_id)
         priority = self._priority[nominee.pod_id] = self._fleet.priorities.of(
-            nominee.placed, nominee.cluster
+            nominee.pod_info, nominee.cluster
         )
         self._priorities.setdefault(nominee.cluster, Counter())[priority] += 1
-        there = nominee.placed.at(nominee.cluster)
+        there = nominee.pod_info.at(nominee.cluster)
         self._fleet.place(
             nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True
         )
@@ -111,11 +111,11 @@ class Nominations:
             nominee = self._nominees[waiting]
             self._nominees[waiting] = replace(nominee, victims=nominee.victims - {pod_id})
 
-    def lower_on(self, cluster: str, node: str, placed: PodInfo) -> list[PodId]:
+    def lower_on(self, cluster: str, node: str, pod_info: PodInfo) -> list[PodId]:
         """Nominees of a node that are less important there: what they were promised goes to this
         pod.
         """
-        priority = self._fleet.priorities.of(placed, cluster)
+        priority = self._fleet.priorities.of(pod_info, cluster)
         return sorted(
             one for one in self._at.get((cluster, node), ()) if self._priority[one] < priority
         )
@@ -123,15 +123,15 @@ class Nominations:
     # --- stepping aside
     # ----------------------------------------------------------------------------------------------
 
-    def matter_to(self, pod_id: PodId, placed: PodInfo) -> bool:
+    def matter_to(self, pod_id: PodId, pod_info: PodInfo) -> bool:
         """Whether any nominee steps aside for this pod."""
-        return pod_id in self._nominees or bool(self._outranked(placed))
+        return pod_id in self._nominees or bool(self._outranked(pod_info))
 
-    def aside_for(self, pod_id: PodId, placed: PodInfo) -> AbstractContextManager[None]:
+    def aside_for(self, pod_id: PodId, pod_info: PodInfo) -> AbstractContextManager[None]:
         """While the pod is decided: without its own nomination, and without those that are less
         important there.
         """
-        more = self._outranked(placed)
+        more = self._outranked(pod_info)
         own = self._nominees.get(pod_id)
         if not more:
             return self._without([own]) if own is not None else nullcontext()
@@ -143,13 +143,13 @@ class Nominations:
             ]
         )
 
-    def _outranked(self, placed: PodInfo) -> dict[str, int]:
+    def _outranked(self, pod_info: PodInfo) -> dict[str, int]:
         """Clusters with nominees that are less important there than the pod, and how important it
         is.
         """
         of = self._fleet.priorities.of
         found = (
-            (cluster, of(placed, cluster), there) for cluster, there in self._priorities.items()
+            (cluster, of(pod_info, cluster), there) for cluster, there in self._priorities.items()
         )
         return {cluster: priority for cluster, priority, there in found if min(there) < priority}
 

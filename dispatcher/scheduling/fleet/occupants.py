@@ -28,7 +28,7 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
     """
 
     pod_id: PodId
-    placed: PodInfo
+    pod_info: PodInfo
     cluster: str
     node: str
     assumed: bool
@@ -43,7 +43,7 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
     @property
     def amounts(self) -> tuple[int, int]:
         """(milli-CPU, bytes) that it counts as until the means hold its load."""
-        return self.counts_as or nonzero_request(self.placed.pod)
+        return self.counts_as or nonzero_request(self.pod_info.pod)
 
     @property
     def is_awaited(self) -> bool:
@@ -89,11 +89,11 @@ def runs_alike(pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, slice]]:
         first = end
 
 
-def is_unseen(placed: PodInfo) -> bool:
+def is_unseen(pod_info: PodInfo) -> bool:
     """Whether a pod that is met for the first time still has its load before it: not if it already
     runs.
     """
-    return placed.pod.phase != RUNNING
+    return pod_info.pod.phase != RUNNING
 
 
 class Apps:
@@ -108,7 +108,7 @@ class Apps:
 
     def put(self, occupant: Occupant) -> None:
         """A pod is somewhere."""
-        name = self._name(occupant.placed.pod)
+        name = self._name(occupant.pod_info.pod)
         pods = self._pods.get(name)
         if pods is not None:
             pods[occupant.pod_id] = occupant
@@ -120,13 +120,13 @@ class Apps:
     def put_all(self, occupants: Sequence[Occupant]) -> None:
         """Pods of one app are somewhere."""
         self.put(occupants[0])
-        pods = self._pods.get(self._name(occupants[0].placed.pod))
+        pods = self._pods.get(self._name(occupants[0].pod_info.pod))
         if pods is not None:
             pods.update(zip(map(_pod_id_of, occupants), occupants, strict=True))
 
     def drop(self, occupant: Occupant) -> None:
         """The exact inverse of `put`."""
-        name = self._name(occupant.placed.pod)
+        name = self._name(occupant.pod_info.pod)
         if name[1]:
             pods = self._pods[name]
             del pods[occupant.pod_id]

@@ -20,16 +20,16 @@ class Priorities:
         self._info = info
         self._known: dict[Hashable, tuple[ClusterInfo, int]] = {}
 
-    def of(self, placed: PodInfo, cluster: str) -> int:
+    def of(self, pod_info: PodInfo, cluster: str) -> int:
         """The priority that counts against pods in `cluster`."""
-        pod = placed.pod
+        pod = pod_info.pod
         info = self._info(cluster)
-        if cluster == placed.home or info is None:
+        if cluster == pod_info.home or info is None:
             return pod.priority
-        key = (cluster, placed.home, pod.namespace, pod.priority, pod.needs)
+        key = (cluster, pod_info.home, pod.namespace, pod.priority, pod.needs)
         known = self._known.get(key)
         if known is None or known[0] is not info:
-            rows = rows_for(placed.home, pod.namespace, info.opens)
+            rows = rows_for(pod_info.home, pod.namespace, info.opens)
             known = info, priority_abroad(pod, rows, info.priority_classes)
             if len(self._known) >= _MOST:
                 self._known.clear()

@@ -84,9 +84,9 @@ class FactSheet:
     came.
     """
 
-    def __init__(self, fleet: FleetState, rows: RowList, placed: PodInfo) -> None:
+    def __init__(self, fleet: FleetState, rows: RowList, pod_info: PodInfo) -> None:
         self.now = fleet.now
-        self.placed = placed
+        self.pod_info = pod_info
         self.axis = fleet.axis
         self.rows = rows
         self.allocatable = cells_at(fleet.allocatable, rows)
@@ -111,12 +111,12 @@ class FactSheet:
     def _amounts(self) -> tuple[Ints, Ints, Ints]:
         """What one pod takes: by resource, by nonzero request, and until readings show it."""
         asked = np.zeros(len(self.requested), dtype=np.int64)
-        for resource, amount in requested(self.placed.pod):
+        for resource, amount in requested(self.pod_info.pod):
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        nonzero = nonzero_request(self.placed.pod)
-        expected = expected_request(self.placed)
+        nonzero = nonzero_request(self.pod_info.pod)
+        expected = expected_request(self.pod_info)
         return asked, np.asarray(nonzero, dtype=np.int64), np.asarray(expected, dtype=np.int64)
 
     def facts(self, rows: Sequence[int], pods: Sequence[int]) -> RowFacts:

@@ -27,7 +27,7 @@ class DefaultSelectors:
         # With the labels, so that their id stays theirs.
         self._known: dict[_Key, tuple[dict[str, str], LabelSelector | None]] = {}
 
-    def of(self, placed: PodInfo) -> LabelSelector | None:
+    def of(self, pod_info: PodInfo) -> LabelSelector | None:
         """All labels that Services of its cluster select the pod by, and the selector of its owner;
         None for neither.
 
@@ -38,11 +38,11 @@ class DefaultSelectors:
         if now != self._at or len(self._known) > _MOST:
             self._at = now
             self._known = {}
-        pod = placed.pod
-        key = (placed.home, pod.namespace, pod.owner, id(pod.labels))
+        pod = pod_info.pod
+        key = (pod_info.home, pod.namespace, pod.owner, id(pod.labels))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = (pod.labels, self._made(placed.home, pod))
+            known = self._known[key] = (pod.labels, self._made(pod_info.home, pod))
         return known[1]
 
     def _made(self, cluster: str, pod: Pod) -> LabelSelector | None:

@@ -63,9 +63,9 @@ class TermCounts:
         self._changed = 0  # `_changed` moves when a term comes or goes
         self._asked: tuple[Mapping[str, str], object, tuple[StandingTerm, ...]] = ({}, None, ())
 
-    def shift(self, placed: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
+    def shift(self, pod_info: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
-        rules = self._book.rules_of(placed)
+        rules = self._book.rules_of(pod_info)
         for kind, rule in rules.counted() if rules else ():
             held = self._term(kind, rule)
             domain = domain_of(rule.key, row)
@@ -136,11 +136,11 @@ class TermCounts:
                     del self._crowds[place]
         self._index.drop(held, held.pods)
 
-    def brought_by(self, placed: PodInfo) -> dict[int, int] | None:
+    def brought_by(self, pod_info: PodInfo) -> dict[int, int] | None:
         """Number of each term of a pod -> what it adds where it goes; None if one of them does not
         stand yet.
         """
-        rules = self._book.rules_of(placed)
+        rules = self._book.rules_of(pod_info)
         brought = dict[int, int]()
         for kind, rule in rules.counted() if rules else ():
             held = self._held.get((kind, rule.key, rule.pods.name))
@@ -149,12 +149,12 @@ class TermCounts:
             brought[held.term.number] = brought.get(held.term.number, 0) + rule.weight
         return brought
 
-    def owned_with(self, placed: PodInfo) -> int:
+    def owned_with(self, pod_info: PodInfo) -> int:
         """How many distinct terms about pods of other namespaces the pods of its namespace,
         submitted in its cluster, would hold if it were placed; 0 if it has none itself that nobody
         holds yet.
         """
-        rules = self._book.rules_of(placed)
+        rules = self._book.rules_of(pod_info)
         if rules is None or not rules.reaches_beyond:
             return 0
         fresh = sum(
@@ -162,34 +162,34 @@ class TermCounts:
             for name in rules.names_about_others
             if (held := self._held.get(name)) is None or not held.holders
         )
-        return fresh and fresh + self._owned[placed.home, placed.pod.namespace]
+        return fresh and fresh + self._owned[pod_info.home, pod_info.pod.namespace]
 
-    def about(self, placed: PodInfo, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
+    def about(self, pod_info: PodInfo, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
         """The terms that match a pod, by number; `namespaces_at` is the version of namespaces'
         labels.
         """
         if not self._held:
             return ()
-        pod = placed.pod
-        asked = (placed.pod.namespace, placed.home, namespaces_at, self._changed)
+        pod = pod_info.pod
+        asked = (pod_info.pod.namespace, pod_info.home, namespaces_at, self._changed)
         labels, before, answer = self._asked
         if before == asked and (
             labels is pod.labels or labels == pod.labels
         ):  # the next pod of a batch
             return answer
-        answer = self._find(placed)
+        answer = self._find(pod_info)
         self._asked = pod.labels, asked, answer
         return answer
 
-    def _find(self, placed: PodInfo) -> tuple[StandingTerm, ...]:
-        pod = placed.pod
-        home = placed.home
+    def _find(self, pod_info: PodInfo) -> tuple[StandingTerm, ...]:
+        pod = pod_info.pod
+        home = pod_info.home
         labels_of = self._labels_of
         found: list[StandingTerm] = []
         for place, terms in self._index.places_near(pod, home, labels_of):
             crowd = self._crowds.get(place)
             if crowd is not None:
-                found.extend(crowd.about(placed))
+                found.extend(crowd.about(pod_info))
             else:
                 found.extend(
                     [held.term for held in terms if held.pods.matches(pod, home, labels_of)]

@@ -136,7 +136,7 @@ class FleetTrial:
         self,
         plan: Plan,
         fleet: FleetState,
-        placed: PodInfo,
+        pod_info: PodInfo,
         first: Codes,
         least: LeastPods,
         may_evict: MayEvict,
@@ -145,12 +145,12 @@ class FleetTrial:
     ) -> None:
         self._plan = plan
         self._fleet = fleet
-        self._placed = placed
+        self._pod_info = pod_info
         self._least = least
         self._may_evict = may_evict
         nominee = self._nominee = promised.nominee
         self._alone = promised.alone
-        self._priority = _priorities(fleet, placed)
+        self._priority = _priorities(fleet, pod_info)
         self._out: dict[PodId, tuple[Occupant, int]] = {}
         self._passed: set[int] = (
             set()
@@ -165,8 +165,8 @@ class FleetTrial:
         self.rows = self._worth_a_try()
         lesser = self.rows[least.priority[self.rows] < self._priority[fleet.cluster[self.rows]]]
         spared = (
-            _spared(fleet, placed)[fleet.cluster[lesser]]
-            if placed.over
+            _spared(fleet, pod_info)[fleet.cluster[lesser]]
+            if pod_info.over
             else np.zeros(len(lesser), dtype=np.bool_)
         )
         self.hopeful = lesser[~spared]
@@ -262,14 +262,14 @@ class FleetTrial:
         if self._least.priority[row] >= self._priority[self._fleet.cluster[row]]:
             return ()
         self._looked_at.add(row)
-        found = (one for one in self._on(row) if self._may_evict(one, self._placed.home))
-        return [Victim(one.pod_id, one.placed, one.cluster, one.node) for one in found]
+        found = (one for one in self._on(row) if self._may_evict(one, self._pod_info.home))
+        return [Victim(one.pod_id, one.pod_info, one.cluster, one.node) for one in found]
 
     def _on(self, row: int) -> list[Occupant]:
         priority = self._priority[self._fleet.cluster[row]]
         pods = self._fleet.occupants_on(*self._fleet.name_of(row))
         return [
-            one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)
+            one for one in pods if one.pod_info.pod.priority < priority and not is_seat(one.pod_id)
         ]
 
     def terminating(self, row: int) -> bool:
@@ -277,7 +277,7 @@ class FleetTrial:
         scheduler preferred.
         """
         evicted = self._nominee.victims if self._nominee else frozenset()
-        return any(one.placed.pod.preempted or one.pod_id in evicted for one in self._on(row))
+        return any(one.pod_info.pod.preempted or one.pod_id in evicted for one in self._on(row))
 
     def suppose_gone(self, victims: Sequence[Victim]) -> None:
         """As if these were gone."""
@@ -338,7 +338,7 @@ class FleetTrial:
             had - used - asked for had, used, (_, asked) in zip(whole, taken, wanted, strict=True)
         ]
         return _staying(
-            left, [_requests(one.placed.pod, [name for name, _ in wanted]) for one in victims]
+            left, [_requests(one.pod_info.pod, [name for name, _ in wanted]) for one in victims]
         )
 
     # --- asking
@@ -360,7 +360,7 @@ class FleetTrial:
         for plugin in self._plan.filters:
             observed.counts.clear()
             observed.kinds.clear()
-            state = guarded(plugin, plugin.pre_filter, self._placed, view)
+            state = guarded(plugin, plugin.pre_filter, self._pod_info, view)
             by_row = plugin.depends in (Depends.STATIC, Depends.NODE)
             wide = not by_row or bool(observed.counts) or USERS in observed.kinds
             skipped = isinstance(state, Skip)
@@ -408,7 +408,7 @@ class FleetTrial:
             alone = plugin.depends is Depends.STATIC and not wide
             if passed if alone else still:
                 continue
-            state = guarded(plugin, plugin.refresh, known, self._placed, view) if wide else known
+            state = guarded(plugin, plugin.refresh, known, self._pod_info, view) if wide else known
             if isinstance(state, Skip):
                 continue
             if isinstance(state, Refuse):
@@ -450,19 +450,19 @@ def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] |
     return stays
 
 
-def _priorities(fleet: FleetState, placed: PodInfo) -> Ints:
+def _priorities(fleet: FleetState, pod_info: PodInfo) -> Ints:
     """[clusters] how important the pod will be in each, once it is there."""
     return np.asarray(
-        [fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64
+        [fleet.priorities.of(pod_info, one.name) for one in fleet.clusters], dtype=np.int64
     )
 
 
-def _spared(fleet: FleetState, placed: PodInfo) -> Bools:
+def _spared(fleet: FleetState, pod_info: PodInfo) -> Bools:
     """[clusters] in which nobody is evicted for the pod: it was refused there, and may be once
     more.
     """
     names = [info.name for info in fleet.clusters]
-    spared = [any(one.spares(name, placed.home) for one in placed.over) for name in names]
+    spared = [any(one.spares(name, pod_info.home) for one in pod_info.over) for name in names]
     return np.asarray(spared, dtype=np.bool_)
 
 

@@ -320,9 +320,9 @@ class ObservedAffinity(_Facet):
         """[domains of key] pods of a set."""
         return self._count_in(pods, key)
 
-    def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
+    def terms_about(self, pod_info: PodInfo) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number."""
-        return self._fleet.terms.about(placed, self._fleet.kept.versions[Namespace.__name__])
+        return self._fleet.terms.about(pod_info, self._fleet.kept.versions[Namespace.__name__])
 
     def count_of(self, term: StandingTerm) -> Ints:
         """[domains of its key] what the holders of a term add up to."""
@@ -330,25 +330,25 @@ class ObservedAffinity(_Facet):
         self._observed.count(count)
         return self._fleet.counted(count)
 
-    def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
+    def brings(self, pod_info: PodInfo) -> Mapping[int, int] | None:
         """Number of each standing term of a pod -> what it adds to its count; None if one is not
         known yet.
         """
-        return self._fleet.terms.brought_by(placed)
+        return self._fleet.terms.brought_by(pod_info)
 
-    def owned_with(self, placed: PodInfo) -> int:
+    def owned_with(self, pod_info: PodInfo) -> int:
         """How many distinct terms about other namespaces a pod's namespace would have with it; 0:
         it brings none.
         """
-        return self._fleet.terms.owned_with(placed)
+        return self._fleet.terms.owned_with(pod_info)
 
     def unlabelled(self, sets: Iterable[PodSet]) -> str:
         """A pod of any of these sets whose labels are not told, in words."""
         return self._fleet.cut_labels.among(sets)
 
-    def default_selector(self, placed: PodInfo) -> LabelSelector | None:
+    def default_selector(self, pod_info: PodInfo) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean."""
-        return self._fleet.selectors.of(placed)
+        return self._fleet.selectors.of(pod_info)
 
 
 class ObservedVolumes(_Facet):

@@ -58,21 +58,21 @@ class ClassKeys:
         self._known: dict[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = {}
         self._templates = 0  # in all
 
-    def of(self, placed: PodInfo, make: Callable[[PodInfo], ClassKey]) -> ClassKey:
+    def of(self, pod_info: PodInfo, make: Callable[[PodInfo], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one from its home, equal in
         all that was looked at: pods of two templates never have the very same key, though it may be
         equal.
         """
-        pod = placed.pod
-        looked: _Looked = (template_of(pod), placed.refused, placed.counts_as)
+        pod = pod_info.pod
+        looked: _Looked = (template_of(pod), pod_info.refused, pod_info.counts_as)
         if self._asked:
-            looked += tuple([ask(placed) for ask in self._asked])
-        whose = (placed.home, pod.namespace, pod.owner)
+            looked += tuple([ask(pod_info) for ask in self._asked])
+        whose = (pod_info.home, pod.namespace, pod.owner)
         known = self._known.get(whose, [])
         for was, key in known:
             if was == looked:
                 return key
-        key = make(placed)
+        key = make(pod_info)
         if self._templates >= _MOST_KNOWN:
             self._known = {}
             self._templates = 0

@@ -141,14 +141,14 @@ class DomainPlugin(Filter[S], Score[S]):
         """
         return None
 
-    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> S | None:
+    def state_after_first(self, pod_info: PodInfo, fleet: FleetView) -> S | None:
         """What PreFilter, which skips the pod now, will answer for pods of its class once one of
         them is placed, but with the counts of now, without that pod; None: it cannot be told. So a
         first pod is decided with its batch.
         """
         return None
 
-    def count_rules(self, state: S, placed: PodInfo, fleet: FleetView) -> CountRules | None:
+    def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
         """The parts as rules that go on to hold as pods of the class come (see `domain_counts`);
         None: ask after each. The very same object again says that nothing moved but the numbers in
         its counts. A policy that tells rules and has `explain` is BatchExplained, too: registration

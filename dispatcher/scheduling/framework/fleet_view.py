@@ -214,7 +214,7 @@ class PodAffinity(Protocol):
         """
         ...
 
-    def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
+    def terms_about(self, pod_info: PodInfo) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number. Who asks this has a
         `fleet_key`.
         """
@@ -226,13 +226,13 @@ class PodAffinity(Protocol):
         """
         ...
 
-    def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
+    def brings(self, pod_info: PodInfo) -> Mapping[int, int] | None:
         """Number of a standing term -> what a pod adds to its count; None if nobody holds one of
         its terms yet.
         """
         ...
 
-    def owned_with(self, placed: PodInfo) -> int:
+    def owned_with(self, pod_info: PodInfo) -> int:
         """How many distinct terms about pods of other namespaces those of a pod's namespace would
         have with it; 0 if it brings none that is new. Who asks this has a `fleet_key` that says so.
         """
@@ -244,7 +244,7 @@ class PodAffinity(Protocol):
         """
         ...
 
-    def default_selector(self, placed: PodInfo) -> LabelSelector | None:
+    def default_selector(self, pod_info: PodInfo) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean; who asks this has a `fleet_key` that
         says so.
         """

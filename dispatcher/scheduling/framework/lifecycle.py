@@ -29,7 +29,7 @@ class PreEnqueue(Plugin[S]):
     """May the pod enter the queue at all? A refused pod is gated: nobody looks at it until it may."""
 
     @abstractmethod
-    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
         """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
 
 
@@ -41,7 +41,7 @@ class PreScore(Score[S]):
     """
 
     @abstractmethod
-    def pre_score(self, state: S, placed: PodInfo, fleet: FleetView, rows: RowList) -> S | Skip:
+    def pre_score(self, state: S, pod_info: PodInfo, fleet: FleetView, rows: RowList) -> S | Skip:
         """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the
         feasible ones.
         """
@@ -56,7 +56,7 @@ class Victim:
     """A pod on a node that may be evicted for the pod that found no place."""
 
     pod_id: PodId
-    placed: PodInfo
+    pod_info: PodInfo
     cluster: str  # where it runs
     node: str
 
@@ -161,7 +161,7 @@ class PostFilter(Plugin[S]):
 
     @abstractmethod
     def post_filter(
-        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         """A nomination, why there is none, or None for nothing to say."""
 
@@ -191,7 +191,7 @@ class PreBind(Plugin[S]):
 
     @abstractmethod
     def pre_bind(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place
         back.
@@ -213,7 +213,7 @@ class Bind(Plugin[S]):
 
     @abstractmethod
     def bind(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Handed | Refuse | None:
         """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
 
@@ -222,5 +222,5 @@ class PostBind(Plugin[S]):
     """Told when a pod is bound; nothing it does can change that."""
 
     @abstractmethod
-    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """The pod is bound; `row` is -1 if its node is gone by now."""

@@ -34,11 +34,11 @@ class NamesNodes(Protocol):
 
     name: ClassVar[str]
 
-    def names_key(self, placed: PodInfo) -> Hashable:
+    def names_key(self, pod_info: PodInfo) -> Hashable:
         """Everything of the pod that `node_names` looks at; None for a pod that names no nodes."""
         ...
 
-    def node_names(self, placed: PodInfo, fleet: FleetView) -> Names | None:
+    def node_names(self, pod_info: PodInfo, fleet: FleetView) -> Names | None:
         """The names; None for a pod that leaves them open."""
         ...
 
@@ -56,16 +56,16 @@ class NamedNodes(Filter[tuple[Names, str]]):
             isinstance(one, Plugin) and keyed_by_template(one) for one in plugins
         )
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """What each of the plugins looks at; None if none names nodes."""
-        keys = tuple(plugin.names_key(placed) for plugin in self._plugins)
+        keys = tuple(plugin.names_key(pod_info) for plugin in self._plugins)
         return None if all(key is None for key in keys) else keys
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> tuple[Names, str] | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> tuple[Names, str] | Refuse | Skip:
         """(the names in common, who named them); SKIP if nobody did; a refusal if they have none in
         common.
         """
-        found = {plugin.name: plugin.node_names(placed, fleet) for plugin in self._plugins}
+        found = {plugin.name: plugin.node_names(pod_info, fleet) for plugin in self._plugins}
         named = {plugin: names for plugin, names in found.items() if names is not None}
         if not named:
             return SKIP

@@ -111,13 +111,13 @@ class Plugin(ABC, Generic[S]):
         (`Filter.closed_clusters`).
         """
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once
         a class.
         """
         return True
 
-    def hint_key(self, placed: PodInfo) -> Hashable:
+    def hint_key(self, pod_info: PodInfo) -> Hashable:
         """What `hint_any` is to know of a pod that waits: a tenant, a namespace. Equal for equal
         class keys.
         """
@@ -130,10 +130,10 @@ class Plugin(ABC, Generic[S]):
         return True
 
     @abstractmethod
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """What else of the pod matters because of what the fleet holds now (terms of placed pods
         that match it).
 
@@ -143,7 +143,7 @@ class Plugin(ABC, Generic[S]):
         """
         return None
 
-    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """Instead of `class_key` of a pod that some filter lets go to no node of its home now: pods
         of several homes whose keys are equal get equal answers, but for scores of nodes that this
         filter refuses.
@@ -154,12 +154,12 @@ class Plugin(ABC, Generic[S]):
         """
         return None
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> S | Refuse | Skip:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> S | Refuse | Skip:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
         return cast(S, None)  # of a plugin without state: Plugin[None]
 
     def refresh(
-        self, state: S | Refuse | Skip, placed: PodInfo, fleet: FleetView
+        self, state: S | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
     ) -> S | Refuse | Skip:
         """The same when no node and no object has changed since `state` was made, but pods or
         counts have.
@@ -167,13 +167,13 @@ class Plugin(ABC, Generic[S]):
         What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this
         is cheap.
         """
-        return self.pre_filter(placed, fleet)
+        return self.pre_filter(pod_info, fleet)
 
 
 class QueueSort(Protocol):
     """Orders the queue."""
 
-    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[Any, ...]:
+    def sort_key(self, pod_info: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """A sortable key, smallest first; the cycle appends the pod's key so that ties are
         deterministic.
         """
@@ -193,13 +193,13 @@ class Filter(Plugin[S]):
         """
         return None
 
-    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
+    def possible_clusters(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters that hold all nodes that it lets the pod be on now; None where that takes
         long to tell. Not inherited.
         """
         return None
 
-    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, pod_info: PodInfo, fleet: FleetView) -> Codes | None:
         """[clusters] why the pod may go to no node of a cluster, whatever node that is; 0 where it
         may. None: to all.
 
@@ -227,11 +227,11 @@ class ClusterFilter(Filter[Codes]):
         codes: Codes = state[fleet.nodes.cluster[rows]]
         return codes
 
-    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, pod_info: PodInfo, fleet: FleetView) -> Codes | None:
         """What PreFilter answers; a pod that it refuses as a whole waits for that, and not for a
         cluster.
         """
-        codes = self.pre_filter(placed, fleet)
+        codes = self.pre_filter(pod_info, fleet)
         return None if isinstance(codes, Refuse | Skip) else codes
 
 
@@ -261,12 +261,12 @@ class Reserve(Plugin[S]):
 
     @abstractmethod
     def reserve(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | None:
         """Book; a Refuse books nothing."""
 
     @abstractmethod
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back what reserve booked; the pod may be a later version of that one, with the same
         requests.
         """
@@ -277,13 +277,13 @@ class Reserve(Plugin[S]):
         """
         return key
 
-    def too_large(self, placed: PodInfo, fleet: FleetView) -> Mapping[str, str]:
+    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
         """Clusters for whose true size of the pod (`PodInfo.sizes`) nothing can be booked now, and
         why: passed over.
         """
         return {}
 
-    def holds_to_size(self, placed: PodInfo) -> bool:
+    def holds_to_size(self, pod_info: PodInfo) -> bool:
         """Whether the pod must not be bound in a larger size than was booked: its true size is
         booked first.
         """
@@ -297,7 +297,7 @@ class Permit(Plugin[S]):
 
     @abstractmethod
     def permit(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | float | None:
         """None: go. A Refuse: give the place back. A number: hold the place that many seconds at
         most.
@@ -310,7 +310,7 @@ class Explained(Protocol[S_contra]):
     """
 
     def explain(
-        self, state: S_contra, placed: PodInfo, fleet: FleetView, row: int
+        self, state: S_contra, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
         """Plain JSON values about the chosen row."""
         ...

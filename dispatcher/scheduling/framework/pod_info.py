@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.model.pod import Pod
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from shared.model.resources import CPU, MEMORY
 
 
@@ -19,18 +19,18 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
     pod: Pod
     home: str  # cluster of submission
     refused: tuple[
-        Refusal, ...
+        ClusterRefusal, ...
     ] = ()  # by which clusters, a while ago; and where the server makes it larger
     # (milli-CPU, bytes) by what its owner's pods use, if that is known
     counts_as: tuple[int, int] | None = None
 
     @property
-    def sizes(self) -> tuple[Refusal, ...]:
+    def sizes(self) -> tuple[ClusterRefusal, ...]:
         """Of `refused` those that say how large a cluster makes it."""
         return tuple([one for one in self.refused if one.requests]) if self.refused else ()
 
     @property
-    def over(self) -> tuple[Refusal, ...]:
+    def over(self) -> tuple[ClusterRefusal, ...]:
         """Of `refused` those whose time has passed."""
         return tuple([one for one in self.refused if one.over]) if self.refused else ()
 

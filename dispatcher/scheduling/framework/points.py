@@ -101,7 +101,7 @@ def guarded(
 class Restores(Protocol):
     """A Reserve plugin that can book a pod found bound, without the right to refuse."""
 
-    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Book what is already so."""
         ...
 
@@ -177,7 +177,7 @@ class ExplainingPlugin(Protocol):
 
     name: ClassVar[str]
 
-    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> object:
+    def explain(self, state: Any, pod_info: PodInfo, fleet: FleetView, row: int) -> object:
         """Plain JSON values about the chosen row."""
         ...
 
@@ -190,7 +190,7 @@ class ExplainsRefusals(Protocol):
 
     name: ClassVar[str]
 
-    def explain_refusal(self, state: Any, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: Any, pod_info: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Sentences for a pod without a place, empty where no node was refused by this plugin."""
         ...
 
@@ -200,9 +200,9 @@ class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 
     def explain_rows(
-        self, state: Any, placed: PodInfo, fleet: FleetView, rows: Rows
+        self, state: Any, pod_info: PodInfo, fleet: FleetView, rows: Rows
     ) -> Column | Sequence[Mapping[str, Any]]:
-        """For each row what `explain` says of it, as a column if possible; `placed` is whichever
+        """For each row what `explain` says of it, as a column if possible; `pod_info` is whichever
         pod of the class.
         """
         ...
@@ -223,8 +223,9 @@ class Plan:
     `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, and
     their place in `looks`. `class_plugins`: filters and scores; their PreFilter runs once for a
     class, and its answer is kept. `pod_plugins`: Reserve plugins and those that only pre-filter;
-    their PreFilter runs for every single pod, since what they book changes with every pod. A filter
-    or score that reserves, too, and yet says that it is STATIC is no pod plugin: what it books
+    their PreFilter runs for every single pod, since what they book changes with every pod; those in
+    `batching` book many at once by a key of their own, and their place in `looks`. A filter or
+    score that reserves, too, and yet says that it is STATIC is no pod plugin: what it books
     shows in the fleet's objects. `pod_explainers`: pod plugins that add numbers to a decision's
     record.
     """
@@ -238,6 +239,11 @@ class Plan:
     scores: tuple[Scored, ...]
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
+    keys: ClassKeys
+    batching: tuple[tuple[int, Reserve], ...]
+    bounding_clusters: tuple[Filter, ...]  # that may say which clusters alone are possible
+    keyed_without_home: tuple[tuple[int, Plugin], ...]
+    hold_to_size: tuple[Reserve, ...]  # that may allow no larger size than was booked
     pod_explainers: tuple[ExplainingPlugin, ...] = ()
     plugins: tuple[Plugin, ...] = ()
     pre_enqueues: tuple[PreEnqueue, ...] = ()
@@ -264,6 +270,9 @@ class Plan:
             for one in plugins
             if any(one in some for some in (class_plugins, pod_plugins, permits, post_filters))
         ]
+        filters = tuple(one for one in plugins if isinstance(one, Filter))
+        reserves = tuple(one for one in plugins if isinstance(one, Reserve))
+        many = [one for one in pod_plugins if isinstance(one, Reserve) and books_many(one)]
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
@@ -274,10 +283,23 @@ class Plan:
             ),
             class_plugins=tuple(class_plugins),
             pod_plugins=tuple(pod_plugins),
-            filters=tuple(one for one in plugins if isinstance(one, Filter)),
+            filters=filters,
             scores=tuple(one for one in scores if one.weight != 0.0),
-            reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
+            reserves=reserves,
             permits=tuple(permits),
+            keys=ClassKeys(looks),
+            batching=tuple(
+                (looks.index(one), one) for one in many if "batch_key" in vars(type(one))
+            ),
+            bounding_clusters=tuple(
+                one for one in filters if "possible_clusters" in vars(type(one))
+            ),
+            keyed_without_home=tuple(
+                (at, one) for at, one in enumerate(looks) if "key_without_home" in vars(type(one))
+            ),
+            hold_to_size=tuple(
+                one for one in reserves if type(one).holds_to_size is not Reserve.holds_to_size
+            ),
             pod_explainers=tuple(
                 one
                 for one in pod_plugins
@@ -311,11 +333,7 @@ class Plan:
         """What the fleet is to keep of readings for its plugins."""
         return joined(one.derives for one in self.plugins)
 
-    @cached_property
-    def _keys(self) -> ClassKeys:
-        return ClassKeys(self.looks)
-
-    def class_key(self, placed: PodInfo) -> ClassKey:
+    def class_key(self, pod_info: PodInfo) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one
         fails.
 
@@ -323,75 +341,64 @@ class Plan:
         their claims, too.
         """
         try:
-            return self._keys.of(placed, self._key_of)
+            return self.keys.of(pod_info, self._key_of)
         except Exception:  # whose it was is found by asking one after the other
-            keys = [guarded(plugin, _hashed, plugin.class_key, placed) for plugin in self.looks]
-            return self._key((*keys, placed.counts_as, self.profile))
+            keys = [guarded(plugin, _hashed, plugin.class_key, pod_info) for plugin in self.looks]
+            return self._key((*keys, pod_info.counts_as, self.profile))
 
-    def _key_of(self, placed: PodInfo) -> ClassKey:
+    def _key_of(self, pod_info: PodInfo) -> ClassKey:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
         return self._key(
-            (*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile)
+            (
+                *[plugin.class_key(pod_info) for plugin in self.looks],
+                pod_info.counts_as,
+                self.profile,
+            )
         )
-
-    @cached_property
-    def _batching(self) -> tuple[tuple[int, Reserve], ...]:
-        many = [one for one in self.pod_plugins if isinstance(one, Reserve) and books_many(one)]
-        return tuple((self.looks.index(one), one) for one in many if "batch_key" in vars(type(one)))
 
     def _key(self, parts: Sequence[Hashable]) -> ClassKey:
         """Of these, and what others share of it."""
         key = ClassKey.of(parts)
-        shared = {at: guarded(one, _hashed, one.batch_key, parts[at]) for at, one in self._batching}
+        shared = {at: guarded(one, _hashed, one.batch_key, parts[at]) for at, one in self.batching}
         if any(parts[at] != part for at, part in shared.items()):
             key.batch = ClassKey.of([shared.get(at, part) for at, part in enumerate(parts)])
         return key
 
-    @cached_property
-    def _bounding_clusters(self) -> tuple[Filter, ...]:
-        return tuple(one for one in self.filters if "possible_clusters" in vars(type(one)))
-
-    @cached_property
-    def _keyed_without_home(self) -> tuple[tuple[int, Plugin], ...]:
-        return tuple(
-            (at, one) for at, one in enumerate(self.looks) if "key_without_home" in vars(type(one))
-        )
-
-    def key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
+    def key_without_home(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes
         share. PluginError.
         """
-        for plugin in self._bounding_clusters:
-            possible = guarded(plugin, plugin.possible_clusters, placed, fleet)
-            if possible is not None and placed.home not in possible:
-                return self._key_without_home(key, placed, fleet, possible)
+        for plugin in self.bounding_clusters:
+            possible = guarded(plugin, plugin.possible_clusters, pod_info, fleet)
+            if possible is not None and pod_info.home not in possible:
+                return self._key_without_home(key, pod_info, fleet, possible)
         return key
 
     def _key_without_home(
-        self, key: ClassKey, placed: PodInfo, fleet: FleetView, possible: frozenset[str]
+        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, possible: frozenset[str]
     ) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
         keys = (
             possible,
             *[
-                guarded(one, _hashed, one.key_without_home, placed, fleet)
-                for _, one in self._keyed_without_home
+                guarded(one, _hashed, one.key_without_home, pod_info, fleet)
+                for _, one in self.keyed_without_home
             ],
         )
         if key.without_home is None or key.without_home[0] != keys:
             parts = list(key)
-            for (at, _), one in zip(self._keyed_without_home, keys[1:], strict=True):
+            for (at, _), one in zip(self.keyed_without_home, keys[1:], strict=True):
                 parts[at] = key[at] if one is None else (possible, one)
             key.without_home = keys, self._key(parts)
         return key.without_home[1]
 
-    def fleet_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
+    def fleet_key(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin
         fails.
         """
         for at, plugin in self.fleet_keyed:
             try:  # asked of every pod: cheaper than `guarded`
-                found = plugin.fleet_key(placed, fleet)
+                found = plugin.fleet_key(pod_info, fleet)
             except Exception as error:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:

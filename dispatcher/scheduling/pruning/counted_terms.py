@@ -257,7 +257,7 @@ class CountedTerms:
 
     def terms(
         self,
-        placed: PodInfo,
+        pod_info: PodInfo,
         filters: StaticFilters,
         clusters: ClusterAnswers,
         evaluators: Sequence[PluginEvaluator],
@@ -273,19 +273,19 @@ class CountedTerms:
         ):
             return None
         try:
-            return self._terms(placed, filters, clusters, evaluators, refused)
+            return self._terms(pod_info, filters, clusters, evaluators, refused)
         except _MALFORMED:
             return None
 
     def _terms(
         self,
-        placed: PodInfo,
+        pod_info: PodInfo,
         filters: StaticFilters,
         clusters: ClusterAnswers,
         evaluators: Sequence[PluginEvaluator],
         refused: RowList,
     ) -> DomainTerms | None:
-        found = self._groups(evaluators, placed)
+        found = self._groups(evaluators, pod_info)
         if found is None:
             return None
         axis = self._fitting.fleet.domain(CLUSTER_LEVEL)
@@ -309,7 +309,9 @@ class CountedTerms:
                 return None
         return terms
 
-    def _groups(self, evaluators: Sequence[PluginEvaluator], placed: PodInfo) -> _RuleGroups | None:
+    def _groups(
+        self, evaluators: Sequence[PluginEvaluator], pod_info: PodInfo
+    ) -> _RuleGroups | None:
         """Those of the rules that these state, kept by the rules' ids while these live in what is
         kept.
         """
@@ -317,7 +319,7 @@ class CountedTerms:
         if self._at != fleet.changes.position:
             self._kept.clear()
             self._at = fleet.changes.position
-        told = [one.count_rules(placed) for one in evaluators]
+        told = [one.count_rules(pod_info) for one in evaluators]
         rules = [one for one in told if one is not None]
         name = tuple(map(id, told))
         found = self._kept.get(name)

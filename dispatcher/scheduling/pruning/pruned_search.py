@@ -223,16 +223,16 @@ class PrunedSearch(PlaceFinder):
         active = (*columns, *self._clusters.evaluators, *self._evaluators, *self._by_domain)
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
-    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         """The place for the pod and why; None if too many rows may win, there is none, or a plugin
         fails: the class decides, and says so.
         """
         try:
-            return self._select(pod_id, placed)
+            return self._select(pod_id, pod_info)
         except PluginError:
             return None
 
-    def _select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
+    def _select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         fleet = self._fleet
         setup = self._setup
         short = self._short()
@@ -243,13 +243,15 @@ class PrunedSearch(PlaceFinder):
         clusters = self._clusters
         if clusters.evaluators or self._by_domain:
             asked = filters, clusters, self._by_domain, rows[codes != 0]
-            self._terms = self._counted.terms(placed, *asked) or domain_terms(self._fitting, *asked)
+            self._terms = self._counted.terms(pod_info, *asked) or domain_terms(
+                self._fitting, *asked
+            )
             if self._terms is None:
                 return None
         if setup.bounds is None:
             found: _Found | None = self._all(rows, codes)
         else:
-            found = self._best_two(placed, setup.bounds, rows[codes != 0])
+            found = self._best_two(pod_info, setup.bounds, rows[codes != 0])
         if found is None or found.best[0] < 0:
             return None
         first, rival = found.best
@@ -268,7 +270,7 @@ class PrunedSearch(PlaceFinder):
         )
         return Decision(
             pod_id,
-            placed,
+            pod_info,
             *fleet.name_of(row),
             row,
             found.totals.item(first) + setup.common_score,
@@ -330,7 +332,7 @@ class PrunedSearch(PlaceFinder):
             first[rows] = codes
         return self._ask(slice(0, n), first)
 
-    def _row_bounds(self, placed: PodInfo, bounds: UpperBounds, left_out: RowList) -> RowBounds:
+    def _row_bounds(self, pod_info: PodInfo, bounds: UpperBounds, left_out: RowList) -> RowBounds:
         """Without the rows that are left out."""
         static = self._setup.static
         terms = self._terms
@@ -343,14 +345,14 @@ class PrunedSearch(PlaceFinder):
             known = terms.upper_bounds()
         few = static.static_filters.few_open
         blocks = blocks_of(known, static, self._fitting.partitions) if few is None else None
-        return bounds.row_bounds(points, known, least_expected(placed), left_out, few, blocks)
+        return bounds.row_bounds(points, known, least_expected(pod_info), left_out, few, blocks)
 
-    def _best_two(self, placed: PodInfo, bounds: UpperBounds, refused: RowList) -> _Found | None:
+    def _best_two(self, pod_info: PodInfo, bounds: UpperBounds, refused: RowList) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be. `refused`: by the
         filters by row.
         """
         loose = bounds.loose  # they may reach anything
-        row_bounds = self._row_bounds(placed, bounds, np.concatenate([loose, refused]))
+        row_bounds = self._row_bounds(pod_info, bounds, np.concatenate([loose, refused]))
         loose = loose[np.append(refused, -1)[np.searchsorted(refused, loose)] != loose]
         most = max(_FIRST * 2, self._fleet.n // _MOST_SHARE)
         usual = bounds.usual

@@ -84,7 +84,7 @@ class PrunedSearches:
         self._last: tuple[ClassKey, PrunedSearch] | None = None
         self._by_host: OrderedDict[ClassKey, bool] = OrderedDict()
 
-    def search_for(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
+    def search_for(self, key: ClassKey, pod_info: PodInfo) -> PrunedSearch | None:
         """The search for a pod of the class of a key; None if its class has to decide, or to say
         which plugin fails.
         """
@@ -96,7 +96,7 @@ class PrunedSearches:
             key in self._classes or self._is_worth_caching(key)
         ):
             try:
-                found = self._made(key, placed)
+                found = self._made(key, pod_info)
             except PluginError:
                 return None
             if found is not None:
@@ -123,18 +123,18 @@ class PrunedSearches:
             self._met.popitem(last=False)
         return False
 
-    def _made(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
+    def _made(self, key: ClassKey, pod_info: PodInfo) -> PrunedSearch | None:
         large = self._fleet.n >= self._large
         static = self._classes.static_answers.part(key, by_node=large)
         if (
             not self._fleet.n
             or not self._able
-            or (not static.current and static.refresh(placed) is not None)
+            or (not static.current and static.refresh(pod_info) is not None)
             or not static.uniform
         ):
             return None
-        by_domain = self._by_domain(key, placed)
-        clusters = self._of_clusters(key, placed, self._by_cluster if large else ())
+        by_domain = self._by_domain(key, pod_info)
+        clusters = self._of_clusters(key, pod_info, self._by_cluster if large else ())
         if (
             by_domain is None
             or clusters is None
@@ -143,7 +143,7 @@ class PrunedSearches:
             return None
         evaluators: list[PluginEvaluator] = []
         for evaluator in self._bounded:
-            if evaluator.pre_filter(placed) is not None:
+            if evaluator.pre_filter(pod_info) is not None:
                 return None
             if not evaluator.skipped:
                 evaluators.append(evaluator)
@@ -171,7 +171,7 @@ class PrunedSearches:
         return last < min(filters, default=last + 1)
 
     def _of_clusters(
-        self, key: ClassKey, placed: PodInfo, roles: Sequence[PluginRole]
+        self, key: ClassKey, pod_info: PodInfo, roles: Sequence[PluginRole]
     ) -> ClusterAnswers | None:
         """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
         if not roles:
@@ -190,7 +190,7 @@ class PrunedSearches:
                 evaluator = self._known[name] = PluginEvaluator(role, self._fleet)
             changed = evaluator.nodes_at != self._fleet.changes.position
             if changed or evaluator.is_stale(changed=changed, touched=False):
-                if evaluator.pre_filter(placed) is not None:
+                if evaluator.pre_filter(pod_info) is not None:
                     evaluator.known = False
                     return None
                 evaluator.record_dependencies()
@@ -198,7 +198,7 @@ class PrunedSearches:
                 active.append(evaluator)
         return ClusterAnswers.ask(self._fitting, active)
 
-    def _by_domain(self, key: ClassKey, placed: PodInfo) -> list[PluginEvaluator] | None:
+    def _by_domain(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if
         others have, too.
         """
@@ -211,7 +211,7 @@ class PrunedSearches:
             known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
         asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
         for one in asked:
-            if one.pre_filter(placed) is not None:
+            if one.pre_filter(pod_info) is not None:
                 return None
             one.record_dependencies()
         if len(asked) == len(self._others):

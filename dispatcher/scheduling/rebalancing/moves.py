@@ -93,13 +93,13 @@ class Moves:
 
     def rests(self, victim: Victim, now: float, rest_s: float, app_rest_s: float) -> bool:
         """Whether this pod was ordered to go, or one of its app was, a short while ago."""
-        app = app_name(victim.placed.pod)
+        app = app_name(victim.pod_info.pod)
         recent = (one for one in self._moves if now - one.at < app_rest_s)
         ordered = any(one.pod_id == victim.pod_id and now - one.at < rest_s for one in self._moves)
         return (
             ordered
             or now - self._refused.get(victim.pod_id, -np.inf) < rest_s
-            or any(app[1] and app_name(one.victim.placed.pod) == app for one in recent)
+            or any(app[1] and app_name(one.victim.pod_info.pod) == app for one in recent)
         )
 
     def in_vain(

@@ -309,4 +309,4 @@ class _Attempt:
 
 def victim_of(occupant: Occupant) -> Victim:
     """The pod as evictions know it."""
-    return Victim(occupant.pod_id, occupant.placed, occupant.cluster, occupant.node)
+    return Victim(occupant.pod_id, occupant.pod_info, occupant.cluster, occupant.node)

@@ -67,7 +67,7 @@ def uses_on(
     room = [float(_room(fleet, at)[row]) for at in _EITHER]
     pods = [one for one in fleet.occupants_on(*fleet.name_of(row)) if not one.settles]
     counted = [
-        fleet.with_use(one.placed).counts_as or nonzero_request(one.placed.pod) for one in pods
+        fleet.with_use(one.pod_info).counts_as or nonzero_request(one.pod_info.pod) for one in pods
     ]
     asked = np.asarray(counted, dtype=np.float64).reshape(-1, 2) / room
     parts = np.stack([asked[:, _ROWS.get(name, _EITHER)].max(axis=1) for name in signals], axis=1)

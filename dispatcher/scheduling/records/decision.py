@@ -70,7 +70,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     """
 
     pod_id: PodId
-    placed: PodInfo
+    pod_info: PodInfo
     cluster: str
     node: str
     row: int
@@ -116,7 +116,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     def summary(self) -> str:
         """One line of why."""
         why = self.why
-        refused = _refused(self.placed) if self.placed.refused else ""
+        refused = _refused(self.pod_info) if self.pod_info.refused else ""
         rival, (feasible, evaluated) = why.runner_up, why.fit
         place = self.cluster, self.node, self.score
         if rival is None:
@@ -134,7 +134,7 @@ class Unschedulable(msgspec.Struct):
     """
 
     pod_id: PodId
-    placed: PodInfo
+    pod_info: PodInfo
     message: str
     reasons: frozenset[Reason]
     time: float
@@ -146,10 +146,10 @@ class Unschedulable(msgspec.Struct):
     absent: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
 
-    def again(self, pod_id: PodId, placed: PodInfo, time: float) -> "Unschedulable":
+    def again(self, pod_id: PodId, pod_info: PodInfo, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
         same = Unschedulable(
-            pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster
+            pod_id, pod_info, self.message, self.reasons, time, self.context, self.per_cluster
         )
         same.nominated = self.nominated
         same.absent = self.absent
@@ -161,13 +161,13 @@ class Unschedulable(msgspec.Struct):
         """The message with hints, and what clusters refused the pod for: the same words as long as
         nothing changes.
         """
-        more = "".join([f"; {hint}" for hint in self.hints]) + _refused(self.placed)
+        more = "".join([f"; {hint}" for hint in self.hints]) + _refused(self.pod_info)
         return self.message.removesuffix(".") + more if more else self.message
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""
         return {
-            **_about(self.placed, self.time, self.context.profile),
+            **_about(self.pod_info, self.time, self.context.profile),
             "outcome": "unschedulable",
             "message": self.full_message,
             "clusters": self._clusters(),
@@ -175,7 +175,7 @@ class Unschedulable(msgspec.Struct):
             if self.nominated
             else None,
             "victims": [
-                {"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node}
+                {"pod": one.pod_info.pod.key, "cluster": one.cluster, "node": one.node}
                 for one in self.victims
             ],
             "rejected": self.context.rejected_rows(self.absent),
@@ -184,8 +184,8 @@ class Unschedulable(msgspec.Struct):
         }
 
     def _clusters(self) -> dict[str, str]:
-        home = self.placed.home
-        refused = self.placed.refused
+        home = self.pod_info.home
+        refused = self.pod_info.refused
         told = {
             name: "".join(
                 [f"; {one.text}" for one in refused if one.concerns(name, home) and not one.over]
@@ -202,22 +202,22 @@ class Unschedulable(msgspec.Struct):
         return self.full_message
 
 
-def _refused(placed: PodInfo) -> str:
+def _refused(pod_info: PodInfo) -> str:
     return (
-        "".join([f"; {one.text}" for one in placed.refused if not one.over])
-        if placed.refused
+        "".join([f"; {one.text}" for one in pod_info.refused if not one.over])
+        if pod_info.refused
         else ""
     )
 
 
-def _about(placed: PodInfo, time: float, profile: str) -> dict[str, Any]:
-    pod = placed.pod
+def _about(pod_info: PodInfo, time: float, profile: str) -> dict[str, Any]:
+    pod = pod_info.pod
     return {
         "pod": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
-        "home": placed.home,
+        "home": pod_info.home,
         "time": time,
         "profile": profile,
-        "refusals": [one.record(time) for one in placed.refused if not one.over],
+        "refusals": [one.record(time) for one in pod_info.refused if not one.over],
     }
 
 
@@ -269,19 +269,19 @@ def _column(batch: Sequence[Decision]) -> Column:
 
 
 def _pods(batch: Sequence[Decision]) -> dict[str, Column]:
-    pods = [one.placed.pod for one in batch]
+    pods = [one.pod_info.pod for one in batch]
     columns = {
         "namespace": picked([pod.namespace for pod in pods]),
         "name": each([pod.name for pod in pods]),
         "uid": each([pod.uid for pod in pods]),
     }
-    return {"pod": fields(columns), "home": picked([one.placed.home for one in batch])}
+    return {"pod": fields(columns), "home": picked([one.pod_info.home for one in batch])}
 
 
 def _refusals(batch: Sequence[Decision]) -> list[list[dict[str, Any]]]:
     nothing = list[dict[str, Any]]()
     now = batch[0].time
-    refused = (one.placed.refused for one in batch)
+    refused = (one.pod_info.refused for one in batch)
     return [
         [one.record(now) for one in some if not one.over] if some else nothing for some in refused
     ]
@@ -372,11 +372,11 @@ def _explain(batch: Sequence[Decision], facts: RowFacts) -> _Explanations:
     rows = PastRows(fleet, facts)
     alone = [rows] if len(batch) == 1 else None
     for plugin, state in batch[0].why.row_explainers:
-        explained = _at_once(plugin, state, batch[0].placed, rows)
+        explained = _at_once(plugin, state, batch[0].pod_info, rows)
         if explained is None:
             alone = alone or [PastRows(fleet, facts.alone(place)) for place in range(len(batch))]
             each_explained = [
-                _one_row(plugin, state, one.placed, row)
+                _one_row(plugin, state, one.pod_info, row)
                 for one, row in zip(batch, alone, strict=True)
             ]
             explained = (
@@ -388,14 +388,16 @@ def _explain(batch: Sequence[Decision], facts: RowFacts) -> _Explanations:
 
 
 def _at_once(
-    plugin: ExplainingPlugin, state: object, placed: PodInfo, rows: PastRows
+    plugin: ExplainingPlugin, state: object, pod_info: PodInfo, rows: PastRows
 ) -> tuple[Column, Sequence[Sequence[str]]] | None:
     """What a plugin says of all rows, if it can be asked so."""
     if not _explains_rows(type(plugin)):
         return None
     rows.signals.asked.clear()
     try:
-        explained = cast(ExplainsRows, plugin).explain_rows(state, placed, rows, np.arange(rows.n))
+        explained = cast(ExplainsRows, plugin).explain_rows(
+            state, pod_info, rows, np.arange(rows.n)
+        )
     except Exception:  # asked row by row, it fails for those that it fails for
         return None
     if isinstance(explained, Sequence) and len(explained) != rows.n:
@@ -409,11 +411,11 @@ def _explains_rows(kind: type) -> bool:
 
 
 def _one_row(
-    plugin: ExplainingPlugin, state: object, placed: PodInfo, row: PastRows
+    plugin: ExplainingPlugin, state: object, pod_info: PodInfo, row: PastRows
 ) -> tuple[object, list[str]]:
     row.signals.asked.clear()
     try:
-        explained = plugin.explain(state, placed, row, 0)
+        explained = plugin.explain(state, pod_info, row, 0)
     except Exception as error:  # a decision stands without its comments, too
         explained = {"error": f"{type(error).__name__}: {error}"[:200]}
     return explained, list(row.signals.asked)
@@ -440,7 +442,7 @@ def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
 
 def no_place(
     pod_id: PodId,
-    placed: PodInfo,
+    pod_info: PodInfo,
     time: float,
     context: DecisionContext,
     nodes: Mapping[str, int],
@@ -455,7 +457,7 @@ def no_place(
         by_cluster[cluster][why.text] += count
     return Unschedulable(
         pod_id,
-        placed,
+        pod_info,
         no_place_message(context.evaluated, whole),
         frozenset(why.reason for _, why in counts),
         time,

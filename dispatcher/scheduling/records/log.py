@@ -58,6 +58,6 @@ class DecisionLog:
 
 def _named(victim: Victim) -> Victim:
     """A victim as a record tells of it: soon it is gone."""
-    pod = victim.placed.pod
-    named = PodInfo(Pod(pod.uid, pod.namespace, pod.name), victim.placed.home)
+    pod = victim.pod_info.pod
+    named = PodInfo(Pod(pod.uid, pod.namespace, pod.name), victim.pod_info.home)
     return Victim(victim.pod_id, named, victim.cluster, victim.node)

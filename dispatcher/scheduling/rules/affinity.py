@@ -54,10 +54,10 @@ class AffinityRules:
     repelling_unlabelled: tuple[AffinityRule, ...] = ()
 
     @classmethod
-    def of(cls, placed: PodInfo) -> "AffinityRules":
+    def of(cls, pod_info: PodInfo) -> "AffinityRules":
         """Read the rules of a pod that has any."""
-        pod = placed.pod
-        owner = (placed.home, placed.pod.namespace)
+        pod = pod_info.pod
+        owner = (pod_info.home, pod_info.pod.namespace)
         drawn = pod.pod_affinity or _NONE
         repelled = pod.pod_anti_affinity or _NONE
         return cls(
@@ -141,22 +141,22 @@ class _Read:
     that they are: one for each cluster and namespace of such pods where these have a say.
     """
 
-    def __init__(self, placed: PodInfo, limit: int) -> None:
-        self._terms = (placed.pod.pod_affinity, placed.pod.pod_anti_affinity)
+    def __init__(self, pod_info: PodInfo, limit: int) -> None:
+        self._terms = (pod_info.pod.pod_affinity, pod_info.pod.pod_anti_affinity)
         self._limit = limit
-        self._namespace = placed.pod.namespace
+        self._namespace = pod_info.pod.namespace
         terms = [term for one in self._terms for term in _terms_of(one)]
         self._wide = any(reaches_beyond(term, self._namespace) for term in terms)
         self._rules: dict[Owner | None, AffinityRules] = {}
 
-    def rules_of(self, placed: PodInfo) -> AffinityRules:
-        narrow = not self._wide and placed.pod.namespace == self._namespace
-        owner = None if narrow else (placed.home, placed.pod.namespace)
+    def rules_of(self, pod_info: PodInfo) -> AffinityRules:
+        narrow = not self._wide and pod_info.pod.namespace == self._namespace
+        owner = None if narrow else (pod_info.home, pod_info.pod.namespace)
         found = self._rules.get(owner)
         if found is None:
             if len(self._rules) >= self._limit:
                 self._rules.clear()
-            found = self._rules[owner] = AffinityRules.of(placed)
+            found = self._rules[owner] = AffinityRules.of(pod_info)
         return found
 
 
@@ -169,9 +169,9 @@ class AffinityBook:
         self._limit = limit
         self._read: dict[Hashable, _Read] = {}  # by identity of the terms
 
-    def rules_of(self, placed: PodInfo) -> AffinityRules | None:
+    def rules_of(self, pod_info: PodInfo) -> AffinityRules | None:
         """The rules of a pod; None if it has none."""
-        pod = placed.pod
+        pod = pod_info.pod
         drawn = pod.pod_affinity
         repelled = pod.pod_anti_affinity
         if drawn is None and repelled is None:
@@ -181,5 +181,5 @@ class AffinityBook:
         if found is None:
             if len(self._read) >= self._limit:
                 del self._read[next(iter(self._read))]
-            found = self._read[name] = _Read(placed, self._limit)
-        return found.rules_of(placed)
+            found = self._read[name] = _Read(pod_info, self._limit)
+        return found.rules_of(pod_info)

@@ -35,7 +35,7 @@ class AffinityCounts:
 
     rules: AffinityRules
     about: Sequence[StandingTerm]
-    placed: PodInfo
+    pod_info: PodInfo
     fleet: FleetView
     brought: Mapping[int, int]
 
@@ -43,7 +43,7 @@ class AffinityCounts:
     def first(self) -> bool:
         """Whether the pod may be the first of its kind."""
         together = self.rules.together
-        return together is not None and is_one_of(together, self.placed, self.fleet)
+        return together is not None and is_one_of(together, self.pod_info, self.fleet)
 
     def refusals(self) -> Sequence[MaxCount | RequiredCount]:
         """Required affinity, required anti-affinity, that of placed pods."""
@@ -82,7 +82,7 @@ class AffinityCounts:
             key,
             self.fleet.affinity.count_in(pods, key),
             weight,
-            int(is_one_of(pods, self.placed, self.fleet)),
+            int(is_one_of(pods, self.pod_info, self.fleet)),
         )
 
     def _standing(self, kind: TermKind, weight: int) -> list[_Count]:
@@ -107,10 +107,10 @@ class AffinityCounts:
             )
 
 
-def is_one_of(pods: PodSet, placed: PodInfo, fleet: FleetView) -> bool:
+def is_one_of(pods: PodSet, pod_info: PodInfo, fleet: FleetView) -> bool:
     """Whether a pod is one of `pods`."""
     return pods.matches(
-        placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace)
+        pod_info.pod, pod_info.home, lambda home, namespace: _labels_of(fleet, home, namespace)
     )
 
 

@@ -42,9 +42,9 @@ class Budgets:
 
     def take(self, victim: Victim, left: Left) -> str:
         """Take one more pod; a budget (namespace/name) that had nothing left, "" if all had."""
-        pod = victim.placed.pod
+        pod = victim.pod_info.pod
         violated = ""
-        for cluster in sorted({victim.placed.home, victim.cluster}):
+        for cluster in sorted({victim.pod_info.home, victim.cluster}):
             guard = self._in(cluster, pod.namespace)
             if guard is None:
                 continue

@@ -67,13 +67,13 @@ class CsiVolumes:
         )
 
 
-def wanted_of(placed: PodInfo, fleet: FleetView) -> Wanted:
+def wanted_of(pod_info: PodInfo, fleet: FleetView) -> Wanted:
     """The CSI volumes of a pod; claims that are not known have none."""
-    home = placed.home
-    namespace = placed.pod.namespace
+    home = pod_info.home
+    namespace = pod_info.pod.namespace
     new: dict[CsiVolume, None] = {}
     known: set[CsiVolume] = set()
-    for volume in placed.pod.volumes:
+    for volume in pod_info.pod.volumes:
         if volume.kind != CLAIM:
             found = csi_volume_of_disk(volume)
             known |= {found} if found is not None else set()

@@ -30,7 +30,6 @@ from shared.model.labels import (
 )
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from shared.model.pod import Pod, Toleration
-from shared.model.reasons import Reason
 from shared.model.topology import level_of, within_cluster
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
@@ -176,17 +175,19 @@ def selection_key(pod: Pod) -> Hashable:
     return frozenset(pod.node_selector.items()), required
 
 
-def tolerations_key(placed: PodInfo) -> Hashable:
+def tolerations_key(pod_info: PodInfo) -> Hashable:
     """Everything of a pod that decides which taints it tolerates, and where: in another cluster it
     may have fewer tolerations, by its home and its namespace. How long an eviction waits has no
     part in it.
     """
-    own = placed.pod.tolerations
+    own = pod_info.pod.tolerations
     if not own:
         return own
     key = frozenset((one.key, one.operator, one.value, one.effect) for one in own)
     return (
-        key if len(kept_abroad(own, ())) == len(own) else (key, placed.home, placed.pod.namespace)
+        key
+        if len(kept_abroad(own, ())) == len(own)
+        else (key, pod_info.home, pod_info.pod.namespace)
     )
 
 
@@ -199,18 +200,18 @@ class Tolerance(NamedTuple):
     of: SmallInts
 
     @classmethod
-    def read(cls, placed: PodInfo, fleet: FleetView) -> "Tolerance":
+    def read(cls, pod_info: PodInfo, fleet: FleetView) -> "Tolerance":
         """Those that its delegate would have; at home, and where a cluster's policy is not known,
         its own.
         """
-        own = placed.pod.tolerations
-        kinds = {placed.pod.tolerations: 0}
+        own = pod_info.pod.tolerations
+        kinds = {pod_info.pod.tolerations: 0}
         of = np.zeros(len(fleet.clusters), dtype=np.int32)
         if len(kept_abroad(own, ())) < len(own):
             for at, info in enumerate(fleet.clusters):
-                if info.opens is not None and info.name != placed.home:
+                if info.opens is not None and info.name != pod_info.home:
                     kept = kept_abroad(
-                        own, opened_to(placed.home, placed.pod.namespace, info.opens)
+                        own, opened_to(pod_info.home, pod_info.pod.namespace, info.opens)
                     )
                     of[at] = kinds.setdefault(kept, len(kinds))
         return cls(tuple(kinds), of)
@@ -230,9 +231,9 @@ class TaintMasks:
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[Toleration, ...], ...], ByCode[tuple[Taint, ...]]] = {}
 
-    def tolerated(self, placed: PodInfo, fleet: FleetView) -> Bools:
+    def tolerated(self, pod_info: PodInfo, fleet: FleetView) -> Bools:
         """[n] whether the pod tolerates all taints of the node that keep new pods away."""
-        kinds, of = Tolerance.read(placed, fleet)
+        kinds, of = Tolerance.read(pod_info, fleet)
         known = self._known.get(kinds)
         if known is None:
             if len(self._known) >= _MEMO_LIMIT:
@@ -250,15 +251,15 @@ def _tolerating(kinds: Sequence[Sequence[Toleration]], taints: tuple[Taint, ...]
     return [untolerated(kind, taints) is None for kind in kinds]
 
 
-def clusters_key(placed: PodInfo) -> Hashable:
+def clusters_key(pod_info: PodInfo) -> Hashable:
     """Everything that `allowed_clusters` looks at; None for a pod that may go anywhere."""
-    annotations = placed.pod.annotations
+    annotations = pod_info.pod.annotations
     stay = annotations.get(names.STAY)
     scope = annotations.get(names.DOMAIN_SCOPE)
-    tied = has_volumes(placed.pod)
+    tied = has_volumes(pod_info.pod)
     if stay is None and names.CLUSTERS not in annotations and scope is None and not tied:
         return None
-    home = placed.home if stay == "true" or tied else ""
+    home = pod_info.home if stay == "true" or tied else ""
     return annotations.get(names.CLUSTERS), stay, tied, home, scope
 
 
@@ -287,21 +288,21 @@ class ClusterChoiceError(ValueError):
     """An annotation about clusters that cannot be followed; the text names it and the fix."""
 
 
-def allowed_clusters(placed: PodInfo, fleet: FleetView) -> Bools | None:
+def allowed_clusters(pod_info: PodInfo, fleet: FleetView) -> Bools | None:
     """[clusters] which ones the pod's annotations and volumes allow, None for all.
 
     ClusterChoiceError for an annotation that cannot be read or that names no cluster of this fleet.
     """
-    annotations = placed.pod.annotations
+    annotations = pod_info.pod.annotations
     _check_scope(annotations)
     wanted = _wanted(annotations)
     stays = _stays(annotations)
-    if stays or has_volumes(placed.pod):
-        wanted = {placed.home} if wanted is None else wanted & {placed.home}
+    if stays or has_volumes(pod_info.pod):
+        wanted = {pod_info.home} if wanted is None else wanted & {pod_info.home}
         if not wanted:
             keeps = f"{names.STAY} keeps" if stays else "its volumes keep"
             raise ClusterChoiceError(
-                f"{keeps} it in cluster {placed.home}, which {names.CLUSTERS} does not allow; "
+                f"{keeps} it in cluster {pod_info.home}, which {names.CLUSTERS} does not allow; "
                 "remove one"
             )
     if wanted is None:
@@ -314,31 +315,6 @@ def allowed_clusters(placed: PodInfo, fleet: FleetView) -> Bools | None:
             f"known: {_listed(known)}"
         )
     return np.fromiter((name in wanted for name in known), dtype=np.bool_, count=len(known))
-
-
-# They refuse a pod as a whole, whatever nodes there are.
-_OF_THE_POD = frozenset(
-    (
-        Reason.QUOTA,
-        Reason.QUOTA_UNKNOWN,
-        Reason.INVALID,
-        Reason.GATED,
-        Reason.DEVICES,
-        Reason.TOO_MANY_TERMS,
-        Reason.LABELS_CUT,
-    )
-)
-
-
-def nodes_help(placed: PodInfo, reasons: frozenset[Reason]) -> bool:
-    """Whether a pod that was refused for these reasons might go to a new node of its own cluster."""
-    if not reasons.isdisjoint(_OF_THE_POD):
-        return False
-    try:
-        wanted = _wanted(placed.pod.annotations)
-    except ClusterChoiceError:
-        return False
-    return wanted is None or placed.home in wanted
 
 
 def _wanted(annotations: Mapping[str, str]) -> set[str] | None:

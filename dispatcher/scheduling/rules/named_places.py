@@ -29,20 +29,20 @@ def near_of(pod: Pod) -> Near | None:
         return None
 
 
-def near_key(near: Near | None, placed: PodInfo) -> Hashable:
+def near_key(near: Near | None, pod_info: PodInfo) -> Hashable:
     """All of the pod that `clusters_with` looks at."""
     if near is None:
         return None
     if near.kind == APP:
-        return near, placed.pod.namespace, frozenset(placed.pod.app_labels.items())
-    return (near, placed.home) if near.kind == SERVICE else near
+        return near, pod_info.pod.namespace, frozenset(pod_info.pod.app_labels.items())
+    return (near, pod_info.home) if near.kind == SERVICE else near
 
 
-def clusters_with(near: Near, placed: PodInfo, fleet: FleetView) -> Ints:
+def clusters_with(near: Near, pod_info: PodInfo, fleet: FleetView) -> Ints:
     """[clusters] how many of the named pods run there; of a cluster or a zone, 1 where it is."""
     found = np.zeros(len(fleet.clusters), dtype=np.int64)
     if near.kind in (APP, SERVICE):
-        pods = pods_meant(near, placed, fleet)
+        pods = pods_meant(near, pod_info, fleet)
         return found if pods is None else fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
     if near.kind == CLUSTER:
         found[[at for at, info in enumerate(fleet.clusters) if info.name == near.name]] = 1
@@ -54,13 +54,13 @@ def clusters_with(near: Near, placed: PodInfo, fleet: FleetView) -> Ints:
     return found
 
 
-def pods_meant(near: Near, placed: PodInfo, fleet: FleetView) -> PodSet | None:
+def pods_meant(near: Near, pod_info: PodInfo, fleet: FleetView) -> PodSet | None:
     """The pods of an APP, or those that a SERVICE of the cluster of submission selects; None if
     there is none, or it selects none.
     """
     if near.kind == APP:
-        return pods_beside(placed.pod, None)
-    service = fleet.objects.of(placed.home, Service).get(f"{near.namespace}/{near.name}")
+        return pods_beside(pod_info.pod, None)
+    service = fleet.objects.of(pod_info.home, Service).get(f"{near.namespace}/{near.name}")
     if service is None or not service.selector:
         return None
     return pods_in(near.namespace, LabelSelector(dict(service.selector)))

@@ -21,18 +21,21 @@ def nonzero_request(pod: Pod) -> tuple[int, int]:
     return pod.requests.get(CPU) or DEFAULT_CPU, pod.requests.get(MEMORY) or DEFAULT_MEMORY
 
 
-def expected_request(placed: PodInfo) -> tuple[int, int]:
+def expected_request(pod_info: PodInfo) -> tuple[int, int]:
     """(milli-CPU, bytes) the pod counts as until readings show it: by what its owner's pods use,
     else as above.
     """
-    return placed.counts_as or nonzero_request(placed.pod)
+    return pod_info.counts_as or nonzero_request(pod_info.pod)
 
 
-def least_expected(placed: PodInfo) -> tuple[int, int]:
+def least_expected(pod_info: PodInfo) -> tuple[int, int]:
     """The lesser of both: what a bound on the score may rest on, whichever of them a plugin goes
     by.
     """
-    (cpu, memory), (other_cpu, other_memory) = nonzero_request(placed.pod), expected_request(placed)
+    (cpu, memory), (other_cpu, other_memory) = (
+        nonzero_request(pod_info.pod),
+        expected_request(pod_info),
+    )
     return min(cpu, other_cpu), min(memory, other_memory)
 
 

@@ -87,12 +87,12 @@ class Verdict:
 _Sorted = tuple[list[PersistentVolume | None], list[tuple[PersistentVolumeClaim, StorageClass]]]
 
 
-def _sorted_claims(placed: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
+def _sorted_claims(pod_info: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
     """The volumes of the pod's bound claims (None: not there), and its claims that wait with their
     classes.
     """
-    found = find_claims(placed, fleet)
-    home = placed.home
+    found = find_claims(pod_info, fleet)
+    home = pod_info.home
     if isinstance(found, Refuse):
         return found
     waiting: list[tuple[PersistentVolumeClaim, StorageClass]] = []
@@ -108,19 +108,19 @@ def _sorted_claims(placed: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
     return bound, waiting
 
 
-def plan_key(placed: PodInfo, fleet: FleetView) -> Hashable:
+def plan_key(pod_info: PodInfo, fleet: FleetView) -> Hashable:
     """Equal for pods that get equal plans: their claims ask for the same, or have volumes in the
     same places, whatever the names. Left out is what `plan_of` reads of objects by kind (classes,
     free volumes): when a kind changes, the plan is made anew anyway.
     """
-    found = _sorted_claims(placed, fleet)
+    found = _sorted_claims(pod_info, fleet)
     if isinstance(found, Refuse):
         return found.why
     bound, waiting = found
     places = tuple([_NOWHERE if one is None else one.node_affinity for one in bound])
     if not waiting:
         return places
-    kept = fleet.objects.derived(placed.home, volumes_for, PersistentVolume).kept
+    kept = fleet.objects.derived(pod_info.home, volumes_for, PersistentVolume).kept
     # A volume is kept for a claim by its key and, where it says so, its UID.
     return places, tuple(
         [
@@ -140,12 +140,12 @@ def _wish(claim: PersistentVolumeClaim) -> Hashable:
     return *where, claim.request, claim.block, claim.attributes_class, claim.access_modes, labels
 
 
-def plan_of(placed: PodInfo, fleet: FleetView) -> VolumePlan | Refuse:
+def plan_of(pod_info: PodInfo, fleet: FleetView) -> VolumePlan | Refuse:
     """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used,
     or not yet.
     """
-    found = _sorted_claims(placed, fleet)
-    home = placed.home
+    found = _sorted_claims(pod_info, fleet)
+    home = pod_info.home
     if isinstance(found, Refuse):
         return found
     bound, waiting = found
@@ -165,11 +165,11 @@ def _turn(claim: PersistentVolumeClaim) -> tuple[bool, int]:
     return not claim.selected_node, 0 if claim.selected_node else claim.request
 
 
-def delayed_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
+def delayed_claims(pod_info: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
     """The claims of the pod's plan that have no volume yet, in its order; or the Refuse in its
     place.
     """
-    found = _sorted_claims(placed, fleet)
+    found = _sorted_claims(pod_info, fleet)
     return (
         found if isinstance(found, Refuse) else sorted([claim for claim, _ in found[1]], key=_turn)
     )

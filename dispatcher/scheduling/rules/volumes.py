@@ -77,14 +77,14 @@ def csi_volume_of_disk(volume: Volume) -> CsiVolume | None:
     return ("disk.csi.azure.com", volume.name) if volume.kind == AZURE_DISK else None
 
 
-def find_claims(placed: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
+def find_claims(pod_info: PodInfo, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
     """The claims of the pod that can be worked with, each once, in order; else a Refuse in
     kube-scheduler's words.
     """
-    pod = placed.pod
+    pod = pod_info.pod
     found: dict[str, PersistentVolumeClaim] = {}
     for volume in claims_of(pod):
-        claim = fleet.objects.named(placed.home, PersistentVolumeClaim, claim_key(pod, volume))
+        claim = fleet.objects.named(pod_info.home, PersistentVolumeClaim, claim_key(pod, volume))
         refused = _unusable(pod, volume, claim)
         if refused is not None or claim is None:
             return refused or not_found("persistentvolumeclaim", volume.name)

@@ -4,9 +4,8 @@ from collections import Counter
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.delegation import shared_keys, unconfigured
-from dispatcher.scheduling.delegation.fences import fenced_proxy
-from dispatcher.scheduling.delegation.peers import closed_proxy
+from dispatcher.scheduling.delegation import misconfigured
+from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
 from shared.model import names
@@ -27,8 +26,8 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     this cluster for what others lack. Clusters that are none of ours, but have pods of ours, come
     last.
     """
-    keys = shared_keys.of(core.clusters)
-    shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
+    keys = misconfigured.shared_keys_of(core.clusters)
+    shared = {name: misconfigured.problem_with_keys(name, keys) for name in core.clusters}
     copies = Counter(name for tracked in core.tracked.active.values() for name in tracked.delegates)
     submitted = core.tracked.submitted()
     unstarted = Counter(cluster for cluster, _ in core.unstarted.told.values())
@@ -47,11 +46,11 @@ def cluster_names(core: SchedulerCore) -> list[str]:
     return [*sorted(core.clusters), *(one.cluster for one in _unconfigured(core))]
 
 
-def _unconfigured(core: SchedulerCore) -> list[unconfigured.UnconfiguredCluster]:
-    return unconfigured.of(core.tracked.active.values(), core.clusters)
+def _unconfigured(core: SchedulerCore) -> list[misconfigured.UnconfiguredCluster]:
+    return misconfigured.unconfigured_of(core.tracked.active.values(), core.clusters)
 
 
-def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:
+def _unconfigured_row(core: SchedulerCore, found: misconfigured.UnconfiguredCluster) -> Row:
     numbers = {
         "nodes": 0,
         "ready_nodes": 0,

@@ -16,6 +16,7 @@ from aiohttp import WSCloseCode, web
 from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import GatewaySection
 from dispatcher.service.errors import CommandError
+from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.gateway.certificates import (
     Named,
     Refresh,
@@ -25,7 +26,6 @@ from dispatcher.service.gateway.certificates import (
     remaining_s,
 )
 from dispatcher.service.gateway.entrance import Entrance
-from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog, http_logger, shortened
 from dispatcher.service.gateway.splices import Objection, RelayLine
@@ -75,7 +75,7 @@ class Gateway:
         self._absent = {
             Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES
         }
-        self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
+        self._lines: dict[Named, tuple[AgentConnection, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
         self._sparing = SparingLog()
         self._of_connections = SparingLog(_CONNECTIONS)
@@ -88,7 +88,7 @@ class Gateway:
             cluster, lambda role: self._line(Named(cluster, role)), sealer or self._sealer, refused
         )
 
-    def _line(self, served: Named) -> Line | str:
+    def _line(self, served: Named) -> AgentConnection | str:
         held = self._lines.get(served)
         return held[0] if held is not None else self._absent[served]
 
@@ -200,7 +200,7 @@ class Gateway:
         served = _served(offered)
         relays = Named(offered.cluster, EXECUTOR) in served
         find = self._relay_line_anywhere if relays else _relays_nothing
-        line = Line(offered.cluster, socket, find, self.objection_now)
+        line = AgentConnection(offered.cluster, socket, find, self.objection_now)
         line.relayed.limit = self.stream_limit
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         line.until = time.time() + left_s

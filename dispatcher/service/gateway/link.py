@@ -7,10 +7,11 @@ alone: who takes over the one cannot speak for the other.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.link import (
     AgentMismatch,
     AgentMissing,
@@ -50,18 +51,6 @@ _ASIDE_S = 1.0
 _GREET_S = 5.0  # for an executor to say who it is
 
 
-class Line(Protocol):
-    """An agent's connection. `until`: when the certificate ends that it was made with (Unix time,
-    s), 0: not known.
-    """
-
-    until: float
-
-    async def call(self, call: Call) -> bytes:
-        """The answer's bytes; LinkError."""
-        ...
-
-
 class GatewayLink:
     """Calls go over the connection that serves them now. `find` says which that is for a role, or
     why there is none.
@@ -70,7 +59,7 @@ class GatewayLink:
     def __init__(
         self,
         cluster: str,
-        find: Callable[[str], Line | str],
+        find: Callable[[str], AgentConnection | str],
         sealer: Sealer = NO_SIGNER,
         streams_refused: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -83,7 +72,7 @@ class GatewayLink:
         self._sealer = sealer
         self._observer = Audience(cluster, "", "")  # as it last told
         # who the executor last said it is, over which connection
-        self._told: tuple[Line, Hello] | None = None
+        self._told: tuple[AgentConnection, Hello] | None = None
 
     @property
     def executor_apart(self) -> bool | None:
@@ -220,7 +209,7 @@ class GatewayLink:
             kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster
         )
 
-    def _connected(self, role: str) -> Line:
+    def _connected(self, role: str) -> AgentConnection:
         line = self._find(role)
         if isinstance(line, str):
             who = (

@@ -15,7 +15,7 @@ import msgspec
 
 from dispatcher.service.gateway.stream_limit import FRAMES_PER_REFUSAL, StreamLimit
 from shared.messages.relay import RelayOpen, decode_open, encode_relay
-from shared.streams import Kind, Message, Priority, ProtocolError
+from shared.streams import FrameKind, Message, Priority, ProtocolError
 from shared.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount_of
 from shared.streams.relayed import MAX_BETWEEN, MAX_STREAMS, priority_of
 
@@ -63,9 +63,9 @@ class End:
     finished: bool = False  # it has said that it sends no more
     other: "End" = field(init=False)
 
-    def send(self, kind: Kind, body: bytes) -> None:
+    def send(self, kind: FrameKind, body: bytes) -> None:
         """Pass a message on."""
-        if kind is Kind.RESET:
+        if kind is FrameKind.RESET:
             self.line.connection.drop(self.number)
         self.line.connection.send(Message(kind, self.number, body), priority_of(kind))
 
@@ -94,24 +94,26 @@ class RelayLine:
         """A message of this connection. ProtocolError: it must end."""
         kind, number, body = message
         end = self._ends.get(number)
-        if kind is Kind.OPEN:
+        if kind is FrameKind.OPEN:
             if end is not None or not number & OPENED_BY_AGENT:
                 raise ProtocolError("a relayed stream was opened twice, or under a number of ours")
             self._open(number, body)
         elif end is not None:
             self._pass_on(end, kind, body)
-        elif kind is Kind.DATA:
+        elif kind is FrameKind.DATA:
             self._refuse(number, "no such stream")
 
     def _refuse(self, number: int, why: str) -> None:
         if self.connection.urgent >= MAX_URGENT:
             raise ProtocolError(f"{MAX_URGENT} answers wait that its agent does not read")
-        self.connection.send(Message(Kind.RESET, number, why.encode()), priority_of(Kind.RESET))
+        self.connection.send(
+            Message(FrameKind.RESET, number, why.encode()), priority_of(FrameKind.RESET)
+        )
 
     def close(self, why: str) -> None:
         """The connection has ended: so have all its streams, at their other ends."""
         for end in list(self._ends.values()):
-            end.other.send(Kind.RESET, why.encode())
+            end.other.send(FrameKind.RESET, why.encode())
             _forget(end)
 
     def _open(self, number: int, body: bytes) -> None:
@@ -147,7 +149,7 @@ class RelayLine:
         near.other = far
         far.other = near
         self._ends[number], line._ends[far.number] = near, far
-        far.send(Kind.OPEN, encode_relay(RelayOpen(self.cluster, wanted.pod)))
+        far.send(FrameKind.OPEN, encode_relay(RelayOpen(self.cluster, wanted.pod)))
 
     def _excess(self, target: str, line: "RelayLine") -> str:
         """What of it would be too much; '' if nothing is."""
@@ -162,31 +164,31 @@ class RelayLine:
         """Of a stream that we open."""
         return RELAYED | (next(self._numbers) & _NUMBERS)
 
-    def _pass_on(self, end: End, kind: Kind, body: bytes) -> None:
+    def _pass_on(self, end: End, kind: FrameKind, body: bytes) -> None:
         other = end.other
-        if kind is Kind.DATA:
+        if kind is FrameKind.DATA:
             other.not_granted += len(body)
-        elif kind is Kind.GRANT:
+        elif kind is FrameKind.GRANT:
             end.not_granted -= amount_of(body)
         else:
             body = body[:_LONGEST_REASON]
         if breach := _breach(end, kind, body):
-            other.send(Kind.RESET, b"the other side broke the rules of relayed streams")
+            other.send(FrameKind.RESET, b"the other side broke the rules of relayed streams")
             _forget(end)
             raise ProtocolError(f"relayed stream {end.number} of cluster {self.cluster}: {breach}")
         other.send(kind, body)
-        end.finished = end.finished or kind is Kind.FINISH
-        if kind is Kind.RESET or (end.finished and other.finished):
+        end.finished = end.finished or kind is FrameKind.FINISH
+        if kind is FrameKind.RESET or (end.finished and other.finished):
             _forget(end)
 
 
-def _breach(sender: End, kind: Kind, body: bytes) -> str:
+def _breach(sender: End, kind: FrameKind, body: bytes) -> str:
     """Which rule a message breaks that was just counted; '' if none."""
-    if sender.finished and kind in (Kind.DATA, Kind.FINISH):
+    if sender.finished and kind in (FrameKind.DATA, FrameKind.FINISH):
         return f"{kind.name} came after its end"
-    if kind is Kind.DATA and not body:
+    if kind is FrameKind.DATA and not body:
         return "DATA without a byte"
-    if kind is Kind.GRANT and amount_of(body) < _LEAST_GRANT:
+    if kind is FrameKind.GRANT and amount_of(body) < _LEAST_GRANT:
         return f"a GRANT of {amount_of(body)} bytes, and {_LEAST_GRANT} is the least"
     if sender.not_granted < 0:
         return f"{-sender.not_granted} bytes more were granted than were sent to it"

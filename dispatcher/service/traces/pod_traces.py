@@ -79,13 +79,13 @@ class PodTraces:
         uid = decision.pod_id[1]
         if crc32(uid.encode()) >= self._below:
             return
-        pod = decision.placed.pod
+        pod = decision.pod_info.pod
         trace = self._traces.get(uid)
         if trace is None:
             begun_at = pod.created if 0 < pod.created <= decision.time else decision.time
             name = f"{pod.namespace}/{pod.name}"
             trace = self._traces[uid] = PodTrace(
-                decision.placed.home, name, begun_at, decision.context.profile
+                decision.pod_info.home, name, begun_at, decision.context.profile
             )
             self._bound(now)
         trace.attempts += 1

@@ -132,7 +132,7 @@ _ROWS = (
              defaults=defaults.namespace, first_status=_status(phase="Active")),
     Resource("", "v1", "Node", "nodes", "core.v1.Node", ("no",), namespaced=False, subresources=("status",),
              fields=("spec.unschedulable",), defaults=defaults.node, admit=admission.node,
-             validate=validation_kinds.node),
+             validate=validation_kinds.node, validate_update=validation_kinds.node_update),
     Resource("", "v1", "PersistentVolume", "persistentvolumes", "core.v1.PersistentVolume", ("pv",), namespaced=False,
              subresources=("status",), defaults=defaults.volume, first_status=_status(phase="Pending")),
     Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "core.v1.PersistentVolumeClaim", ("pvc",),

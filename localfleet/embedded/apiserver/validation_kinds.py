@@ -99,6 +99,14 @@ def node(obj: Object) -> Errors:
     return errors
 
 
+def node_update(new: Object, old: Object) -> Errors:
+    """A node stays with its provider."""
+    before = dig(old, "spec.providerID")
+    changed = bool(before) and dig(new, "spec.providerID") != before
+    detail = "field cannot be modified once set"
+    return node(new) + ([FieldError("invalid", "spec.providerID", detail)] if changed else [])
+
+
 def budget(obj: Object) -> Errors:
     """A PodDisruptionBudget names one bound, not two."""
     spec = obj.get("spec") or {}

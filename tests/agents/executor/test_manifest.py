@@ -156,6 +156,43 @@ def test_a_pod_of_a_daemon_set_is_for_a_node_of_its_own_cluster(owner: dict[str,
         crossed(pod)
 
 
+SCRATCH = {"name": "scratch", "emptyDir": {}}
+RAM = {"name": "ram", "emptyDir": {"medium": "Memory"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotations", "volumes", "says"),
+    [
+        ("ReplicaSet", {}, [], "true"),
+        ("Job", {}, [], "true"),
+        ("StatefulSet", {}, [RAM, {"name": "own", "configMap": {"name": "settings"}}], "true"),
+        ("", {}, [], None),
+        ("RayCluster", {}, [], None),
+        ("ReplicaSet", {}, [RAM, SCRATCH], None),
+        ("ReplicaSet", {names.SAFE_LOCAL_VOLUMES: "scratch,other"}, [SCRATCH], "true"),
+        ("ReplicaSet", {names.SAFE_TO_EVICT: "false"}, [], "false"),
+        ("ReplicaSet", {names.SAFE_TO_EVICT: ""}, [], ""),
+        ("RayCluster", {names.SAFE_TO_EVICT: "true"}, [SCRATCH], "true"),
+    ],
+)
+def test_an_autoscaler_may_evict_the_delegate_of_a_pod_that_it_evicts_at_home(
+    kind: str, annotations: dict[str, str], volumes: list[dict[str, Any]], says: str | None
+) -> None:
+    """Where that runs, no controller of it is seen."""
+    pod = pod_object(volumes=volumes)
+    owner = {"apiVersion": "v1", "kind": kind, "name": "owner", "uid": "u", "controller": True}
+    pod["metadata"] |= {"annotations": annotations, "ownerReferences": [owner] if kind else []}
+    once = crossed(pod)
+    assert once["metadata"]["annotations"].get(names.SAFE_TO_EVICT) == says
+    assert crossed(once) == once
+
+
+def test_whoever_is_beside_the_controller_does_not_replace_the_pod() -> None:
+    pod = pod_object()
+    pod["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Job", "name": "owner", "uid": "u"}]
+    assert names.SAFE_TO_EVICT not in crossed(pod)["metadata"]["annotations"]
+
+
 def test_bottomless_nesting_is_refused() -> None:
     with pytest.raises(ManifestError):
         sanitise(b'{"metadata":{},"spec":{"containers":' + b"[" * 50_000)

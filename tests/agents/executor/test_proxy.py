@@ -72,6 +72,52 @@ def test_a_peer_gets_a_tainted_node_with_what_it_has_free_and_a_lease() -> None:
     assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
 
 
+def test_a_proxy_node_is_of_no_cloud_and_no_node_group_so_that_no_cloud_controller_deletes_it() -> None:
+    keeper = Keeper()
+    keeper.tell(B)
+    keeper.tend()
+    assert keeper.node()["spec"]["providerID"] == "global-dispatcher://b"
+    labels = keeper.node()["metadata"]["labels"]
+    kept_away = {"type": "virtual-kubelet", "node.kubernetes.io/exclude-from-external-load-balancers": "true"}
+    assert kept_away.items() <= labels.items()
+
+
+def test_a_node_that_an_older_agent_has_made_is_told_whose_it_is() -> None:
+    keeper = Keeper()
+    keeper.tell(B)
+    keeper.tend()
+    del keeper.node()["spec"]["providerID"]
+    later_agent = Keeper(keeper.world)
+    later_agent.tell(B)
+    assert later_agent.tend(100) == []
+    assert later_agent.node()["spec"]["providerID"] == "global-dispatcher://b"
+
+
+IMMUTABLE = b'{"message": "Node is invalid: spec.providerID: Forbidden: node updates may not change it"}'
+REPLACED = b'{"message": "Node is invalid: metadata.uid: Invalid value: field is immutable"}'
+
+
+@pytest.mark.parametrize(("body", "asked"), [(IMMUTABLE, 1), (REPLACED, 2)], ids=["has another", "is another node"])
+def test_a_node_keeps_the_provider_that_somebody_else_has_given_it(body: bytes, asked: int) -> None:
+    keeper = Keeper()
+    keeper.tell(B)
+    keeper.tend()
+    later_agent = Keeper(keeper.world)
+    later_agent.tell(B)
+    seen = list[Request]()
+
+    def answer(request: Request) -> Response:
+        if request.path != NODE:
+            return keeper.world.api.answer(request)
+        seen.append(request)
+        return Response(422, body)
+
+    for seconds in (100, 100 + HEARTBEAT_S):
+        problems = [run(procedure, answer) for _, _, procedure in later_agent.proxies.due(later(seconds))]
+        assert any(problems) is (asked > 1)
+    assert len(seen) == asked
+
+
 def test_nothing_is_written_while_nothing_is_due() -> None:
     keeper = Keeper()
     keeper.tell(B)
@@ -189,6 +235,20 @@ def test_a_proxy_node_of_a_lost_cluster_stays_so_while_the_dispatcher_is_silent(
     assert (ready["status"], LEASE in written(keeper)) == ("False", True)
 
 
+def test_a_proxy_node_that_a_cloud_controller_deletes_is_made_anew_and_stays_not_ready() -> None:
+    keeper = Keeper()
+    lost = msgspec.structs.replace(B, ready=False)
+    keeper.tell(lost)
+    keeper.tend()
+    first = keeper.node()["metadata"]["uid"]
+    del keeper.world.api.objects[NODE]
+    keeper.world.sync()
+    keeper.tell(lost, seconds=CHANGE_S)
+    assert keeper.tend(CHANGE_S) == []
+    assert keeper.node()["metadata"]["uid"] != first
+    assert [one["status"] for one in keeper.node()["status"]["conditions"]] == ["False"]
+
+
 @pytest.mark.parametrize("ready", [True, False])
 def test_an_agent_that_starts_while_the_dispatcher_is_away_goes_on_with_the_last_word(ready: bool) -> None:
     keeper = Keeper()
@@ -200,7 +260,7 @@ def test_an_agent_that_starts_while_the_dispatcher_is_away_goes_on_with_the_last
     keeper.world.restart()
     reborn = Keeper(keeper.world)
     assert reborn.tend(100) == []
-    assert written(reborn) == {LEASE, f"{NODE}/status"}
+    assert written(reborn) == {LEASE, f"{NODE}/status", NODE}
     assert reborn.node()["status"]["conditions"][0]["status"] == str(ready)
     assert reborn.node()["status"]["allocatable"] == {"cpu": "1500m", "memory": "1Gi", "pods": "7"}
     assert "zone" in str(reborn.node()["metadata"]["labels"])

@@ -6,6 +6,7 @@ from agents.kube.nodes import MAX_METRICS, node_seen
 from agents.observer.seen import NodeSeen, NodeTarget
 from shared.messages import Changes, decode, encode
 from shared.model import names
+from shared.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from shared.model.resources import MAX_QUANTITY
 from tests.agents.kube.objects import Object, node_object, raw
 
@@ -46,6 +47,27 @@ def test_a_node_without_a_limit_has_as_much_as_is_counted(text: str) -> None:
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 def test_a_node_is_ready_only_when_it_says_true(status: str) -> None:
     assert not seen_of(node_object(status={"conditions": [{"type": "Ready", "status": status}]})).node.ready
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect"),
+    [
+        ("DrainInProgress", NO_SCHEDULE),
+        ("Drained", NO_SCHEDULE),
+        ("MaintenancePlanned", PREFER_NO_SCHEDULE),
+        ("MaintenanceInProgress", PREFER_NO_SCHEDULE),
+    ],
+)
+def test_a_node_that_is_being_emptied_counts_as_tainted_and_one_that_may_be_as_less_liked(
+    kind: str, effect: str
+) -> None:
+    def seen(status: str) -> Node:
+        conditions = [{"type": "Ready", "status": "True"}, {"type": kind, "status": status}]
+        return seen_of(node_object(status={"conditions": conditions})).node
+
+    assert seen("True").taints == (Taint(f"condition.global-dispatcher.io/{kind}", "", effect),)
+    assert not seen("False").taints
+    assert seen("True").ready
 
 
 def test_a_node_of_which_nothing_is_said_is_ready() -> None:

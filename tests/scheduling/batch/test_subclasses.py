@@ -60,7 +60,7 @@ class PaidQuota(TenantQuota):
 
     name = "PaidQuota"
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Any:
         return refuse(Reason.POLICY, self.name)
 
 
@@ -69,7 +69,7 @@ class Doubting(TenantQuota):
 
     name = "Doubting"
 
-    def reserve(self, cycle: Any, placed: PodInfo, row: int, fleet: FleetView) -> Any:
+    def reserve(self, cycle: Any, pod_info: PodInfo, row: int, fleet: FleetView) -> Any:
         return refuse(Reason.POLICY, self.name)
 
 

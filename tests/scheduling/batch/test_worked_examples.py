@@ -100,4 +100,4 @@ def test_preemption_lets_stay_who_can() -> None:
     put(state, pod("p").cpu(2).set(priority=10), "a", "n1")
     refused = scheduler(state).schedule(pod("high").cpu(2).set(priority=100).placed("a"), ("a", "high"))
     assert isinstance(refused, Unschedulable)
-    assert [one.placed.pod.name for one in refused.victims] == ["p"]
+    assert [one.pod_info.pod.name for one in refused.victims] == ["p"]

@@ -64,8 +64,8 @@ class Pair(Keyed, Permit):
     def attach(self, room: WaitingRoom) -> None:
         self.room = room
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
-        if placed.pod.labels.get("only") == "never":
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
+        if pod_info.pod.labels.get("only") == "never":
             return refuse(Reason.POLICY, self.name)
         waiting = self.room.waiting()
         for pod_id, _ in waiting:
@@ -171,11 +171,11 @@ class Prepare(Keyed, PreBind):
     ready = False
 
     def pre_bind(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
-        if placed.pod.labels.get("only") == "never":
+        if pod_info.pod.labels.get("only") == "never":
             return refuse(Reason.PRE_BIND, "no such thing")
-        ref = PodRef("default", placed.pod.name, placed.pod.uid)
+        ref = PodRef("default", pod_info.pod.name, pod_info.pod.uid)
         return None if self.ready else [Order("east", DeleteSource("", ref, 0))]
 
 
@@ -223,8 +223,8 @@ def test_what_cannot_be_prepared_gives_the_place_back(how: str) -> None:
 class Elsewhere(Keyed, BindPoint):
     name = "Elsewhere"
 
-    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
-        only = placed.pod.labels.get("only")
+    def bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
+        only = pod_info.pod.labels.get("only")
         return Handed("the other one", 60.0) if only == "hand" else refuse(Reason.POLICY, self.name) if only else None
 
 
@@ -234,8 +234,8 @@ class Heard(Keyed, PostBind):
     def __init__(self) -> None:
         self.bound: list[tuple[str, int]] = []
 
-    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
-        self.bound.append((placed.pod.name, row))
+    def post_bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
+        self.bound.append((pod_info.pod.name, row))
 
 
 def test_a_bind_may_be_handed_to_somebody_else() -> None:
@@ -289,18 +289,18 @@ class Carry(Keyed, Score, Permit, PostBind):
     def __init__(self) -> None:
         self.seen: list[object] = []
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        return ("for", placed.pod.labels.get("only"))
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        return ("for", pod_info.pod.labels.get("only"))
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         return np.zeros(len(np.arange(fleet.n)[rows]))
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         self.seen.append(cycle.read(self.name))
-        cycle.write("mine", placed.pod.name)
+        cycle.write("mine", pod_info.pod.name)
         return None
 
-    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self.seen += [cycle.read(self.name), cycle.read("mine"), cycle.read("nobody's")]
 
 
@@ -323,8 +323,8 @@ class Everywhere(Keyed, Score, PostFilter, Reserve, Permit, PreBind, BindPoint, 
     def __init__(self) -> None:
         self.seen: list[tuple[str, object]] = []
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        return placed.pod.labels.get("only")
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        return pod_info.pod.labels.get("only")
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         return np.zeros(len(np.arange(fleet.n)[rows]))
@@ -332,25 +332,25 @@ class Everywhere(Keyed, Score, PostFilter, Reserve, Permit, PreBind, BindPoint, 
     def _note(self, point: str, cycle: CycleState) -> None:
         self.seen.append((point, cycle.read(self.name)))
 
-    def post_filter(self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView) -> None:
+    def post_filter(self, cycle: CycleState, pod_info: PodInfo, trial: Trial, fleet: FleetView) -> None:
         self._note("PostFilter", cycle)
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("Reserve", cycle)
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         pass
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("Permit", cycle)
 
-    def pre_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def pre_bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("PreBind", cycle)
 
-    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("Bind", cycle)
 
-    def post_bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def post_bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self._note("PostBind", cycle)
 
 
@@ -376,24 +376,24 @@ def broken(*_: object) -> Any:
 class BadPermit(Pair):
     name = "BadPermit"
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
-        return broken() if placed.pod.name == "bad" else None
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
+        return broken() if pod_info.pod.name == "bad" else None
 
 
 class BadPreBind(Prepare):
     name = "BadPreBind"
 
     def pre_bind(
-        self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
-        return broken() if placed.pod.name == "bad" else None
+        return broken() if pod_info.pod.name == "bad" else None
 
 
 class BadBind(Elsewhere):
     name = "BadBind"
 
-    def bind(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
-        return broken() if placed.pod.name == "bad" else None
+    def bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
+        return broken() if pod_info.pod.name == "bad" else None
 
 
 @pytest.mark.parametrize("plugin", [BadPermit, BadPreBind, BadBind])

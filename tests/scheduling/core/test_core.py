@@ -1,6 +1,7 @@
 """The core as a whole, told by single cases; its laws are in tests/laws."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from shared.messages import DONE, REFUSED, Bind, Changes, ConfirmNoSource, Evict
 from shared.messages.memory import memory_of_record
 from shared.model.crossing import Opening
 from shared.model.labels import LabelSelector
-from shared.model.names import SCHEDULER_NAME
+from shared.model.names import CLUSTERS, SCHEDULER_NAME
 from shared.model.node import Node, Taint
 from shared.model.objects import AnyObject, Namespace, ObjectRef, PriorityClass, StorageClass
 from shared.model.pod import Claim, Need, Needs, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
@@ -70,6 +71,19 @@ def test_a_pod_with_problems_is_told_once_and_never_placed() -> None:
     assert "1e999999" in told.message  # type: ignore[attr-defined]
     assert not told.nodes_help  # type: ignore[attr-defined]
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_a_pod_is_told_anew_when_a_new_node_at_home_would_help_it_by_now_though_the_words_are_the_same() -> None:
+    core = make_core(("east", "west"))
+    large = partial(pod, "large", requests={"cpu": 9000})
+    report(core, large(annotations={CLUSTERS: "west"}))
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 1.0)
+    (first,) = intents(core.handle(Tick(), 2.0), ReportUnschedulable)
+    allowed = Changes("east", "east-uid", "life-1", 1, 2, pods=(large(annotations={CLUSTERS: "east"}),))
+    later = [*core.handle(ClusterChanged(allowed), 60.0), *core.handle(Tick(), 60.0)]
+    (second,) = intents(later, ReportUnschedulable)
+    assert (first.message, first.nodes_help) == (second.message, False)  # type: ignore[attr-defined]
+    assert second.nodes_help  # type: ignore[attr-defined]
 
 
 def test_a_refused_bind_gives_the_room_back_and_waits_before_the_next_try() -> None:

@@ -10,5 +10,5 @@ def test_a_decision_says_how_many_attempts_its_pod_needed() -> None:
     world.tick()
     world.report(gone=(first.uid,))
     world.tick(400.0)
-    told = {one.decision.placed.pod.name: one.attempts for one in world.told if isinstance(one, Decided)}
+    told = {one.decision.pod_info.pod.name: one.attempts for one in world.told if isinstance(one, Decided)}
     assert told == {"first": 1, second.name: 2}

@@ -36,8 +36,8 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
 class ByTier:
     """A QueueSort whose keys cannot all be compared."""
 
-    def sort_key(self, placed: PodInfo, queued_at: float) -> tuple[object, ...]:
-        return (placed.pod.labels.get("tier"),)
+    def sort_key(self, pod_info: PodInfo, queued_at: float) -> tuple[object, ...]:
+        return (pod_info.pod.labels.get("tier"),)
 
 
 def test_new_pods_whose_sort_keys_cannot_be_compared_are_told_of_counted_and_bound(

@@ -119,7 +119,7 @@ def test_a_proxy_node_that_becomes_a_real_one_says_nothing_of_another_cluster_an
     with patch.object(FleetState, "set_closed", autospec=True) as closed:
         tell(core, (node(name, **mark),))
     assert [call.kwargs for call in closed.call_args_list] == [{"closed": False}]
-    assert core._state.fences.of("west") == frozenset()
+    assert core.clusters["west"].fenced == frozenset()
     assert core.clusters["west"].nodes[name].proxy_for == ""
 
 

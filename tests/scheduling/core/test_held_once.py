@@ -106,8 +106,8 @@ def test_a_decided_pod_is_held_in_its_latest_version_alone(world: World) -> None
     occupant = world.core.fleet.occupant(POD_ID)
     (scheduler,) = world.core._state.profiles
     assert occupant is not None
-    assert occupant.placed.pod is latest
-    assert scheduler._reserved[POD_ID].placed.pod is latest
+    assert occupant.pod_info.pod is latest
+    assert scheduler._reserved[POD_ID].pod_info.pod is latest
 
 
 def test_all_that_name_a_pod_hold_one_text_of_its_uid(world: World) -> None:

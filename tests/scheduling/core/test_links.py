@@ -8,7 +8,7 @@ from dispatcher.scheduling.events import PeersAcknowledged, Tick
 from dispatcher.scheduling.views import links_view, whole
 from shared.messages import LinkReading, Peer, PeersAck, decode, encode
 from tests.laws.cores import make_core
-from tests.scheduling.delegation.test_peers import said, tell
+from tests.scheduling.delegation.test_proxy_nodes import said, tell
 
 UNKNOWN = {"rtt_ms": None, "jitter_ms": None, "loss": None, "age_s": None}
 

@@ -24,14 +24,14 @@ class Pair(Keyed, PreEnqueue):
         self.asked: list[str] = []
         self.told: list[ClusterEvent] = []
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
-        self.asked.append(placed.pod.name)
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
+        self.asked.append(pod_info.pod.name)
         return None if len(set(self.asked)) >= self.least else refuse(Reason.POLICY, self.name)
 
-    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+    def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         self.told.append(event)
         return True
 

@@ -75,6 +75,7 @@ class World:
         self.asked, self.evicted = list[ConfirmNoSource](), dict[str, float]()
         self.orders, self.no = list[Evict](), dict[str, Any]()  # `no`: what west answers to orders to evict
         self.told, self.warned, self.evicted_for = list[str](), list[str](), list[str]()
+        self.asked_for_nodes = list[str]()
         self.report("east", nodes=(PROXY,))
         self.report("south")
         lows = tuple(a_pod(f"low{at}", node=f"w{at}", phase="Running") for at in range(nodes))
@@ -106,6 +107,7 @@ class World:
     def obey(self, cluster: str, intent: AnyIntent) -> None:
         if isinstance(intent, ReportUnschedulable):
             self.told += [intent.message] if intent.reason == WAITING else []
+            self.asked_for_nodes += [intent.pod.name] if intent.nodes_help and intent.reason != WAITING else []
         elif isinstance(intent, ConfirmNoSource):
             assert cluster == "east"
             self.asked.append(intent)
@@ -137,6 +139,16 @@ def test_a_pod_is_evicted_elsewhere_once_the_preemptors_own_cluster_has_confirme
     assert (len(world.asked), world.evicted, world.promised()) == (1, {}, 1)
     world.confirm()
     assert (list(world.evicted), world.promised()) == (["low0"], 1)
+
+
+def test_no_node_is_asked_for_at_home_while_a_pod_is_promised_one_elsewhere() -> None:
+    world = World(answer=unanswered)
+    world.submit()
+    world.run(5.0)
+    assert (world.promised(), world.asked_for_nodes) == (1, [])
+    world.report("east", pods=(a_pod("meek"),))
+    world.run(5.0)
+    assert world.asked_for_nodes == ["meek"]
 
 
 def test_the_order_to_evict_tells_what_of_the_preemptor_would_cross() -> None:

@@ -155,7 +155,7 @@ class Beside:
 
     def waiting(self) -> set[str]:
         """Of which clusters."""
-        return {one.placed.home for one, _ in self.core.queue.parked()}
+        return {one.pod_info.home for one, _ in self.core.queue.parked()}
 
 
 def test_pods_refused_beside_them_for_another_tenants_quota_keep_nobody_waiting(

@@ -32,7 +32,7 @@ def test_of_victims_a_record_keeps_what_it_shows() -> None:
     core.handle(Tick(), 1.0)
     kept = core.log.find(("east", "uid-high"))
     assert isinstance(kept, Unschedulable)
-    assert [one.placed.pod.labels for one in kept.victims] == [{}]
+    assert [one.pod_info.pod.labels for one in kept.victims] == [{}]
     told = explain(core, "default", "high")
     assert told is not None
     assert told["decision"]["victims"] == [{"pod": "default/low", "cluster": "east", "node": "n1"}]

@@ -8,7 +8,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.orphans import CONFIRMED_S, Orphans
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
@@ -352,7 +351,7 @@ def test_a_copy_gives_way_to_pods_of_higher_priority_only_where_its_own_is_known
 
 def test_orphans_that_were_too_many_stay_also_when_the_cluster_has_more_pods_or_fewer_of_them() -> None:
     tracked = tracked_pods(40)
-    orphans = Orphans(tracked, Fences(per_s=1.0))
+    orphans = Orphans(tracked, {})
     for number in range(9):
         tracked[pod_id(number)].orphaned_at = 1.0
         orphans.suspect(pod_id(number))
@@ -370,7 +369,7 @@ def test_orphans_that_were_too_many_stay_also_when_the_cluster_has_more_pods_or_
 
 def test_orphans_that_were_too_many_go_once_an_operator_confirms_what_their_cluster_shows() -> None:
     tracked = tracked_pods(40)
-    orphans = Orphans(tracked, Fences(per_s=1.0))
+    orphans = Orphans(tracked, {})
     for number in range(9):
         tracked[pod_id(number)].orphaned_at = 1.0
         orphans.suspect(pod_id(number))

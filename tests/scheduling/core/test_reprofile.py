@@ -117,7 +117,7 @@ class Closed(Filter):
     def __init__(self, closed: bool) -> None:
         self._closed = closed
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
@@ -145,7 +145,7 @@ class Pair(Keyed, Permit):
     def attach(self, room: WaitingRoom) -> None:
         self.room = room
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> float | None:
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> float | None:
         waiting = self.room.waiting()
         for pod_id, _ in waiting:
             self.room.allow(pod_id, self.name)

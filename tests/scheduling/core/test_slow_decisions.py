@@ -4,7 +4,7 @@ from itertools import count
 
 import msgspec
 
-from dispatcher.scheduling.core.slow_decisions import LONGEST_S, MOST_KEPT, SlowDecisions
+from dispatcher.scheduling.core.deciding import LONGEST_S, MOST_KEPT, SlowDecisions
 from dispatcher.scheduling.events import Decide, Effect, Tick
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.queue import QueuedPod

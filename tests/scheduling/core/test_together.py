@@ -61,7 +61,7 @@ def test_pods_that_are_bound_together_are_told_of_as_one_by_one() -> None:
 
 def _places(core: SchedulerCore) -> list[object]:
     places = [
-        (one.pod_id, one.placed, one.cluster, one.node, one.assumed, one.placed_at) for one in core.fleet.occupants()
+        (one.pod_id, one.pod_info, one.cluster, one.node, one.assumed, one.placed_at) for one in core.fleet.occupants()
     ]
     return [
         places,
@@ -131,4 +131,4 @@ def test_a_pod_that_takes_something_else_where_it_shows_is_placed_anew() -> None
     with patch("tests.scheduling.core.test_together.SHOWN", tuple(larger)):
         _show(core, effects)
     assert core.fleet.requested[core.fleet.axis.column("cpu")].sum() == 7 * len(PODS)
-    assert isinstance(next(iter(core.fleet.occupants())).placed, PodInfo)
+    assert isinstance(next(iter(core.fleet.occupants())).pod_info, PodInfo)

@@ -19,7 +19,7 @@ from shared.messages import CLAIMED, DONE, OF_CLUSTER, REFUSED, Claim, CreateDel
 from shared.model.node import Node
 from shared.model.pod import Claim as Claimed
 from shared.model.pod import Pod
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from shared.model.tenant import Share, Tenant
 from tests.builders import NodeBuilder, fleet, node, pod, put
 from tests.plugins.asking import make, reasons
@@ -29,8 +29,8 @@ WEB = ("a", "uid-web")
 _Nodes = Sequence[NodeBuilder | Node | str]
 
 
-def larger(cpu: int = 800, cluster: str = "b") -> Refusal:
-    return Refusal(cluster, "the server makes it larger", 0.0, 900.0, (("cpu", cpu),))
+def larger(cpu: int = 800, cluster: str = "b") -> ClusterRefusal:
+    return ClusterRefusal(cluster, "the server makes it larger", 0.0, 900.0, (("cpu", cpu),))
 
 
 class World:
@@ -42,10 +42,10 @@ class World:
         self.scheduler = Scheduler(
             DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext(quota=self.ledger)), self.fleet
         )
-        self.placed = pod("web").uid("uid-web").cpu("300m").memory("1Mi").priority(10).placed()
+        self.pod_info = pod("web").uid("uid-web").cpu("300m").memory("1Mi").priority(10).placed()
 
-    def schedule(self, *said: Refusal) -> Result:
-        placed = type(self.placed)(self.placed.pod, "a", said)
+    def schedule(self, *said: ClusterRefusal) -> Result:
+        placed = type(self.pod_info)(self.pod_info.pod, "a", said)
         return self.scheduler.schedule(placed, WEB)
 
     def taken(self, cluster: str, name: str) -> int:
@@ -98,7 +98,7 @@ def test_as_many_are_evicted_as_the_true_size_needs_and_that_room_is_promised(si
     assert len(result.victims) == len(victims)
     seat = world.fleet.occupant(nominee_id(WEB))
     assert seat is not None
-    assert seat.placed.pod.requests["cpu"] == size
+    assert seat.pod_info.pod.requests["cpu"] == size
 
 
 def test_nobody_is_evicted_where_the_true_size_never_fits() -> None:
@@ -194,10 +194,10 @@ def test_a_pod_too_large_for_the_best_node_goes_at_once_to_another_node_of_that_
     assert (claim.cluster, claim.node) == ("west", "west-2")  # type: ignore[attr-defined]
     occupant = core.core.fleet.occupant(("home", "uid-web"))
     assert occupant is not None
-    assert occupant.placed.pod.requests["cpu"] == 4500
+    assert occupant.pod_info.pod.requests["cpu"] == 4500
     claimed = msgspec.structs.replace(core.pod, claim=Claimed("west", "west-2", claim.epoch))
     core.report("home", pods=(claimed,))  # the watch shows the claim, and no delegate yet
-    assert core.core.fleet.occupant(("home", "uid-web")).placed.pod.requests["cpu"] == 4500  # type: ignore[union-attr]
+    assert core.core.fleet.occupant(("home", "uid-web")).pod_info.pod.requests["cpu"] == 4500  # type: ignore[union-attr]
 
 
 def attempts_at_once(core: Told, cpu: int, at_most: int) -> int:

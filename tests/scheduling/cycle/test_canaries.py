@@ -34,7 +34,7 @@ class Small(Score):
     def __init__(self, much: bool = False) -> None:
         self._sign = 1 if much else -1
 
-    def class_key(self, placed: PodInfo) -> None:
+    def class_key(self, pod_info: PodInfo) -> None:
         return None
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:

@@ -158,14 +158,14 @@ class Given(Reserve):
     def __init__(self) -> None:
         self.back: list[PodInfo] = []
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+    def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         return None
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
-        self.back.append(placed)
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
+        self.back.append(pod_info)
 
 
 @pytest.mark.parametrize("way", ["restore", "confirm"])
@@ -190,7 +190,7 @@ def test_what_was_booked_is_given_back_for_the_latest_version_that_is_the_same_t
     else:
         one.confirm(decision.pod_id, shown)
     one.forget(decision.pod_id)
-    assert given.back == [shown if is_latest else decision.placed]
+    assert given.back == [shown if is_latest else decision.pod_info]
 
 
 @pytest.mark.parametrize("way", ["restore", "confirm"])
@@ -217,17 +217,17 @@ class Poison(Filter, Score, Reserve, Permit):
     def __init__(self) -> None:
         self.booked = 0
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        self._burst(placed, "class_key")
-        return placed.pod.labels.get("poison")
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        self._burst(pod_info, "class_key")
+        return pod_info.pod.labels.get("poison")
 
     def _burst(self, placed: object, point: str) -> None:
         if isinstance(placed, PodInfo) and placed.pod.labels.get("poison") == point:
             raise RuntimeError("boom")
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-        self._burst(placed, "pre_filter")
-        return placed
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+        self._burst(pod_info, "pre_filter")
+        return pod_info
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
         self._burst(state, "filter")
@@ -239,19 +239,19 @@ class Poison(Filter, Score, Reserve, Permit):
         worst = {"nan": np.nan, "short": 0.0}.get(state.pod.labels.get("poison", ""), 1.0)
         return np.full(length(rows, fleet) + (worst == 0.0), worst)
 
-    def reserve(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
-        self._burst(placed, "reserve")
+    def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
+        self._burst(pod_info, "reserve")
         self.booked += 1
         return None
 
-    def unreserve(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         self.booked -= 1
-        self._burst(placed, "unreserve")
+        self._burst(pod_info, "unreserve")
 
-    def permit(self, cycle: CycleState, placed: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
-        self._burst(placed, "permit")
+    def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
+        self._burst(pod_info, "permit")
         answers: dict[str, Refuse | float] = {"refused": refuse(Reason.REFUSED, "not now"), "wait": 7.5}
-        return answers.get(placed.pod.labels.get("poison", ""))
+        return answers.get(pod_info.pod.labels.get("poison", ""))
 
 
 @pytest.mark.parametrize(
@@ -344,9 +344,9 @@ class Standing(Fit):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        self.asked.append(placed.pod.name)
-        return placed.pod.labels.get("means")
+    def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
+        self.asked.append(pod_info.pod.name)
+        return pod_info.pod.labels.get("means")
 
 
 class StandingByTemplate(Standing):

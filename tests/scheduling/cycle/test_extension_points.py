@@ -50,7 +50,7 @@ class Curfew(Keyed, PreEnqueue):
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.POLICY: WakeEvent.NODE_ADDED}
     closed = True
 
-    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
         return refuse(Reason.POLICY, self.name) if self.closed else None
 
 
@@ -75,8 +75,8 @@ class Middle(Keyed, PreScore):
 
     name = "Middle"
 
-    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
-        return SKIP if placed.pod.labels.get("only") == "skip" else int(rows[len(rows) // 2])
+    def pre_score(self, state: object, pod_info: PodInfo, fleet: FleetView, rows: RowList) -> object:
+        return SKIP if pod_info.pod.labels.get("only") == "skip" else int(rows[len(rows) // 2])
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         every = np.arange(fleet.n)[rows]
@@ -107,7 +107,7 @@ class Helper(Keyed, PostFilter):
         self.name, self._answer = name, answer  # type: ignore[misc]
 
     def post_filter(
-        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, pod_info: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         return self._answer(trial)
 
@@ -130,11 +130,11 @@ class Polite(PostFilter):
 
     name = "Polite"
 
-    def class_key(self, placed: PodInfo) -> str | None:
-        return placed.pod.labels.get("may-preempt")
+    def class_key(self, pod_info: PodInfo) -> str | None:
+        return pod_info.pod.labels.get("may-preempt")
 
-    def post_filter(self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView) -> Nomination | NoHelp:
-        return Nomination(0) if "may-preempt" in placed.pod.labels else NoHelp("polite: this pod does not preempt.")
+    def post_filter(self, cycle: CycleState, pod_info: PodInfo, trial: Trial, fleet: FleetView) -> Nomination | NoHelp:
+        return Nomination(0) if "may-preempt" in pod_info.pod.labels else NoHelp("polite: this pod does not preempt.")
 
 
 def test_post_filters_are_asked_again_for_a_pod_that_they_tell_apart_by_its_class_key() -> None:
@@ -161,22 +161,22 @@ def broken(*_: object) -> Any:
 class BadGate(Curfew):
     name = "BadGate"
 
-    def pre_enqueue(self, placed: PodInfo) -> Refuse | None:
-        return broken() if placed.pod.name == "bad" else None
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
+        return broken() if pod_info.pod.name == "bad" else None
 
 
 class BadPreScore(Middle):
     name = "BadPreScore"
 
-    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
-        return broken() if placed.pod.name == "bad" else int(rows[0])
+    def pre_score(self, state: object, pod_info: PodInfo, fleet: FleetView, rows: RowList) -> object:
+        return broken() if pod_info.pod.name == "bad" else int(rows[0])
 
 
 class BadScores(Middle):
     name = "BadScores"
 
-    def pre_score(self, state: object, placed: PodInfo, fleet: FleetView, rows: RowList) -> object:
-        return placed.pod.name == "bad"
+    def pre_score(self, state: object, pod_info: PodInfo, fleet: FleetView, rows: RowList) -> object:
+        return pod_info.pod.name == "bad"
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Any:
         scores = np.zeros(fleet.n)[rows]

@@ -19,14 +19,14 @@ class Names(Plugin):
 
     name: ClassVar[str] = "Names"
 
-    def class_key(self, placed: PodInfo) -> Hashable:
+    def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def names_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.annotations.get("names")
+    def names_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.annotations.get("names")
 
-    def node_names(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
-        text = placed.pod.annotations.get("names")
+    def node_names(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
+        text = pod_info.pod.annotations.get("names")
         return None if text is None else frozenset(text.split())
 
 

@@ -133,7 +133,7 @@ def test_a_plugin_that_cannot_be_hashed_is_asked_for_hints_as_others_are() -> No
 
         EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.INSUFFICIENT: WakeEvent.NODE_ADDED}
 
-        def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
+        def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
             return self.helps
 
     for helps in (True, False):
@@ -146,11 +146,11 @@ def test_quota_refuses_by_class_unless_a_gate_is_asked_of_each_pod() -> None:
     class Each(Plugin):
         name = "Each"
 
-        def class_key(self, placed: PodInfo) -> None:
+        def class_key(self, pod_info: PodInfo) -> None:
             return None
 
-        def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
-            return refuse(Reason.QUOTA, "mine") if placed.pod.name == "p" else SKIP
+        def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+            return refuse(Reason.QUOTA, "mine") if pod_info.pod.name == "p" else SKIP
 
     both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit(), Each()])
     assert both.quota_alike(pod().placed())

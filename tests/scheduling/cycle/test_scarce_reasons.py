@@ -45,7 +45,7 @@ def test_after_many_names_that_no_node_has_all_are_told_by_their_names() -> None
         "Insufficient nvidia.com/gpu1",
         "Insufficient nvidia.com/gpu2",
     ]
-    assert good.again(("a", "u2"), good.placed, 9.0).record()["rejected"] == good.record()["rejected"]
+    assert good.again(("a", "u2"), good.pod_info, 9.0).record()["rejected"] == good.record()["rejected"]
     assert _refused(one, _wanting("fpga", "example.com/fpga")).message.endswith("2 Insufficient example.com/fpga.")
     assert before.record()["rejected"][0]["reason"] == "Insufficient x.io/gone"
 

@@ -44,7 +44,7 @@ class OnlyExplains(FaultDomainSpread):
 
     name = "Own"
 
-    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> dict[str, Any]:
+    def explain(self, state: Any, pod_info: PodInfo, fleet: FleetView, row: int) -> dict[str, Any]:
         return {"mine": row}
 
 

@@ -48,11 +48,11 @@ class FewAZone(Filter[Any]):
     name = "FewAZone"
     keyed_by_template = True
 
-    def class_key(self, placed: PodInfo) -> Hashable:
-        return placed.pod.namespace, frozenset(placed.pod.app_labels.items())
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.namespace, frozenset(pod_info.pod.app_labels.items())
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
-        return placed.pod
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Any:
+        return pod_info.pod
 
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         counts = np.append(fleet.topology.count_matching(state, None, "zone"), 0)

@@ -11,7 +11,7 @@ from shared.model.leases import LEASE, RATE, RESTART_S, SLACK_S, stopped_after_s
 from shared.model.names import SCHEDULER_NAME, proxy_node_name
 from shared.model.pod import Claim, Pod
 from tests.laws.cores import make_core
-from tests.scheduling.delegation.test_peers import said, tell
+from tests.scheduling.delegation.test_proxy_nodes import said, tell
 
 LEASE_S = CoreTiming().delegate_lease_s
 WAIT_S = stopped_after_s(LEASE_S, 30)

@@ -115,5 +115,6 @@ def test_nor_does_another_cluster_under_the_name_of_the_target() -> None:
 @pytest.mark.parametrize("clusters", [west(silent=True), {}], ids=["silent", "not configured"])
 def test_where_an_operator_has_fenced_the_target_it_is_given_up_at_once(clusters: dict[str, ClusterView]) -> None:
     tracked = vanished()
-    forget_vanished(tracked, clusters, 1000.0, TIMING, frozenset({"west"}))
+    fenced = {"east": ClusterView("east", fenced=frozenset({"west"})), **clusters}
+    forget_vanished(tracked, fenced, 1000.0, TIMING)
     assert tracked.forgotten

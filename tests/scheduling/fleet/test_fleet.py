@@ -418,7 +418,7 @@ def test_pods_on_a_node_are_known_by_its_name_before_it_comes_and_after_it_has_g
     put(state, pod("first"), "a", "n3")
 
     def there() -> list[str]:
-        return [one.placed.pod.name for one in state.occupants_on("a", "n3")]
+        return [one.pod_info.pod.name for one in state.occupants_on("a", "n3")]
 
     assert there() == ["first"]
     state.put_node("a", node("n3").build())

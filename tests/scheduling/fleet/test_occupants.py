@@ -23,4 +23,4 @@ def test_the_last_pod_that_leaves_a_node_leaves_nothing_behind() -> None:
 def test_pods_that_come_together_are_all_of_their_app() -> None:
     apps, pods = Apps(), [occupant(f"p{at}") for at in range(3)]
     apps.put_all(pods)
-    assert list(apps.holding(pods_beside(pods[0].placed.pod, None)) or ()) == pods
+    assert list(apps.holding(pods_beside(pods[0].pod_info.pod, None)) or ()) == pods

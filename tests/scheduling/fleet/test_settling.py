@@ -95,7 +95,7 @@ def test_what_settles_is_the_sum_over_pods_whatever_happens(script: list[tuple])
             continue
         want = np.zeros(2, dtype=np.int64)
         for one in state.occupants_on("a", "n1"):
-            asked = nonzero_request(one.placed.pod)
+            asked = nonzero_request(one.pod_info.pod)
             left = [left_to_settle(one.placed_at, at) for at in state.used_at[:2, row].tolist()]
             want += [int(amount * part) if one.settles else 0 for amount, part in zip(asked, left, strict=True)]
         assert state.settling[:, row].tolist() == want.tolist()

@@ -17,7 +17,7 @@ from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_of
-from shared.model.refusal import Refusal
+from shared.model.refusal import ClusterRefusal
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.scheduling.tiny_plugins import Fit, profile
@@ -47,7 +47,7 @@ placed = st.builds(
     ),
     pods,
     st.sampled_from(["a", "b"]),
-    st.sampled_from([(), (Refusal("b", "no", 0.0, 9.0),)]),
+    st.sampled_from([(), (ClusterRefusal("b", "no", 0.0, 9.0),)]),
     st.sampled_from([None, (1, 2)]),
 )
 
@@ -60,12 +60,12 @@ class ByName(Fit):
 
 
 class Overriding(ByName):
-    def class_key(self, placed: PodInfo) -> Any:
-        return placed.pod.name
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return pod_info.pod.name
 
 
-def asked_of_each(plan: Plan, placed: PodInfo) -> tuple[Any, ...]:
-    return (*[plugin.class_key(placed) for plugin in plan.looks], placed.counts_as, plan.profile)
+def asked_of_each(plan: Plan, pod_info: PodInfo) -> tuple[Any, ...]:
+    return (*[plugin.class_key(pod_info) for plugin in plan.looks], pod_info.counts_as, plan.profile)
 
 
 @settings(max_examples=examples(200))
@@ -103,9 +103,9 @@ def test_who_does_not_say_so_is_asked_of_every_pod(plugin: Plugin, want: bool) -
 def test_plugins_are_asked_once_for_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def noted(self: Fit, placed: PodInfo) -> Hashable:
-        asked.append(placed.pod.name)
-        return Fit.class_key(self, placed)
+    def noted(self: Fit, pod_info: PodInfo) -> Hashable:
+        asked.append(pod_info.pod.name)
+        return Fit.class_key(self, pod_info)
 
     monkeypatch.setattr(ByName, "class_key", noted)
     plan = Plan.of(profile(Fit=1), [ByName()])
@@ -126,7 +126,7 @@ def test_never_more_than_some_templates_are_known(monkeypatch: pytest.MonkeyPatc
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     for at in range(1000):
         plan.class_key(pod(f"p{at}").labels(app=f"a{at}").set(owner=f"o{at % 7}").placed())
-        assert sum(map(len, plan._keys._known.values())) <= 51
+        assert sum(map(len, plan.keys._known.values())) <= 51
 
 
 def test_what_is_a_pods_own_is_no_part_of_its_template() -> None:

@@ -27,7 +27,7 @@ def looks(hot: dict[str, int], minutes: int, **limits: int) -> list[Look]:
             for one in range(4):
                 put(state, web(f"{cluster}-{name}-{one}", 800).set(node=name), cluster, name)
     scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), state)
-    rebalancer = Rebalancer(state, rules, lambda one: scheduler.would_go(one.pod_id, one.placed), lambda one: "")
+    rebalancer = Rebalancer(state, rules, lambda one: scheduler.would_go(one.pod_id, one.pod_info), lambda one: "")
     state.now += 2 * rules.rest_s
     found = []
     for _ in range(minutes):

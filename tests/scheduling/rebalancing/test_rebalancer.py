@@ -21,7 +21,7 @@ def test_a_node_that_has_been_hot_for_long_gives_up_the_smallest_pod_that_is_eno
     looks = hot().minutes(4)
     assert [len(look.spots) for look in looks] == [0, 0, 0, 1]
     (move,) = looks[3].moves
-    assert (move.victim.placed.pod.name, move.target) == ("fit", ("a", "n2"))
+    assert (move.victim.pod_info.pod.name, move.target) == ("fit", ("a", "n2"))
     assert move.use == pytest.approx([0.225])
     assert move.expected == pytest.approx(0.325)
     assert move.why == (
@@ -183,7 +183,7 @@ def test_asking_where_a_pod_would_go_changes_nothing() -> None:
     occupant = world.fleet.occupant(("a", "uid-big"))
     assert occupant is not None
     before = world.fleet.requested.copy(), world.fleet.nonzero.copy(), world.fleet.settling.copy(), occupant.row
-    assert world.scheduler.would_go(occupant.pod_id, occupant.placed) is not None
+    assert world.scheduler.would_go(occupant.pod_id, occupant.pod_info) is not None
     after = world.fleet.requested, world.fleet.nonzero, world.fleet.settling, occupant.row
     assert all((one == other).all() for one, other in zip(before[:3], after[:3], strict=True))
     assert before[3] == after[3]

@@ -39,7 +39,7 @@ class World:
         plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
         self.scheduler = Scheduler(DEFAULT_PROFILE, plugins, self.fleet)
         self.rules, self.use = rules, use
-        self.rebalancer = Rebalancer(self.fleet, rules, self._would_go, lambda one: stays(one.placed.pod) or stay)
+        self.rebalancer = Rebalancer(self.fleet, rules, self._would_go, lambda one: stays(one.pod_info.pod) or stay)
         self.silent: set[str] = set()
         for name, pods in nodes.items():
             for one in pods:
@@ -47,7 +47,7 @@ class World:
         self.fleet.now += 2 * rules.rest_s
 
     def _would_go(self, occupant: Occupant) -> Decision | None:
-        return self.scheduler.would_go(occupant.pod_id, occupant.placed)
+        return self.scheduler.would_go(occupant.pod_id, occupant.pod_info)
 
     def budget(self, allowed: int, **labels: str) -> None:
         """A PodDisruptionBudget of cluster a."""
@@ -57,7 +57,7 @@ class World:
     def load(self, name: str) -> float:
         """The CPU in use on a node, 0..1."""
         pods = self.fleet.occupants_on("a", name)
-        return self.use * sum(one.placed.pod.requests["cpu"] for one in pods) / 4000
+        return self.use * sum(one.pod_info.pod.requests["cpu"] for one in pods) / 4000
 
     def minute(self) -> Look:
         """A minute passes, nodes tell their load twice, and the rebalancer looks."""
@@ -76,7 +76,7 @@ class World:
     def carry_out(self, move: Move) -> tuple[str, str]:
         """The pod is gone, and decided anew; where it is now."""
         self.scheduler.forget(move.pod_id)
-        anew = msgspec.structs.replace(move.victim.placed.pod, node="")
+        anew = msgspec.structs.replace(move.victim.pod_info.pod, node="")
         found = self.scheduler.schedule(PodInfo(anew, "a"), move.pod_id)
         assert isinstance(found, Decision)
         return found.cluster, found.node
@@ -89,4 +89,4 @@ def moved(looks: list[Look]) -> list[PodId]:
 
 def reasons(looks: list[Look]) -> dict[str, str]:
     """By pod, why it stayed at the last look."""
-    return {one.victim.placed.pod.name: one.why for one in looks[-1].stays}
+    return {one.victim.pod_info.pod.name: one.why for one in looks[-1].stays}

@@ -8,8 +8,8 @@ from cryptography import x509
 from prometheus_client import CollectorRegistry
 
 from dispatcher.config.certificates import SOON
+from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.gateway.certificates import Named, connection_s
-from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.metrics import RelayCollector
 from tests.service.fakes import FakeAgent
@@ -55,12 +55,12 @@ async def test_an_agent_whose_certificate_ends_soon_connects_again_and_shows_wha
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.service.gateway.gateway.connection_s", lambda _: 0.3)
-    east, reasons, lines = Named("east", "observer"), set[str](), dict[int, Line]()
+    east, reasons, lines = Named("east", "observer"), set[str](), dict[int, AgentConnection]()
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
         async with asyncio.timeout(20):
             while len(lines) < 2:
                 found = site.gateway._line(east)
-                lines |= {id(found): found} if isinstance(found, Line) else {}
+                lines |= {id(found): found} if isinstance(found, AgentConnection) else {}
                 reasons |= {found} if isinstance(found, str) else set()
                 await asyncio.sleep(0.01)
     assert any("it connects again with the one that it has now" in one for one in reasons)

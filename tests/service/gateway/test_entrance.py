@@ -22,12 +22,12 @@ from structlog.testing import capture_logs
 
 from dispatcher.service.gateway import entrance as subject
 from dispatcher.service.gateway import gateway as gateway_module
+from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.certificates import Refresh, ServerTls
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.line import Line
 from dispatcher.service.link import AgentMissing
-from shared.streams import Frame, Kind, encode_frame
+from shared.streams import Frame, FrameKind, encode_frame
 from shared.streams import connection as connection_module
 from shared.streams.connection import LITTLE_PER_S, Pace
 from shared.streams.frames import END
@@ -200,10 +200,10 @@ def fails(tls: ServerTls) -> Refresh:
 async def test_a_fault_of_the_gateway_is_told_with_its_place_and_of_whose_connection(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(line: Line) -> None:
+    async def broken(line: AgentConnection) -> None:
         raise KeyError("since")
 
-    monkeypatch.setattr(Line, "run", broken)
+    monkeypatch.setattr(AgentConnection, "run", broken)
     with capture_logs() as lines:
         async with dialling(site.settings("east"), "east", FakeAgent("east")):
             await eventually(lambda: "a request failed" in [line["event"] for line in lines])
@@ -339,7 +339,7 @@ async def test_a_connection_takes_no_more_than_that_of_whoever_floods_it(
         async def receive(self) -> WSMessage:
             self.sent += 1
             await asyncio.sleep(0)
-            return WSMessage(WSMsgType.BINARY, encode_frame(Frame(Kind.CANCEL, END, 1, b"")), None)
+            return WSMessage(WSMsgType.BINARY, encode_frame(Frame(FrameKind.CANCEL, END, 1, b"")), None)
 
     monkeypatch.setattr(connection_module, "LITTLE_PER_S", 100)
     flood = Flood()

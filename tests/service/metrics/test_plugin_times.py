@@ -67,7 +67,7 @@ def test_a_plugin_that_raises_is_an_error() -> None:
     class Broken(Filter):
         name = "Broken"
 
-        def class_key(self, placed: PodInfo) -> Hashable:
+        def class_key(self, pod_info: PodInfo) -> Hashable:
             return None
 
         def filter(self, state: object, fleet: object, rows: object) -> None:  # type: ignore[override]

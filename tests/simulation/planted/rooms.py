@@ -76,7 +76,7 @@ def slots_without_shares(patches: Patches) -> None:
 def no_spread(patches: Patches) -> None:
     from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 
-    patches.set(FaultDomainSpread, "_rules", lambda self, placed, fleet: ())
+    patches.set(FaultDomainSpread, "_rules", lambda self, pod_info, fleet: ())
 
 
 @plant("pods are replaced however many clusters are lost", hint=Hint(stories.two_lost_of_three))

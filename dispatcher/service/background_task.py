@@ -7,7 +7,9 @@ from typing import Any
 
 
 @asynccontextmanager
-async def beside(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> AsyncIterator[None]:
+async def background_task(
+    work: Callable[[], Coroutine[Any, Any, None]], name: str
+) -> AsyncIterator[None]:
     """Meanwhile do `work` in a task of this name, which is cancelled at the end; what it raises is
     not told.
     """

@@ -6,13 +6,13 @@ from itertools import count
 
 from dispatcher.service.gateway.splices import Objection, RelayLine
 from dispatcher.service.link import AgentDied, AgentFault
-from shared.streams import Kind, Message, Priority
+from shared.streams import FrameKind, Message, Priority
 from shared.streams.calls import PRIORITIES, Call, encode_call
 from shared.streams.connection import Connection, Socket
 from shared.streams.frames import RELAY_KINDS
 
 
-class Line:
+class AgentConnection:
     """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are
     kept alone.
     """
@@ -42,7 +42,7 @@ class Line:
         stream = next(self._numbers) & 0x7FFFFFFF
         answer = self._waiting[stream] = asyncio.get_running_loop().create_future()
         self._connection.send(
-            Message(Kind.CALL, stream, encode_call(call)), PRIORITIES[call.method]
+            Message(FrameKind.CALL, stream, encode_call(call)), PRIORITIES[call.method]
         )
         try:
             body: bytes = await answer
@@ -52,7 +52,7 @@ class Line:
             if answer.cancelled():  # given up: the agent need not go on either
                 self._connection.drop(stream)
                 self._connection.forget(stream)
-                self._connection.send(Message(Kind.CANCEL, stream, b""), Priority.CONTROL)
+                self._connection.send(Message(FrameKind.CANCEL, stream, b""), Priority.CONTROL)
 
     async def run(self) -> None:
         """Hand out answers until the connection ends. ProtocolError, ConnectionError."""
@@ -75,8 +75,8 @@ class Line:
         answer = self._waiting.get(message.stream)
         if answer is None or answer.done():
             return  # given up meanwhile
-        if message.kind is Kind.ANSWER:
+        if message.kind is FrameKind.ANSWER:
             answer.set_result(message.body)
-        elif message.kind is Kind.FAULT:
+        elif message.kind is FrameKind.FAULT:
             said = message.body.decode("utf-8", "replace")[:300]
             answer.set_exception(AgentFault(f"agent of cluster {self._cluster} failed: {said}"))

@@ -5,11 +5,10 @@ labels, keys.
 from collections.abc import Mapping
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from shared.messages import Peer
 from shared.model import names
-from shared.model.node import PREFER_NO_SCHEDULE, Node, Taint
+from shared.model.node import Node, Taint, closing_taints
 
 
 def peers(
@@ -63,6 +62,13 @@ def _stands(view: ClusterView, now: float, lost_s: float) -> bool:
     return view.ready or now - view.not_ready_since < lost_s
 
 
+def fenced_proxy(node: Node | None) -> str:
+    """The cluster whose proxy node this is, if it is fenced; else ""."""
+    if node is None or node.name != names.proxy_node_name(node.proxy_for):
+        return ""
+    return node.proxy_for if node.labels.get(names.FENCED) == "true" else ""
+
+
 def closed_proxy(node: Node | None) -> str:
     """The cluster whose proxy node this is, if it takes no new pods: it is cordoned or fenced; else
     ''.
@@ -73,14 +79,7 @@ def closed_proxy(node: Node | None) -> str:
 
 
 def tainted_proxy(node: Node | None) -> tuple[str, tuple[Taint, ...]]:
-    """The cluster whose proxy node this is, and the hard taints that others than its agent have put
-    on it.
-    """
+    """The cluster whose proxy node this is, and the taints by which others have closed it."""
     if node is None or node.name != names.proxy_node_name(node.proxy_for):
         return "", ()
-    hard = (
-        one
-        for one in node.taints
-        if one.effect != PREFER_NO_SCHEDULE and one.key != names.PROXY_TAINT
-    )
-    return node.proxy_for, tuple(hard)
+    return node.proxy_for, closing_taints(node.taints)

@@ -1,0 +1,75 @@
+"""Whether a new node of its own cluster would help a pod that waits: if so, an autoscaler there may make one."""
+
+import dataclasses
+
+import pytest
+
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.framework import PodInfo, Profile
+from dispatcher.scheduling.framework.hints import HELPED_BY, WakeEvent
+from dispatcher.scheduling.profile import BUILT_IN, DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.names import CLUSTERS, REQUIRE_DATA, STAY
+from shared.model.reasons import NO_NODE_HELPS, UNRESOLVABLE, Reason
+from shared.model.refusal import ClusterRefusal
+from tests.builders import PodBuilder, fleet, node, pod
+
+FULL = frozenset((Reason.INSUFFICIENT,))
+ONLY_WEST = {"datasets": {"maps": ["west"]}}
+
+
+def profiles(profile: Profile = DEFAULT_PROFILE) -> Profiles:
+    """Of a fleet whose clusters have a node each."""
+    plugins = build(profile, PluginContext(quota=QuotaLedger(())))
+    return Profiles([Scheduler(profile, plugins, fleet(east=[node("n1")], west=[node("n2")]))])
+
+
+def with_data() -> Profile:
+    uses = tuple(
+        dataclasses.replace(one, args=ONLY_WEST) if one.name == "DataLocality" else one
+        for one in DEFAULT_PROFILE.plugins
+    )
+    return dataclasses.replace(DEFAULT_PROFILE, plugins=uses)
+
+
+@pytest.mark.parametrize("reason", sorted(NO_NODE_HELPS, key=str))
+def test_no_node_helps_a_pod_that_is_refused_as_a_whole(reason: Reason) -> None:
+    assert not profiles().nodes_help(pod().placed("east"), FULL | {reason})
+
+
+def test_what_a_new_node_wakes_nobody_from_is_refused_whatever_nodes_come() -> None:
+    of_other_clusters = WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED
+    assert {reason for reason, events in HELPED_BY.items() if not events & of_other_clusters} <= NO_NODE_HELPS
+    assert {reason for reason in NO_NODE_HELPS if HELPED_BY[reason] & WakeEvent.NODE_ADDED} == {Reason.QUOTA}
+    told_otherwise = {Reason.UNANSWERED, Reason.STILL_ELSEWHERE}
+    assert NO_NODE_HELPS - told_otherwise - {Reason.CLAIM_IN_USE} <= UNRESOLVABLE
+
+
+@pytest.mark.parametrize(
+    ("waits", "helps"),
+    [
+        pytest.param(pod(), True, id="may go anywhere"),
+        pytest.param(pod().annotation(STAY, "true"), True, id="stays"),
+        pytest.param(pod().annotation(CLUSTERS, "east,west"), True, id="may go home, too"),
+        pytest.param(pod().annotation(CLUSTERS, "west"), False, id="may not go home"),
+        pytest.param(pod().annotation(REQUIRE_DATA, "maps"), False, id="needs data that home has not"),
+    ],
+)
+def test_a_new_node_at_home_helps_a_pod_that_may_go_there_whatever_else_was_full(
+    waits: PodBuilder, helps: bool
+) -> None:
+    assert profiles(with_data()).nodes_help(waits.placed("east"), FULL) is helps
+
+
+def test_a_new_node_does_not_help_a_pod_that_its_own_cluster_has_refused_for_a_while() -> None:
+    at_home, elsewhere = (
+        PodInfo(pod().build(), "east", (ClusterRefusal(cluster, "quota", 0.0, 60.0),)) for cluster in ("east", "west")
+    )
+    assert not profiles().nodes_help(at_home, FULL)
+    assert profiles().nodes_help(elsewhere, FULL)
+
+
+def test_a_profile_that_does_not_go_by_an_annotation_does_not_judge_by_it() -> None:
+    assert profiles(BUILT_IN["kube-scheduler"]).nodes_help(pod().annotation(CLUSTERS, "west").placed("east"), FULL)
