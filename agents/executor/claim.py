@@ -60,16 +60,17 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             )
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)
+        left = _left_behind(intent, look.body)
         present = look.pod.claimed(local.keys.public)
         wanted = _wanted(intent, sanitised, _failover(look.pod, present), local)
         before = before or present
         if present == wanted:
-            return _claimed(intent, look.pod.mark, sanitised, before)
+            return _claimed(intent, look.pod.mark, sanitised, before, left)
         mark = local.keys.sign_claim(wanted)
         response = yield _marked(intent.pod, look.pod, mark, wanted)
         if response.ok:
-            _tell(intent, look.body, sanitised, local, now)
-            return _claimed(intent, mark, sanitised, before)
+            _tell(intent, left, sanitised, local, now)
+            return _claimed(intent, mark, sanitised, before, left)
         problem = error_text(response)
         if not is_ambiguous(response):
             verdict = STALE if response.status == NOT_FOUND else REFUSED
@@ -77,17 +78,24 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
     return outcome(intent, UNKNOWN, problem)
 
 
-def _tell(intent: Claim, pod: bytes, sanitised: bytes, local: Local, now: Moment) -> None:
-    """Tell the pod's owner what of it does not go along, or may be lacking there."""
+def _left_behind(intent: Claim, pod: bytes) -> str:
+    """What of the pod does not go along; '' if all does."""
     keys = manifest.left_behind(pod)
     outlasts = manifest.outlasts_nodes(pod)
-    if keys or outlasts:
-        events.left_behind(local, intent.pod, intent.cluster, keys, now, outlasts=outlasts)
+    return events.left_behind_note(intent.cluster, keys, outlasts=outlasts)
+
+
+def _tell(intent: Claim, left: str, sanitised: bytes, local: Local, now: Moment) -> None:
+    """Tell the pod's owner what of it does not go along, or may be lacking there."""
+    if left:
+        events.left_behind(local, intent.pod, left, now)
     if secrets := references.optional_secrets(sanitised):
         events.optional_secrets(local, intent.pod, intent.cluster, secrets, now)
 
 
-def _claimed(intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | None) -> Outcome:
+def _claimed(
+    intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | None, left: str
+) -> Outcome:
     """Claimed; the message tells of an earlier attempt for the same place, which may have been
     heard there.
     """
@@ -97,7 +105,9 @@ def _claimed(intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | N
         if before is not None and taken_over
         else ""
     )
-    return msgspec.structs.replace(outcome(intent, CLAIMED, said), manifest=sanitised, record=mark)
+    return msgspec.structs.replace(
+        outcome(intent, CLAIMED, said), manifest=sanitised, record=mark, left_behind=left
+    )
 
 
 def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:

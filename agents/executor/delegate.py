@@ -12,10 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor import (
+    accounts,
     adoption,
     downward,
     events,
     existing_delegate,
+    made_namespaces,
     manifest,
     mutations,
     pods,
@@ -95,6 +97,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         or existing_delegate.given_up_before(intent, local)
     )
     wanted = order or _wanted(intent, local, now)
+    wanted = yield from _housed(wanted, intent, local, now)
     needed = sought(wanted, local, now)
     if isinstance(needed, Answer):
         wanted = needed
@@ -270,6 +273,27 @@ def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer
     if taker := adoption.adopter(pod, local):
         return Answer(REFUSED, taker, OF_CLUSTER)
     return pod, msgspec.json.encode(posted)
+
+
+def _housed(
+    wanted: tuple[Pod, bytes] | Answer, intent: CreateDelegate, local: Local, now: Moment
+) -> Procedure[tuple[Pod, bytes] | Answer]:
+    """The same once its namespace is here, and the account that it runs as; or why they are not.
+
+    Others may take the room meanwhile.
+    """
+    if isinstance(wanted, Answer):
+        return wanted
+    lacking = yield from accounts.missing(intent.source.namespace, wanted[1], local, now)
+    if lacking:
+        return Answer(REFUSED, lacking, OF_CLUSTER)
+    local.named.put(intent.source.namespace, now.mono)
+    if no := made_namespaces.leaves(intent.source, local):
+        return no
+    if local.view.namespace(intent.source.namespace) is not None:
+        return wanted
+    no = yield from made_namespaces.make(intent.source, local, now)
+    return no or _wanted(intent, local, now)
 
 
 def unfit_without_room(
@@ -473,7 +497,8 @@ def _create(
             return _Made(created, response.body)
         message = error_text(response)
         if response.status == NOT_FOUND:
-            return Answer(REFUSED, absent(pod.namespace, local.cluster), OF_CLUSTER)
+            gone = absent(pod.namespace, local.cluster)
+            return Answer(REFUSED, gone, OF_CLUSTER, passing=local.policy.makes(pod.namespace))
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:

@@ -75,22 +75,19 @@ def waiting(local: Local, ref: PodRef, message: str, now: Moment) -> None:
     _put(local, ref, (NORMAL, "Waiting", "Scheduling"), message, now)
 
 
-def home_only(local: Local, ref: PodRef, message: str, now: Moment) -> None:
-    """A pod stays in its cluster, as all of its namespace do; `message` says why."""
-    _put(local, ref, (NORMAL, "StaysHome", "Scheduling"), message, now)
+def tell(local: Local, ref: PodRef, reason: str, message: str, now: Moment) -> None:
+    """A pod has its place, and the dispatcher has something to say of that."""
+    _put(local, ref, (NORMAL, reason, "Scheduling"), message, now)
 
 
-def left_behind(
-    local: Local,
-    ref: PodRef,
-    cluster: str,
-    keys: Sequence[str],
-    now: Moment,
-    *,
-    outlasts: bool = False,
-) -> None:
+def left_behind(local: Local, ref: PodRef, note: str, now: Moment) -> None:
+    """`note`: what of a pod does not go along (`left_behind_note`)."""
+    _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
+
+
+def left_behind_note(cluster: str, keys: Sequence[str], *, outlasts: bool) -> str:
     """Labels and annotations that do not go along to `cluster` by themselves; `keys` name them.
-    `outlasts`: nor does a toleration by which the pod stays on a node that has failed.
+    `outlasts`: nor does a toleration by which the pod stays on a node that has failed. '' if none.
     """
     never = ", ".join(key for key in keys if names.is_reserved(key))
     if_listed = ", ".join(key for key in keys if not names.is_reserved(key))
@@ -106,7 +103,7 @@ def left_behind(
         "`tolerations`: else the pod is evicted there when its node fails"
     )
     note = "; ".join(filter(None, (told, reserved, keyless if outlasts else "")))
-    _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
+    return cut(note, MAX_NOTE)
 
 
 def optional_secrets(

@@ -174,11 +174,13 @@ def _mark(intent: Evict, now: Moment) -> Procedure[Answer | None]:
 
 
 def _request(intent: Evict, now: Moment) -> Request:
+    # kube-scheduler's words; the name goes home with the condition of a delegate, its event does not.
+    whose = f" ({intent.preemptor})" if intent.preemptor else ""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
-        "message": f"{names.SCHEDULER_NAME}: preempting to accommodate a higher priority pod",
+        "message": f"{names.SCHEDULER_NAME}: preempting to accommodate a higher priority pod{whose}",
         "lastTransitionTime": rfc3339(now.wall),
     }
     body = msgspec.json.encode(

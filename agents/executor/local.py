@@ -79,6 +79,13 @@ class GivenUp(NamedTuple):
     why: str
 
 
+class Made(NamedTuple):
+    """A namespace that was made here at `at`, for pods of `cluster`; "": it was there already."""
+
+    cluster: str
+    at: float
+
+
 class KubeletEndpoint(NamedTuple):
     """Where this agent serves as the kubelet of its proxy nodes."""
 
@@ -138,6 +145,14 @@ class Local:
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
     )  # by namespace
+    # When a ServiceAccount was last found, by namespace and name (executor/accounts.py).
+    accounts: Recent[tuple[str, str], float] = field(default_factory=lambda: Recent(10_000))
+    made: Recent[str, Made] = field(default_factory=lambda: Recent(1000))  # by namespace
+    # When an order last named a namespace, when it was last looked at whether that is empty, and
+    # those whose deletion is under way (executor/empty_namespaces.py).
+    named: Recent[str, float] = field(default_factory=lambda: Recent(10_000))
+    looked_at: Recent[str, float] = field(default_factory=lambda: Recent(10_000))
+    leaving: set[str] = field(default_factory=set)
     peers: PeerTable = field(init=False)
     foreign_budget: ForeignBudget = field(init=False)
 

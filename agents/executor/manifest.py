@@ -10,7 +10,8 @@ that table, here:
   every pod gets (the delegate runs without one);
 - kept to be asked for, and left behind where that is granted: a ServiceAccount other than
   `default`, tokens that the pod itself asks for (`automountServiceAccountToken: true` does), and
-  its PriorityClass, unless it says that it needs none;
+  its PriorityClass, unless it says that it needs none. With an account that is kept,
+  `automountServiceAccountToken` says whether the pod has a token at home;
 - what a container reads of its own pod is given the value that it has at home (`downward`), and so
   is its hostname, at the target (`hostname_of`);
 - what Cluster Autoscaler drains at home, since its controller makes another, says so itself: a
@@ -50,6 +51,7 @@ __all__ = (
     "MAX_BYTES",
     "ManifestError",
     "files_of",
+    "is_given",
     "left_behind",
     "outlasts_nodes",
     "readable",
@@ -228,7 +230,9 @@ def without_account(spec: Object) -> Object:
     kept, dropped = _without_tokens(spec.get("volumes") or (), _only_tokens)
     volumes = [_tokenless(one) for one in kept]
     clean = {
-        name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")
+        name: value
+        for name, value in spec.items()
+        if name not in ("serviceAccountName", "serviceAccount", "volumes")
     }
     clean["automountServiceAccountToken"] = False
     for kind in ("initContainers", "containers"):
@@ -328,7 +332,7 @@ def _spec(spec: Object) -> Object:
         if len(spec.get(kind) or ()) > MAX_CONTAINERS:
             raise ManifestError(f"spec.{kind}", f"has more than {MAX_CONTAINERS} entries")
     copy: Object = copied(spec, "PodSpec", "spec")
-    volumes, dropped = _without_tokens(copy.pop("volumes", ()), _is_given)
+    volumes, dropped = _without_tokens(copy.pop("volumes", ()), is_given)
     clean = {name: value for name, value in copy.items() if value or name not in _LEFT_OUT_IF_EMPTY}
     for kind in ("initContainers", "containers"):
         if kind in clean:
@@ -339,6 +343,11 @@ def _spec(spec: Object) -> Object:
     asks = spec.get("automountServiceAccountToken") is True  # only where somebody wrote so
     if asks or account != "default" or any(map(_has_token, volumes)):
         clean["serviceAccountName"] = account
+        # API servers write both names; agents of an older version leave this one out, and do not
+        # tell of the token at home.
+        if spec.get("serviceAccount") == account:
+            clean["serviceAccount"] = account
+            asks = asks or bool(dropped)
     if (
         spec.get("hostUsers") is False
     ):  # true is what a pod gets that does not say: left to the target
@@ -367,7 +376,7 @@ def _tokenless(volume: Object) -> Object:
     return {**volume, "projected": {**held, "sources": rest}}
 
 
-def _is_given(volume: Object) -> bool:
+def is_given(volume: Object) -> bool:
     """Whether it is the token for the API server that admission adds to every pod."""
     tokens = _tokens(volume)
     return (

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from agents.executor.manifest import is_given
 from agents.executor.pod_fields import TYPES
 from agents.executor.pods import LivePod
 from shared.model.crossing import barred_class
@@ -124,9 +125,28 @@ def altered(posted: bytes, body: bytes) -> str:
     them; '' if none.
     """
     before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
+    if before.get("automountServiceAccountToken"):
+        after = _without_given_token(after)
     fields = list(dict.fromkeys(_altered(before, after, "PodSpec", "spec")))
     more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
     return f"{', '.join(fields[:_SHOWN])}{more}" if fields else ""
+
+
+def _without_given_token(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec without the token that was asked for, which admission adds to each container."""
+    volumes = spec.get("volumes") or []
+    given = {one["name"] for one in volumes if is_given(one)}
+    kept = [one for one in volumes if one["name"] not in given]
+    clean = {**spec, "volumes": kept}
+    for kind in ("initContainers", "containers"):
+        if spec.get(kind):
+            clean[kind] = [_unmounted(one, given) for one in spec[kind]]
+    return clean
+
+
+def _unmounted(container: dict[str, Any], volumes: set[str]) -> dict[str, Any]:
+    mounts = container.get("volumeMounts") or []
+    return {**container, "volumeMounts": [one for one in mounts if one["name"] not in volumes]}
 
 
 def _altered(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:

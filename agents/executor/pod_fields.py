@@ -114,13 +114,15 @@ TYPES: dict[str, dict[str, Decision]] = {
         ),
         "tolerations": Decision(SAME, "but those that open nodes kept for others", "Toleration"),
         "serviceAccountName": Decision(
-            LEFT, "`default` alone; others where the target's policy lets them in"
+            LEFT,
+            "unless the target's policy has the pod run as the account of that name there; but for "
+            "`default`, it must say so, or that the pod runs without",
         ),
-        "serviceAccount": Decision(LEFT, "an older name of serviceAccountName"),
+        "serviceAccount": Decision(LEFT, "an older name of serviceAccountName, and goes with it"),
         "automountServiceAccountToken": Decision(
             MAPPED,
-            "false: no delegate has a token; true, if somebody wrote it, needs a row as an "
-            "account does",
+            "false; with an account of the target, whether the pod has a token at home; true, if "
+            "somebody wrote it, needs a row as an account does",
         ),
         "schedulerName": Decision(MAPPED, "nobody else places it"),
         "nodeName": Decision(MAPPED, "the node that was chosen"),

@@ -33,6 +33,8 @@ Allowance = Literal[
 ALLOWANCES: tuple[str, ...] = get_args(Allowance)
 # of a PriorityClass that users may make: Kubernetes' own (system-*) are above
 HIGHEST_OF_USERS = 1_000_000_000
+# longer than any order takes: of one that is under way nobody need know
+LEAST_REMOVE_AFTER_S = 300.0
 _AT_HOME = f'keep the pod at home with annotation {STAY}: "true"'
 
 
@@ -44,10 +46,11 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the keys with a domain that are kept, of annotations and of the labels that steer meshes and
     identities; `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also
     the one without a key); `service_accounts` patterns of ServiceAccounts whose pods run here
-    without one. `services` "none": such pods call no Services of their namespace, so it does not
-    matter which of them are here. `max_priority`: a pod may have the PriorityClass of its name here
-    if the value of that is no higher; `priority` "none": one that it may not have, or that is
-    lacking here, is left behind instead of the pod.
+    without one, `local_accounts` of those whose pods run as the account of that name here, with
+    tokens of this cluster. `services` "none": such pods call no Services of their namespace, so it
+    does not matter which of them are here. `max_priority`: a pod may have the PriorityClass of its
+    name here if the value of that is no higher; `priority` "none": one that it may not have, or
+    that is lacking here, is left behind instead of the pod.
     """
 
     clusters: tuple[str, ...] = ("*",)
@@ -57,6 +60,7 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     annotations: tuple[str, ...] = CARRIED_ANNOTATIONS
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
+    local_accounts: tuple[str, ...] = ()
     services: Literal["", "none"] = ""
     max_priority: int = HIGHEST_OF_USERS
     priority: Literal["", "none"] = ""
@@ -74,6 +78,7 @@ class Grants(msgspec.Struct, frozen=True):
     annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
+    local_accounts: tuple[str, ...] = ()
     max_priority: int = HIGHEST_OF_USERS
     without_priority: bool = False
 
@@ -89,6 +94,19 @@ class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster_mib_per_minute: int = 128
 
 
+class MadeNamespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Namespaces (patterns) that are made here for pods that are accepted, with these labels, `most`
+    at once; of these half for one other cluster.
+
+    `remove_after_s`: one that no order has named for so long is removed, if it is empty; 0: never.
+    """
+
+    create: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    most: int = 100
+    remove_after_s: float = 0.0
+
+
 class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of consent: within namespace sameness, a source is accepted if any row covers it.
     `closed` are patterns of namespaces that take no pods of other clusters.
@@ -96,7 +114,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `foreign_bytes`: how large pods of other clusters may be here, all together. `relay`: what other
     clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
     `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of
-    higher priority.
+    higher priority. `namespaces`: those that are made here.
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
@@ -104,10 +122,15 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     closed: tuple[str, ...] = ()
     relay: Literal["all", "logs", "none"] = "logs"
     foreign_bytes: ForeignBytes = ForeignBytes()
+    namespaces: MadeNamespaces = MadeNamespaces()
+
+    def makes(self, namespace: str) -> bool:
+        """Whether a namespace of this name is made where it is missing."""
+        return matches(self.namespaces.create, namespace)
 
     def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:
-        """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if
-        they may.
+        """Why pods of this source may not run in `cluster`, whose Namespace object is given (None:
+        it has none); '' if they may.
         """
         name = source.namespace
         if Namespace(name).system:
@@ -122,9 +145,9 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f'namespace "{name}" is closed in cluster "{cluster}" by {key}: remove it there, '
                 f"or {_AT_HOME}"
             )
-        if namespace is None:
+        if namespace is None and not self.makes(name):
             return absent(name, cluster)
-        if namespace.closed:
+        if namespace is not None and namespace.closed:
             mark = f'{ACCEPT}: "{namespace.labels[ACCEPT]}"'
             where = (
                 f'namespace "{name}" of cluster "{cluster}" has the label, or annotation, {mark}'
@@ -146,6 +169,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             annotations=tuple(one for row in rows for one in row.annotations),
             tolerations=tuple(one for row in rows for one in row.tolerations),
             service_accounts=tuple(one for row in rows for one in row.service_accounts),
+            local_accounts=tuple(one for row in rows for one in row.local_accounts),
             max_priority=max((row.max_priority for row in rows), default=NO_PRIORITY),
             without_priority=any(row.priority == NONE for row in rows),
         )
@@ -163,10 +187,11 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.closed,
             row.allow,
             row.secrets,
-            row.service_accounts,
+            (*row.service_accounts, *row.local_accounts),
             row.services,
             row.max_priority,
             row.priority,
+            self.namespaces.create,
         )
 
     def _rows(self, source: SourceRef) -> list[Accept]:
@@ -177,6 +202,6 @@ def absent(namespace: str, cluster: str) -> str:
     """What is said where a namespace of this name is missing."""
     return (
         f'namespace "{namespace}" does not exist in cluster "{cluster}", as far as its agent can '
-        "see: create it there "
-        "to let its pods run there"
+        "see: create it there, or list it in its `executor.namespaces.create`, to let its pods run "
+        "there"
     )

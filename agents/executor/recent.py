@@ -2,6 +2,7 @@
 whatever arrives.
 """
 
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -21,6 +22,10 @@ class Recent(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The entry, or None if it was never written or is forgotten."""
         return self._entries.get(key)
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries, the one written longest ago first."""
+        return self._entries.items()
 
     def drop(self, key: K) -> None:
         """Forget one entry, if it is there."""

@@ -11,6 +11,7 @@ from shared.kube.verdicts import NOT_FOUND, TRIES, error_text, is_ambiguous, out
 from shared.messages import (
     DONE,
     HOME_ONLY,
+    LOWER_PRIORITY,
     NODES_DO_NOT_HELP,
     REFUSED,
     STALE,
@@ -22,7 +23,8 @@ from shared.messages import (
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
-_REASONS = ("Unschedulable", "SchedulingGated", WAITING, HOME_ONLY)
+_TOLD = (HOME_ONLY, LOWER_PRIORITY)  # of a pod that has its place
+_REASONS = ("Unschedulable", "SchedulingGated", WAITING, *_TOLD)
 
 
 def report_unschedulable(
@@ -36,8 +38,8 @@ def report_unschedulable(
             intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join(_REASONS)}"
         )
     pod = local.view.pod(intent.pod.uid)
-    if pod is not None and intent.reason == HOME_ONLY:
-        events.home_only(local, intent.pod, intent.message, now)
+    if pod is not None and intent.reason in _TOLD:
+        events.tell(local, intent.pod, intent.reason, intent.message, now)
         return outcome(intent, DONE)
     if pod is not None and intent.reason == WAITING and local.behind(pod.node):
         events.waiting(local, intent.pod, intent.message, now)  # of one that runs elsewhere

@@ -27,6 +27,7 @@ SECRETS = (
     *of_containers("env[*].valueFrom.secretKeyRef.name", "envFrom[*].secretRef.name"),
 )
 _SECRETS = Tree((path, path) for path in SECRETS)
+ACCOUNTS = "service_accounts"  # the list of a row that a `Need` for an account names
 _TOKENS = Tree(
     (path, path) for path in ("spec.volumes[*].projected.sources[*].serviceAccountToken",)
 )
@@ -44,7 +45,7 @@ def restrict(
     with readable():
         _check(manifest, cluster, grants)
         metadata = dict(manifest["metadata"])
-        spec = _ranked(without_account(manifest["spec"]), grants, classes)
+        spec = _ranked(_who(manifest["spec"], grants), grants, classes)
         metadata["annotations"] = {
             key: value
             for key, value in metadata["annotations"].items()
@@ -69,7 +70,10 @@ def restrict(
 
 def _check(manifest: Object, cluster: str, grants: Grants) -> None:
     for need in needed(manifest):
-        if not matches(getattr(grants, need.key), need.word):
+        opened = getattr(grants, need.key)
+        if need.key == ACCOUNTS:
+            opened = (*opened, *grants.local_accounts)
+        if not matches(opened, need.word):
             raise ManifestError(need.field, f"{need.why}: {_only(cluster, need.key, need.word)}")
 
 
@@ -84,9 +88,24 @@ def needed(manifest: Object) -> Iterator[Need]:
         field, what = _account_named(manifest, account)
         left = (
             f"{what}, whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if "
-            "not needed)"
+            "not needed; a row with it in `local_accounts` has it run as the account of that name "
+            "there)"
         )
-        yield Need("service_accounts", account, field, left)
+        yield Need(ACCOUNTS, account, field, left)
+
+
+def _who(spec: Object, grants: Grants) -> Object:
+    """The spec with the account of that name here, where a row opens it; else without any."""
+    account = spec.get("serviceAccountName")
+    if not account or not matches(grants.local_accounts, account):
+        return without_account(spec)
+    if spec.get("serviceAccount") != account:
+        raise ManifestError(
+            "spec.serviceAccountName",
+            f'is "{account}", and the agent of its cluster, of an older version, does not tell '
+            "whether it has a token there: upgrade it",
+        )
+    return dict(spec)
 
 
 def _account_named(manifest: Object, account: str) -> tuple[str, str]:

@@ -34,6 +34,9 @@ class ClusterView(Protocol):
     def namespace(self, name: str) -> Namespace | None:
         """The Namespace object of this name."""
 
+    def namespaces(self) -> Iterable[Namespace]:
+        """All Namespaces; none while that kind is not shown."""
+
     def budgets(self) -> Iterable[PodDisruptionBudget]:
         """All PodDisruptionBudgets; none while that kind is not shown."""
 

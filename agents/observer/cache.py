@@ -361,6 +361,11 @@ class ClusterCache:
         found = self._objects.get(Namespace.__name__, {}).get(name)
         return found if isinstance(found, Namespace) else None
 
+    def namespaces(self) -> Iterable[Namespace]:
+        """All Namespaces; none while that kind is not watched."""
+        found = self._objects.get(Namespace.__name__, {}).values()
+        return (one for one in found if isinstance(one, Namespace))
+
     def budgets(self) -> Iterable[PodDisruptionBudget]:
         """All PodDisruptionBudgets; none while that kind is not watched."""
         found = self._objects.get(PodDisruptionBudget.__name__, {}).values()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
+from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes, MadeNamespaces
 from agents.observer.change_feed import Health, Identity
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, WrongSchedulerName
@@ -395,6 +395,7 @@ def executor_settings(settings: AgentSettings) -> ExecutorSettings:
             closed=options.closed,
             relay=options.relay,
             foreign_bytes=ForeignBytes(**options.foreign_bytes.model_dump()),
+            namespaces=MadeNamespaces(**options.namespaces.model_dump()),
         ),
         rename_from=settings.rename_from,
     )

@@ -4,14 +4,14 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from agents.executor.policy import HIGHEST_OF_USERS, Allowance
+from agents.executor.policy import HIGHEST_OF_USERS, LEAST_REMOVE_AFTER_S, Allowance
 from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings
 from agents.runtime.seconds import Seconds
 from agents.runtime.telemetry_settings import TelemetrySettings
 from shared.model.bounds import HIGHEST_PRIORITY
-from shared.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT
+from shared.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT, PREFIX
 from shared.model.signals import MAX_SIGNALS, NAME_PATTERN
 
 
@@ -174,6 +174,11 @@ class AcceptSettings(BaseModel):
     service_accounts: tuple[str, ...] = Field(
         default=(), description="ServiceAccounts whose pods run here without its token and rights."
     )
+    local_accounts: tuple[str, ...] = Field(
+        default=(),
+        description="ServiceAccounts of this cluster that such pods run as, by its name and with its "
+        "tokens; goes before service_accounts.",
+    )
     services: Literal["", "none"] = Field(
         default="",
         description="none: such pods call no Services of their namespace; those need not be here.",
@@ -212,6 +217,44 @@ class ForeignBytesSettings(BaseModel):
     )
 
 
+class NamespaceSettings(BaseModel):
+    """Namespaces that are made in this cluster for pods of others that `accept` lets in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    create: tuple[str, ...] = Field(
+        default=(),
+        description="Names, as patterns, of namespaces that are made where they are missing.",
+    )
+    labels: dict[str, str] = Field(
+        default={},
+        max_length=64,
+        description="Labels that they get, such as those of Pod Security.",
+    )
+    most: int = Field(
+        default=100,
+        ge=1,
+        le=10_000,
+        description="How many of them may stand here at once; for one other cluster half as many.",
+    )
+    remove_after_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=604_800,
+        description="Seconds after which one that no order has named, that nobody has written to, "
+        "and that is empty, is removed, at least 300; 0: never.",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        for key in self.labels:
+            if key.startswith(PREFIX) or key == "kubernetes.io/metadata.name":
+                raise ValueError(f"namespaces.labels: {key[:80]!r} is not yours to set")
+        if 0 < self.remove_after_s < LEAST_REMOVE_AFTER_S:
+            raise ValueError(f"namespaces.remove_after_s is 0 or at least {LEAST_REMOVE_AFTER_S:g}")
+        return self
+
+
 class ExecutorOptions(BaseModel):
     """How the writing half works."""
 
@@ -240,6 +283,10 @@ class ExecutorOptions(BaseModel):
     foreign_bytes: ForeignBytesSettings = Field(
         default=ForeignBytesSettings(),
         description="How large pods of other clusters may be here, all together.",
+    )
+    namespaces: NamespaceSettings = Field(
+        default=NamespaceSettings(),
+        description="Namespaces that are made here for pods of other clusters.",
     )
 
 

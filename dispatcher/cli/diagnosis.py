@@ -130,8 +130,8 @@ def _of_namespaces(row: Row) -> Iterator[Finding]:
                 f"{_some(one['absent_in'], len(one['absent_in']))}"
             )
             fix = (
-                f"kubectl create namespace {one['namespace']} in those clusters, if its pods may "
-                "run there"
+                f"kubectl create namespace {one['namespace']} in those clusters, or list it there in "
+                "executor.namespaces.create, if its pods may run there"
             )
             yield Finding(row["name"], about, NOTE, text, fix)
         for cluster, services in one["services"].items():

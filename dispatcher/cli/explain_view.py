@@ -133,6 +133,10 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
         lines.append(("Now", f"waiting for the agent's answer ({found['in_flight']})"))
     if found.get("waiting"):
         lines.append(("Now", found["waiting"]))
+    if found.get("left_behind"):
+        lines.append(("Not along", found["left_behind"]))
+    if found.get("lower_priority"):
+        lines.append(("Priority", found["lower_priority"]))
     if found.get("moved"):
         lines.append(("Moved", _moved(found["moved"])))
     if decision.get("nominated"):

@@ -180,7 +180,7 @@ def certificates(
     write_certificates(folder, gateway or (), cluster or (), output)
 
 
-def install(
+def install(  # noqa: PLR0913 - an option is an argument
     context: Context,
     user: Annotated[
         str,
@@ -191,6 +191,15 @@ def install(
             "for a service account.",
         ),
     ] = "",
+    may: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="What it may do besides, again for each: namespaces (make those of "
+            "executor.namespaces), removal (of these, which reads everything), accounts (look for "
+            "those of local_accounts).",
+        ),
+    ] = None,
     uninstall: Annotated[
         bool, typer.Option("--uninstall", help="Remove what it has made.")
     ] = False,
@@ -205,13 +214,17 @@ def install(
     answers. Repeating it is safe. Exit code 1 where the cluster has no such policy, or one that
     does nothing as its feature gate is off: the annotation alone is not enough there.
     """
-    from dispatcher.cli.joining.install import Installing
+    from dispatcher.cli.joining.install import Installing, May
     from dispatcher.cli.joining.install import install as carry_out
     from dispatcher.cli.joining.target import Place
+    from dispatcher.service.errors import CommandError, ExitCode
 
-    raise typer.Exit(
-        carry_out(Installing(Place(context, kubeconfig), user, uninstall, dry_run, output))
-    )
+    words = [str(one) for one in May]
+    if unknown := [one for one in may or () if one not in words]:
+        raise CommandError(f"--may {unknown[0]}: is none of {', '.join(words)}", ExitCode.USAGE)
+    place = Place(context, kubeconfig)
+    more = frozenset(map(May, may or ()))
+    raise typer.Exit(carry_out(Installing(place, user, uninstall, dry_run, output, more)))
 
 
 def inventory(

@@ -1,6 +1,8 @@
 """A pod goes to another cluster only where its namespace exists, too, and is open to pods of
 others.
 
+A namespace that is missing counts as there where the cluster makes it (`Opening.creates`).
+
 A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on
 namespace sameness); whoever has no such namespace has not agreed to run its pods. Closed are
 namespaces `kube-*`, and where the target's admin says so with the label, or annotation,
@@ -29,7 +31,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
-from shared.model.crossing import rows_for, unmet, unmet_class
+from shared.model.crossing import Opening, makes, rows_for, unmet, unmet_class
 from shared.model.names import ACCEPT, NONE, SERVICES
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Need
@@ -75,7 +77,7 @@ class NamespaceOpen(ClusterFilter):
             or _wanted(pod_info, fleet)
             or any(map(_tells_homes_apart, fleet.clusters))
         )
-        closed = apart or _closed(pod_info.home, pod_info, fleet)
+        closed = apart or _closed(pod_info.home, None, pod_info, fleet)
         return None if closed else pod_info.pod.namespace
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
@@ -92,7 +94,7 @@ class NamespaceOpen(ClusterFilter):
 def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
     if info.name == pod_info.home:
         return None
-    closed = _closed(info.name, pod_info, fleet)
+    closed = _closed(info.name, info.opens, pod_info, fleet)
     if closed is not None:
         return closed
     pod = pod_info.pod
@@ -170,13 +172,16 @@ def _tells_homes_apart(info: ClusterInfo) -> bool:
     return any(row.closed is not None and "*" not in row.clusters for row in info.opens or ())
 
 
-def _closed(cluster: str, pod_info: PodInfo, fleet: FleetView) -> Why | None:
-    """Why pods of others are not taken there, whatever they need."""
+def _closed(
+    cluster: str, opens: Sequence[Opening] | None, pod_info: PodInfo, fleet: FleetView
+) -> Why | None:
+    """Why pods of others are not taken there, whatever they need. `opens`: the cluster's policy."""
     namespace = pod_info.pod.namespace
     if Namespace(namespace).system:
         return Why(Reason.NAMESPACE_CLOSED)
     shown = fleet.objects.of(cluster, Namespace)
     found = shown.get(namespace)
     if found is None:
-        return Why(Reason.NAMESPACE_ABSENT) if shown else None
+        absent = bool(shown) and not makes(namespace, opens)
+        return Why(Reason.NAMESPACE_ABSENT) if absent else None
     return Why(Reason.NAMESPACE_CLOSED, _MARKED) if found.closed else None

@@ -190,6 +190,18 @@ OURS = (
         "a cluster",
         "Whose PodDisruptionBudgets it keeps here.",
     ),
+    Key(
+        "MADE_FOR",
+        "Namespace that an agent has made, label",
+        "a cluster",
+        "For whose pods it was made here first.",
+    ),
+    Key(
+        "MADE_OF",
+        "Namespace that an agent has made, annotation",
+        "a digest",
+        "Of its labels then: one with others, or with other annotations, is never removed.",
+    ),
     Key("BUDGETS", "shadow budget, annotation", "names", "Which budgets, for people."),
     Key("SOURCE_CLUSTER", "delegate, annotation", "a cluster", "Whose copy it is."),
     Key(

@@ -67,8 +67,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried "
     "again. Mend "
     "the cause there. To have it tried at once, change a label of the Namespace there.",
-    Reason.NAMESPACE_ABSENT: "Create a namespace of the same name in that cluster, if the pod may "
-    "go there.",
+    Reason.NAMESPACE_ABSENT: "Create a namespace of the same name in that cluster, or list it "
+    "there in `executor.namespaces.create`, if the pod may go there.",
     Reason.NAMESPACE_CLOSED: "The namespace there is `kube-*`, listed in `executor.closed`, "
     "covered by no row of `executor.accept`, or has the label, or annotation, "
     '`global-dispatcher.io/accept` with anything but `"true"`: `explain` says so.',

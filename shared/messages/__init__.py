@@ -10,6 +10,7 @@ is refused with a clear error.
 from shared.messages.codec import WireError, decode, encode, encode_part
 from shared.messages.intents import (
     HOME_ONLY,
+    LOWER_PRIORITY,
     NODES_DO_NOT_HELP,
     WAITING,
     AnyIntent,
@@ -70,6 +71,7 @@ __all__ = [
     "DELETING",
     "DONE",
     "HOME_ONLY",
+    "LOWER_PRIORITY",
     "NODES_DO_NOT_HELP",
     "NO_PRIORITY",
     "NO_SHADOWS",

@@ -174,6 +174,7 @@ class FinishSource(Intent, frozen=True):
 
 WAITING = "Waiting"
 HOME_ONLY = "StaysHome"
+LOWER_PRIORITY = "LowerPriority"
 NODES_DO_NOT_HELP = "NodesDoNotHelp"
 
 
@@ -182,7 +183,8 @@ class ReportUnschedulable(Intent, frozen=True):
     Warning event.
 
     `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else.
-    HOME_ONLY: its namespace is in no other cluster; the same, on a pod that has its place.
+    HOME_ONLY: its namespace is in no other cluster; LOWER_PRIORITY: it is less important where it
+    goes than at home; both the same, on a pod that has its place.
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
     `nodes_help` False: no new node of its cluster would help. The condition's reason is then
     NODES_DO_NOT_HELP: on Unschedulable autoscalers make nodes.

@@ -35,7 +35,7 @@ class Outcome(Record, frozen=True):
     and of a ConfirmNoSource that `preempts`: what crosses. `end`, `delegate_uid`: of a
     ConfirmNoDelegate with `ended` that is done, which end the API server shows of which delegate:
     its final phase (Succeeded, Failed), else DELETING. Empty: there is none, or an older executor
-    answers.
+    answers. `left_behind`: of CLAIMED, what of the pod does not go along, as its owner is told.
     """
 
     id: Word
@@ -53,6 +53,7 @@ class Outcome(Record, frozen=True):
     delegate_uid: Word = ""
     left_out: Amount = 0
     manifest_of: Word = ""
+    left_behind: Text = ""
 
 
 class OutcomeBatch(Record, frozen=True):

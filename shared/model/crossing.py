@@ -34,7 +34,8 @@ class Opening(Record, frozen=True):
     `tolerations` are keys ("*": also none at all); `allow`, `secrets` and `service_accounts` as in
     `Need`. `closed`: namespaces it keeps out all the same; None: an agent of an older version,
     which tells only of tolerations. `services` "none": these pods call no Services of their
-    namespace. `max_priority`: the highest value of a PriorityClass that these pods have here; None:
+    namespace. `creates`: namespaces that are made there where they are missing.
+    `max_priority`: the highest value of a PriorityClass that these pods have here; None:
     an agent of an older version, where they have none. `priority` "none": they run here without one
     that they cannot have.
     """
@@ -49,6 +50,7 @@ class Opening(Record, frozen=True):
     services: Word = ""
     max_priority: Int32 | None = None
     priority: Word = ""
+    creates: Names = ()
 
     def covers(self, home: str, namespace: str) -> bool:
         """Whether it is about pods of this cluster and namespace."""
@@ -86,6 +88,11 @@ def rows_for(
         for row in told
         if row.covers(home, namespace) and not matches(row.closed or (), namespace)
     )
+
+
+def makes(namespace: str, openings: Iterable[Opening] | None) -> bool:
+    """Whether a cluster with these rows makes the namespace where it is missing."""
+    return any(matches(row.creates, namespace) for row in openings or ())
 
 
 def unmet(needs: Needs, rows: Sequence[Opening]) -> list[Need]:
@@ -161,6 +168,24 @@ def unmet_class(
         return ""
     why = barred_class(need.word, most_priority(rows), classes)
     return f"{need.field} {why}" if why else ""
+
+
+def priority_there(
+    pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[PriorityClass]
+) -> int | None:
+    """The priority that a pod with a PriorityClass has in another cluster, which has these rows for
+    it and classes; None if it has none, or if that is not known.
+    """
+    need = class_named(pod.needs)
+    most = most_priority(rows or ())
+    if need is None or most is None or not classes:
+        return None
+    found = class_of(need.word, classes)
+    if found is not None and found.value <= most:
+        return found.value
+    if not any(row.priority == NONE for row in rows or ()):
+        return None  # it does not go there
+    return min((one.value for one in classes if one.default), default=0)
 
 
 def priority_abroad(

@@ -67,6 +67,10 @@ BUDGET_PREFIX = "global-dispatcher-"  # begins their names
 # What admins write on a Namespace, as label or annotation: anything but "true" closes it to pods of
 # other clusters.
 ACCEPT = PREFIX + "accept"
+# on a Namespace that an executor has made: label, the cluster for whose pods; annotation, what it
+# was made of
+MADE_FOR = PREFIX + "made-for"
+MADE_OF = PREFIX + "made-of"
 OPEN = "true"
 
 # What a cluster's executor that waits writes on the Lease of the one that acts: that it does, and

@@ -421,6 +421,48 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     assert f"'{names.BUDGET_OF}'" in own
 
 
+MAKES = {"create": ["team-*", "a.b?"]}
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "more"),
+    [
+        ({}, set()),
+        (MAKES, {("", "namespaces", "", "create get")}),
+        (
+            {**MAKES, "remove_after_s": 600},
+            {("", "namespaces", "", "create get"), ("", "namespaces", "", "delete"), ("*", "*", "", "list")},
+        ),
+        ({"remove_after_s": 600}, set()),
+    ],
+    ids=["by default", "made", "and removed", "nothing is made"],
+)
+def test_rights_to_namespaces_are_given_where_the_values_have_them_made(
+    helm: Helm, namespaces: Object, more: set[tuple[str, str, str, str]]
+) -> None:
+    objects = helm.template("agent", {"config": {"executor": {"namespaces": namespaces}}})
+    roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
+    assert roles.get(f"{PREFIX}-executor-namespaces", set()) == more
+    guards = [one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-namespaces")]
+    assert len(guards) == bool(more)
+    for one in guards:
+        (rule,) = (rule["expression"] for rule in one["spec"]["validations"])
+        assert f"'{names.MADE_FOR}'" in rule
+        assert "matches('^(team-.*|a[.]b.)$')" in rule
+
+
+def test_delegates_have_the_token_of_the_accounts_alone_that_a_row_lists(helm: Helm) -> None:
+    def guard(*rows: Object) -> str:
+        objects = helm.template("agent", {"config": {"executor": {"accept": list(rows)}}})
+        (pods,) = (one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-pods"))
+        rule: str = pods["spec"]["validations"][1]["expression"]
+        return rule
+
+    assert "serviceAccountName" not in guard({})
+    rule = guard({"local_accounts": ["app"]}, {}, {"local_accounts": ["edge-*"]})
+    assert "serviceAccountName.orValue('default').matches('^(app|edge-.*)$')" in rule
+
+
 def policies(objects: list[Object], kind: str) -> list[Object]:
     """Those that guard us, or that reserve what is ours, each with its binding in force."""
     every = of_kind(objects, "ValidatingAdmissionPolicy")

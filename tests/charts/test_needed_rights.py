@@ -10,6 +10,7 @@ from tests.charts.test_split_agent import SPLIT, rights
 
 Right = tuple[str, str, str, str]  # API group, resource, name where only one is meant, verb
 ALONE = {**SPLIT, "gateway": {**SPLIT["gateway"], "split": False}}
+MADE = {"create": ["team-*"], "remove_after_s": 3600}
 CSR = {"relay": {"certificate": "csr"}}
 CASES: dict[str, Object] = {
     "as by default": SPLIT,
@@ -21,6 +22,9 @@ CASES: dict[str, Object] = {
         "config": {"executor": {"relay": "all"}},
         "rebalancing": {"enabled": True},
     },
+    "namespaces that are made": {**SPLIT, "config": {"executor": {"namespaces": {"create": ["team-*"]}}}},
+    "and removed again": {**SPLIT, "config": {"executor": {"namespaces": MADE}}},
+    "accounts of the cluster": {**SPLIT, "config": {"executor": {"accept": [{"local_accounts": ["app"]}]}}},
     "no relay": {**SPLIT, "relay": {"enabled": False}, "config": {"executor": {"relay": "none"}}},
 }
 

@@ -2,7 +2,9 @@
 
 from itertools import product
 
-from dispatcher.cli.joining.install import roles
+import pytest
+
+from dispatcher.cli.joining.install import May, roles
 from tests.charts.rendering import Helm, Object
 
 Right = tuple[str, str, str, str]  # API group, resource, verb, name or ''
@@ -24,6 +26,23 @@ def test_they_are_those_of_an_agent_that_may_rebalance_and_of_a_dispatcher_that_
     own = {("", "serviceaccounts/token", "create", f"{name}-kubelets") for name in ("agent", "global-dispatcher")}
     assert rights(roles("alice")) - own == (chart | lease) - own
     assert len(rights(roles("alice")) & own) == len(chart & own) == 1
+
+
+@pytest.mark.parametrize(
+    ("may", "values"),
+    [
+        ((May.NAMESPACES,), {"namespaces": {"create": ["team-*"]}}),
+        ((May.NAMESPACES, May.REMOVAL), {"namespaces": {"create": ["team-*"], "remove_after_s": 3600}}),
+        ((May.ACCOUNTS,), {"accept": [{"local_accounts": ["app"]}]}),
+    ],
+)
+def test_what_it_may_besides_is_what_the_chart_gives_where_its_values_ask_for_it(
+    helm: Helm, may: tuple[May, ...], values: Object
+) -> None:
+    plain, chart = helm.template("agent"), helm.template("agent", {"config": {"executor": values}})
+    assert rights(roles("alice", frozenset(may))) - rights(roles("alice")) == rights(chart) - rights(plain)
+    bound = {one["roleRef"]["name"] for one in roles("alice", frozenset(may)) if "roleRef" in one}
+    assert bound >= {f"global-dispatcher-run-{one}" for one in may}
 
 
 def test_a_service_account_is_bound_as_one_and_anybody_else_as_a_user() -> None:

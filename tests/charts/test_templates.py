@@ -215,6 +215,18 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
             "prometheusRule.disabled: GlobalDispatcherDown is none of the alerts: GlobalDispatcherAgent",
             id="agent: no such alert",
         ),
+        pytest.param(
+            "agent",
+            {"namespaces": ["team-a"], "config": {"executor": {"namespaces": {"create": ["team-*"]}}}},
+            "config.executor.namespaces.create: has namespaces made in which the agent may do nothing",
+            id="namespaces that are made and not served",
+        ),
+        pytest.param(
+            "agent", {"config": {"executor": {"namespaces": {"remove_after_s": 5}}}}, "remove_after_s", id="too soon"
+        ),
+        pytest.param(
+            "agent", {"config": {"executor": {"accept": [{"local_accounts": ["a'b"]}]}}}, "local_accounts/0", id="quote"
+        ),
         pytest.param("agent", {"prometheusRule": {"enabled": True}}, "Rule.enabled: needs metrics.enabled", id="unmet"),
         pytest.param("dispatcher", NO_ACCOUNT, "that exists, as dispatcher if it is called so", id="no account"),
         pytest.param("agent", NO_ACCOUNT, "that exists; for agent there must be agent", id="agent: no account"),

@@ -430,5 +430,6 @@ def test_namespaces_whose_pods_stay_for_what_other_clusters_lack_are_named_with_
     absent, lacking = diagnose([a_cluster() | {"apart": apart}], [telemetry(WELL)])
     assert {(one.cluster, one.about, one.level) for one in (absent, lacking)} == {("east", "namespace team", NOTE)}
     assert ("west" in absent.text, "create namespace team" in absent.fix) == (True, True)
+    assert "executor.namespaces.create" in absent.fix
     assert "north, which lacks Services: a; b; c and 1 more" in lacking.text
     assert f"label namespace team {names.SERVICES}=none in cluster east" in lacking.fix

@@ -46,6 +46,13 @@ def test_clusters_that_have_a_pod_of_the_same_name_are_named_with_the_way_to_it(
     assert not any(line.startswith("Also") for line in shown(also_in=[]))
 
 
+def test_what_did_not_go_along_and_a_lower_priority_are_named() -> None:
+    lines = shown(left_behind="cluster west takes these: a/b", lower_priority="is PriorityClass high, 5 in west")
+    assert "Not along cluster west takes these: a/b" in lines
+    assert "Priority is PriorityClass high, 5 in west" in lines
+    assert not any(line.startswith(("Not along", "Priority")) for line in shown(left_behind=None, lower_priority=None))
+
+
 def test_a_placed_pod_shows_which_clusters_refused_it_before_and_for_what() -> None:
     said = 'ConfigMap "default/cm" does not exist in cluster "north"'
     before = [{"cluster": "north", "message": said, "ago_s": 1.0, "again_in_s": 29.0}]

@@ -146,6 +146,25 @@ def test_an_installation_whose_policy_acts_says_so(monkeypatch: pytest.MonkeyPat
     assert (done.exit_code, json.loads(done.stdout)["opt_in"]["acts"]) == (0, True), done.output
 
 
+def test_what_an_agent_may_besides_is_given_by_name_and_taken_back_with_all_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(("v1",))
+
+    def roles() -> set[str]:
+        return {path.rpartition("/")[2] for path in server.objects if "/clusterroles/" in path}
+
+    installing(server, monkeypatch)
+    usual = roles()
+    done = installing(server, monkeypatch, "--may", "namespaces", "--may", "accounts")
+    assert done.exit_code == 0, done.output
+    assert roles() - usual == {"global-dispatcher-run-namespaces", "global-dispatcher-run-accounts"}
+    unknown = installing(server, monkeypatch, "--may", "everything")
+    assert unknown.exit_code == ExitCode.USAGE
+    installing(server, monkeypatch, "--uninstall")
+    assert roles() == set()
+
+
 def test_changes_of_pods_that_went_are_refused_also_where_pods_do_not_opt_in_by_annotation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

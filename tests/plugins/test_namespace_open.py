@@ -54,6 +54,33 @@ def test_a_pod_goes_to_others_only_where_its_namespace_is_there_and_open(
     assert reasons(make("NamespaceOpen"), pod().namespace(namespace), state) == want
 
 
+@pytest.mark.parametrize(
+    ("namespace", "creates", "want"),
+    [
+        ("shop", ("sh*",), {}),
+        ("shop", ("web",), {"b/n": ABSENT}),
+        ("kube-public", ("*",), {"b/n": CLOSED}),
+        ("other", ("*",), {"b/n": CLOSED}),
+    ],
+    ids=["made there", "another one is made there", "kube-*", "there, and closed"],
+)
+def test_a_missing_namespace_keeps_no_pod_from_a_cluster_that_makes_it(
+    namespace: str, creates: tuple[str, ...], want: dict[str, str]
+) -> None:
+    state = with_namespaces(b=(Namespace("other", {ACCEPT: "false"}),))
+    row = Opening(("*",), ("*",), (), closed=(), creates=creates)
+    state.set_cluster("b", ready=True, synced=True, opens=(row,))
+    found = reasons(make("NamespaceOpen"), pod().namespace(namespace), state)
+    assert {node: why for node, why in found.items() if node == "b/n"} == want
+
+
+def test_one_that_is_closed_by_a_pattern_is_not_made() -> None:
+    state = with_namespaces(b=(OTHER,))
+    row = Opening(("*",), ("*",), (), closed=("shop",), creates=("*",))
+    state.set_cluster("b", ready=True, synced=True, opens=(row,))
+    assert reasons(make("NamespaceOpen"), pod().namespace("shop"), state) == {"b/n": CLOSED}
+
+
 def test_why_a_namespace_is_closed_is_told_with_the_mark_that_closes_it() -> None:
     state = with_namespaces(b=(Namespace("shop", {ACCEPT: "false"}),))
     mark = (

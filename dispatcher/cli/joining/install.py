@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ POLICIES = [
 ]
 GUARD = Path(admission.__file__).with_name("gone_pods.yaml")
 ROLES = Path(__file__).with_name("roles.yaml")
+MORE_ROLES = ROLES.with_name("roles_more.yaml")
 _VALIDATING = "validatingadmissionpolicies"
 _WAIT_S = 30.0
 _POLL_S = 0.2
@@ -35,15 +37,26 @@ _BETA = (
 )
 
 
+class May(StrEnum):
+    """What an agent may do only where its settings ask for it (roles_more.yaml)."""
+
+    NAMESPACES = "namespaces"
+    REMOVAL = "removal"
+    ACCOUNTS = "accounts"
+
+
 @dataclass(frozen=True)
 class Installing:
-    """`user`: who is given the roles; empty: whom the context stands for."""
+    """`user`: who is given the roles; empty: whom the context stands for. `may`: what more than
+    agents may by default.
+    """
 
     place: Place
     user: str
     uninstall: bool
     dry_run: bool
     output: Output
+    may: frozenset[May] = frozenset()
 
 
 def install(wish: Installing) -> int:
@@ -60,7 +73,7 @@ async def _install(wish: Installing) -> ExitCode:
         guards = await _policy_version(target, _VALIDATING)
         user = wish.user or await _user(target)
         objects = [
-            *roles(user),
+            *roles(user, frozenset(May) if wish.uninstall else wish.may),
             *(policies(version) if version else ()),
             *(guard() if guards else ()),
         ]
@@ -105,15 +118,19 @@ def guard() -> list[Object]:
     return list(yaml.safe_load_all(GUARD.read_text()))
 
 
-def roles(user: str) -> list[Object]:
+def roles(user: str, may: frozenset[May] = frozenset()) -> list[Object]:
     """The rights that an agent which `run` starts uses, and the Lease by which a dispatcher leads,
-    for one user.
+    for one user; with those that it `may` have besides.
     """
     subject: Object = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
     if user.startswith(_SERVICE_ACCOUNT):
         namespace, _, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
         subject = {"kind": "ServiceAccount", "namespace": namespace, "name": name}
-    objects: list[Object] = list(yaml.safe_load_all(ROLES.read_text()))
+    more = yaml.safe_load_all(MORE_ROLES.read_text())
+    objects: list[Object] = [
+        *yaml.safe_load_all(ROLES.read_text()),
+        *(one for one in more if one["metadata"]["name"].rpartition("-")[2] in may),
+    ]
     kubelets = [one for one in objects if one["kind"] == "ServiceAccount"]
     account: Object = {"kind": "ServiceAccount", **_named(kubelets[0])}
     bound = [

@@ -52,6 +52,11 @@ _CLAIMS = "pods whose volumes are not bound yet wait"
 _UNSEEN = (
     "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
 )
+_LATE = "it makes remote pods before it is known that the account is there as which they are to run"
+_UNMADE = "it makes no namespaces for remote pods (executor.namespaces.create)"
+_KEPT = (
+    "it removes no namespace that it has made, however empty (executor.namespaces.remove_after_s)"
+)
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -177,6 +182,10 @@ NEEDS = (
         SERVED,
     ),
     Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),
+    Need("executor", "serviceaccounts", "get", _LATE, NOTE, "accounts", SERVED),
+    Need("executor", "namespaces", "create get", _UNMADE, NOTE, "namespaces"),
+    Need("executor", "namespaces", "delete", _KEPT, NOTE, "removal"),
+    Need("executor", "*.*", "list", _KEPT, NOTE, "removal"),
     Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
     Need(
@@ -219,8 +228,19 @@ class _Relay(msgspec.Struct):
     certificate: str = ""
 
 
+class _Row(msgspec.Struct):
+    local_accounts: list[str] = []
+
+
+class _Namespaces(msgspec.Struct):
+    create: list[str] = []
+    remove_after_s: float = 0.0
+
+
 class _Executor(msgspec.Struct):
     relay: str = "logs"
+    accept: list[_Row] = []
+    namespaces: _Namespaces = msgspec.field(default_factory=_Namespaces)
 
 
 class _File(msgspec.Struct):
@@ -236,9 +256,13 @@ def features(text: str) -> set[str]:
         file = msgspec.yaml.decode(text, type=_File)
     except msgspec.DecodeError:
         return set()
+    makes = bool(file.executor.namespaces.create)
     on = {
         "logs": file.executor.relay in ("logs", "all"),
         "exec": file.executor.relay == "all",
+        "accounts": any(row.local_accounts for row in file.executor.accept),
+        "namespaces": makes,
+        "removal": makes and file.executor.namespaces.remove_after_s > 0,
         "relay": file.relay.port > 0,
         "csr": file.relay.port > 0 and file.relay.certificate == "csr",
     }

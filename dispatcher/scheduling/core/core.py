@@ -8,12 +8,14 @@ would be unknown.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import MOST_MEMORY
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.follower import Follower
+from dispatcher.scheduling.core.lower_priority import lower_priority
 from dispatcher.scheduling.core.outcomes import Outcomes
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.rebalancing import Mode, Rebalancing
@@ -69,6 +71,7 @@ class SchedulerCore:
         self.unstarted = state.unstarted
         self._outcomes = Outcomes(state, self._deciding)
         self._peer_updates = PeerUpdates(state)
+        self.lower_priority = partial(lower_priority, state)
         self.uncounted_budgets = self._peer_updates.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
         reports = self._reports = Reports(

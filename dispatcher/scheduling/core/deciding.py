@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.lower_priority import LowerPriority
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.batches import Result
@@ -21,6 +22,7 @@ from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.messages import HOME_ONLY
 from shared.model import names
+from shared.model.crossing import makes
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason, Why
 from shared.model.token_buckets import Allowance
@@ -97,18 +99,18 @@ class HomeOnly:
                 self._remember((home, namespace), now)
                 text = (
                     f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster '
-                    f"{home}: create it "
-                    f"where they may run, or say that they stay with annotation {names.STAY}: "
-                    '"true"'
+                    f"{home}: create it where they may run, or list it there in "
+                    "`executor.namespaces.create`, or say that they stay with annotation "
+                    f'{names.STAY}: "true"'
                 )
                 self._state.report_waiting(self._state.tracked.active[one.pod_id], text, HOME_ONLY)
 
     def _is_alone(self, home: str, namespace: str) -> bool:
-        """Whether none of the clusters that show their namespaces has it, and some do."""
+        """Whether none of the clusters that show their namespaces has it or makes it, and some do."""
         known = False
-        for name in self._state.clusters:
+        for name, other in self._state.clusters.items():
             shown = self._state.fleet.kept.of(name, Namespace) if name != home else {}
-            if namespace in shown:
+            if namespace in shown or (shown and makes(namespace, other.opens)):
                 return False
             known = known or bool(shown)
         return known and not Namespace(namespace).system
@@ -134,6 +136,7 @@ class Deciding:
         self.retries = Retries(state)
         self._slow = SlowDecisions()
         self._home_only = HomeOnly(state)
+        self._lower_priority = LowerPriority(state)
         self.follow_profiles()
 
     def follow_profiles(self) -> None:
@@ -177,6 +180,7 @@ class Deciding:
                     decisions
                 )
                 self._home_only.placed(decisions, now)
+                self._lower_priority.placed(decisions, now)
                 pairs = zip(ready, results, strict=True)
                 decided = [item for item, result in pairs if isinstance(result, Decision)]
                 state.queue.go_on(decided, now)

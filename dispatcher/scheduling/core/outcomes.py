@@ -4,6 +4,7 @@ a learnt fact.
 What a verdict leads to is the table in `delegation.in_flight`; here it is carried out.
 """
 
+import sys
 from collections.abc import Callable
 
 from dispatcher.scheduling import events
@@ -24,6 +25,7 @@ from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 _LATER = Transition.LATER
 _UPDATE = Transition.UPDATE
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
+_MOST_LEFT = 1024  # characters of what a pod leaves behind, as long as an event
 
 
 class Outcomes:
@@ -176,6 +178,8 @@ class Outcomes:
         lost before one can have been begun there.
         """
         tracked.claimed_at = now
+        # One text for all replicas.
+        tracked.left_behind = sys.intern(outcome.left_behind[:_MOST_LEFT])
         tracked.decided = claimed.epoch
         if tracked.source is not None and tracked.source.terminating:
             self._state.outbox.drop(tracked)

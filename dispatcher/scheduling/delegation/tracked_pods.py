@@ -13,8 +13,8 @@ from shared.model.pod import Pod, PodId
 _NONE: Mapping[str, Pod] = {}
 _AT_ONCE = 5_000  # in some milliseconds
 # All that may be known of a pod beside its source. What was reported of it while it waited is void
-# once it is bound.
-_OVER = ("nodes_help", "reported_at", "report", "nominated_node")
+# once it is bound; what it would have left behind, where it stays at home.
+_OVER = ("nodes_help", "reported_at", "report", "nominated_node", "left_behind")
 _more_of = attrgetter(
     *(name for name in Tracked.__struct_fields__ if name not in ("pod_id", "source", *_OVER))
 )

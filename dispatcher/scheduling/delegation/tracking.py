@@ -86,6 +86,7 @@ class Tracked(msgspec.Struct, gc=False):
     refusals: int = 0  # of the last steps, one after the other
     # status.nominatedNodeName as last written or seen; None: never
     nominated_node: str | None = None
+    left_behind: str = ""  # what of it does not go along, as the last claim told
 
     @property
     def home(self) -> str:

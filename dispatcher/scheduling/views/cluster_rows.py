@@ -9,7 +9,7 @@ from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_pr
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
 from shared.model import names
-from shared.model.crossing import rows_for
+from shared.model.crossing import makes, rows_for
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Pod
 
@@ -102,7 +102,8 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
         services = {}
         for other in sorted(core.clusters.keys() - {view.name}):
             shown = core.fleet.kept.of(other, Namespace)
-            if shown and namespace not in shown:
+            lacks = shown and namespace not in shown
+            if lacks and not makes(namespace, core.clusters[other].opens):
                 absent.append(other)
             elif namespace in calling and not _calls_none_there(
                 view.name, namespace, core.clusters[other]

@@ -102,11 +102,27 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "also_in": sorted({home for home, _ in found} - {tracked.home}),
         "in_flight": None if tracked.in_flight is None else tracked.in_flight.kind.value,
         "waiting": _waiting(core, tracked),
+        "left_behind": tracked.left_behind if _abroad(tracked) else None,
+        "lower_priority": _lower_priority(core, tracked),
         "message": tracked.reported,
         "refusals": _refusals(core, tracked.pod_id, tracked.source),
         "moved": core.rebalancing.of(tracked.pod_id, PodInfo(tracked.source, tracked.home)),
         "decision": last.record() if last else None,
     }
+
+
+def _abroad(tracked: Tracked) -> str:
+    """In which other cluster its source says that it runs; '' if in none."""
+    source = tracked.source
+    claim = source.claim if source is not None and source.node else None
+    return claim.cluster if claim is not None and claim.cluster != tracked.home else ""
+
+
+def _lower_priority(core: SchedulerCore, tracked: Tracked) -> str | None:
+    """That a pod is less important where it runs than at home; None if it is not, or stays there."""
+    if tracked.source is None or not (cluster := _abroad(tracked)):
+        return None
+    return core.lower_priority(tracked.source, tracked.home, cluster) or None
 
 
 def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:

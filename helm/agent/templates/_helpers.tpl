@@ -190,8 +190,31 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail "admissionPolicy.webhook.caBundle: is no PEM certificate in base64: give what `base64 -w0 ca.crt` prints" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.namespaces (include "agent.makesNamespaces" .) -}}
+{{- fail "config.executor.namespaces.create: has namespaces made in which the agent may do nothing, as `namespaces` lists those where it may; leave one of them out" -}}
+{{- end -}}
 {{- include "agent.checkPorts" . -}}
 {{- include "agent.checkEgress" . -}}
+{{- end -}}
+
+{{- /* "true" where namespaces are made; where empty ones are removed, too; where pods run as accounts of this cluster. */ -}}
+{{- define "agent.makesNamespaces" -}}
+{{- if ((.Values.config.executor).namespaces).create -}}true{{- end -}}
+{{- end -}}
+
+{{- define "agent.removesNamespaces" -}}
+{{- if and (include "agent.makesNamespaces" .) .Values.config.executor.namespaces.remove_after_s -}}true{{- end -}}
+{{- end -}}
+
+{{- define "agent.localAccounts" -}}
+{{- $patterns := list -}}
+{{- range (.Values.config.executor).accept -}}{{- $patterns = concat $patterns (.local_accounts | default list) -}}{{- end -}}
+{{- if $patterns -}}{{- include "agent.regex" $patterns -}}{{- end -}}
+{{- end -}}
+
+{{- /* Of shell patterns, which the schema holds to letters, digits, - . * ? */ -}}
+{{- define "agent.regex" -}}
+^({{- range $at, $one := . -}}{{- if $at -}}|{{- end -}}{{- $one | replace "." "[.]" | replace "*" ".*" | replace "?" "." -}}{{- end -}})$
 {{- end -}}
 
 {{- /* What listens in one pod: no port can be of two. */ -}}

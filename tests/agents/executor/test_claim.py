@@ -64,10 +64,10 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
         "batch.kubernetes.io/job-completion-index": "3",
     }
     ref = world.submit(pod)
-    for _ in range(2):
-        assert world.do(claim_for(ref)).verdict == CLAIMED
+    answers = [world.do(claim_for(ref)) for _ in range(2)]
     (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
     assert event["reason"] == "LeftBehind"
+    assert [(one.verdict, one.left_behind) for one in answers] == [(CLAIMED, event["note"])] * 2
     assert event["note"] == (
         "cluster b takes these labels and annotations only if a row of its `executor.accept` lists them in "
         "`annotations`: example.com/note, security.istio.io/tlsMode; "

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.executor.manifest import ManifestError, sanitise
-from agents.executor.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants
+from agents.executor.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants, MadeNamespaces
 from agents.executor.restrict import restrict
 from agents.runtime.agent import executor_settings
-from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions
+from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions, NamespaceSettings
 from shared.messages import BOUND, REFUSED, Outcome, PodRef
 from shared.model import names
 from shared.model.crossing import kept_abroad, opened_to
@@ -436,10 +436,29 @@ def test_the_settings_of_an_agent_are_its_policy() -> None:
         "secrets": ("s",),
         "annotations": ("x/*",),
         "tolerations": ("t",),
+        "local_accounts": ("app",),
     }
     options = ExecutorOptions(closed=("vault",), accept=(AcceptSettings(**row, allow=("hostPort",)),))
     want = ExecutorPolicy(closed=("vault",), accept=(Accept(**row, allow=("hostPort",)),))
     assert executor_settings(AgentSettings(cluster="b", executor=options)).policy == want
+    made: Object = {"create": ("team-*",), "labels": {"a": "b"}, "most": 7, "remove_after_s": 600.0}
+    options = ExecutorOptions(namespaces=NamespaceSettings(**made))
+    found = executor_settings(AgentSettings(cluster="b", executor=options)).policy
+    assert found == ExecutorPolicy(namespaces=MadeNamespaces(**made))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"remove_after_s": 299}, "is 0 or at least 300"),
+        ({"labels": {names.ACCEPT: "true"}}, "is not yours to set"),
+        ({"labels": {names.MADE_FOR: "x"}}, "is not yours to set"),
+        ({"labels": {"kubernetes.io/metadata.name": "x"}}, "is not yours to set"),
+    ],
+)
+def test_settings_of_namespaces_that_cannot_be_meant_are_refused(wrong: Object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        NamespaceSettings(**wrong)
 
 
 def everything() -> Object:

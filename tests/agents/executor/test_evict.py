@@ -38,6 +38,7 @@ def test_a_victim_is_marked_then_deleted_with_its_own_grace_period() -> None:
     (condition,) = conditions(world)
     assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
     assert condition["reason"] == "PreemptionByScheduler"
+    assert condition["message"].endswith("a higher priority pod (default/urgent of cluster a)")
     assert [done[0] for done in world.api.done] == ["patch", "delete"]
 
 

@@ -53,6 +53,7 @@ def test_what_can_run_in_no_other_cluster_says_so_and_why(spec: dict[str, Any], 
         ({"volumes": [secret("db")]}, {"secrets": ("d*",)}),
         ({"imagePullSecrets": [{"name": "reg"}]}, {"secrets": ("reg",)}),
         ({"serviceAccountName": "app"}, {"service_accounts": ("app",)}),
+        ({"serviceAccountName": "app"}, {"local_accounts": ("a*",)}),
         ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, {"allow": ("seccomp",)}),
     ],
 )

@@ -10,7 +10,17 @@ from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from agents.executor.report import EVENT_GAP_S, REPEAT_S
 from shared.kube.http import Response
-from shared.messages import DONE, HOME_ONLY, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
+from shared.messages import (
+    DONE,
+    HOME_ONLY,
+    LOWER_PRIORITY,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    WAITING,
+    PodRef,
+    ReportUnschedulable,
+)
 from shared.model import names
 from tests.agents.executor.world import NOW, World, pod_object, run
 
@@ -72,14 +82,15 @@ def test_a_pod_with_a_place_that_waits_gets_an_event_and_no_condition() -> None:
 
 
 @pytest.mark.parametrize("node", ["", "n1"])
-def test_a_pod_whose_namespace_is_only_at_home_gets_an_event_before_and_after_its_bind(node: str) -> None:
+@pytest.mark.parametrize("reason", [HOME_ONLY, LOWER_PRIORITY])
+def test_what_there_is_to_say_of_a_place_is_an_event_before_and_after_the_bind(node: str, reason: str) -> None:
     world = World()
     ref = world.submit(pod_object(nodeName=node) if node else None)
-    assert world.do(report(ref, "it stays", HOME_ONLY)).verdict == DONE
+    assert world.do(report(ref, "it stays", reason)).verdict == DONE
     event = msgspec.json.decode(next(iter(world.local.events)).body)
-    assert (event["type"], event["reason"], event["note"]) == ("Normal", "StaysHome", "it stays")
+    assert (event["type"], event["reason"], event["note"]) == ("Normal", reason, "it stays")
     assert "conditions" not in world.api.pod("web")["status"]  # type: ignore[index]
-    assert world.do(report(PodRef("default", "web", "another"), "it stays", HOME_ONLY)).verdict == STALE
+    assert world.do(report(PodRef("default", "web", "another"), "it stays", reason)).verdict == STALE
 
 
 def test_the_same_again_is_written_only_after_a_period() -> None:

@@ -7,6 +7,7 @@ from dispatcher.scheduling.core.deciding import AGAIN_S
 from dispatcher.scheduling.events import ClusterChanged, Tick
 from shared.messages import HOME_ONLY, Changes, ReportUnschedulable
 from shared.model import names
+from shared.model.crossing import Opening
 from shared.model.objects import Namespace
 from shared.model.pod import Pod
 from tests.laws.cores import make_core
@@ -18,13 +19,16 @@ TEAM = Namespace("team")
 class Fleet:
     """East, where pods are submitted and have room; what namespaces west and north show."""
 
-    def __init__(self, west: tuple[str, ...] = (), north: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, west: tuple[str, ...] = (), north: tuple[str, ...] = (), *, west_makes: tuple[str, ...] = ()
+    ) -> None:
         self.core = make_core(("east", "north", "west"))
         self.now = 1.0
         self._revision = 0
         for cluster, there in (("west", west), ("north", north)):
             shown = tuple(map(Namespace, there))
-            told = Changes(cluster, f"{cluster}-uid", "life", 0, 1, full=True, objects=shown)
+            opens = (Opening(("*",), ("*",), (), (), creates=west_makes if cluster == "west" else ()),)
+            told = Changes(cluster, f"{cluster}-uid", "life", 0, 1, full=True, objects=shown, opens=opens)
             self.core.handle(ClusterChanged(told), self.now)
         self.submit()
 
@@ -49,6 +53,7 @@ def test_the_first_pod_of_a_namespace_that_is_only_at_home_says_so() -> None:
     ((name, text),) = fleet.submit(of_team("one"), of_team("two"))
     assert name in ("one", "two")
     assert 'namespace "team" is in no other cluster, so its pods stay in cluster east: create it' in text
+    assert "`executor.namespaces.create`" in text
     assert fleet.submit(of_team("three")) == []
     fleet.now += AGAIN_S
     assert [name for name, _ in fleet.submit(of_team("four"))] == ["four"]
@@ -66,3 +71,9 @@ def test_the_first_pod_of_a_namespace_that_is_only_at_home_says_so() -> None:
 )
 def test_nothing_is_said_otherwise(west: tuple[str, ...], north: tuple[str, ...], more: dict[str, object]) -> None:
     assert Fleet(west, north).submit(of_team("one", **more)) == []
+
+
+@pytest.mark.parametrize(("pattern", "told"), [("te*", []), ("shop-*", ["one"])])
+def test_nothing_is_said_of_a_namespace_that_another_cluster_makes(pattern: str, told: list[str]) -> None:
+    fleet = Fleet(west=("default",), north=("default",), west_makes=(pattern,))
+    assert [name for name, _ in fleet.submit(of_team("one"))] == told

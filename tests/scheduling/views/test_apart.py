@@ -35,6 +35,13 @@ def test_what_others_lack_is_named_by_namespace() -> None:
     ]
 
 
+def test_a_namespace_that_is_made_there_is_not_absent_but_lacks_its_services() -> None:
+    row = Opening(("*",), ("*",), (), (), creates=("te*", "shop"))
+    assert apart(Namespace("default"), API, opens=(row,)) == [
+        {"namespace": "shop", "absent_in": [], "services": {"west": ["web"]}}
+    ]
+
+
 def test_nothing_is_said_where_all_is_there_or_nothing_is_known_or_wanted() -> None:
     assert apart(SHOP, TEAM, WEB, API) == []
     assert apart() == []
