@@ -1,5 +1,5 @@
 """Reconciles what needs no dispatcher: proxy nodes, pods on them, shadow budgets, expired leases,
-leftovers, events.
+leftovers, copies of ConfigMaps, events.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from itertools import chain
 
 import structlog
 
-from agents.executor import lease_expiry, orphan_delegates, proxy_pods, shadows
+from agents.executor import copies, lease_expiry, orphan_delegates, proxy_pods, shadows
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
@@ -64,6 +64,7 @@ class Reconciler:
             proxy_pods.reconcile_tasks(local, now),
             shadows.reconcile_tasks(local, now),
             orphan_delegates.reconcile_tasks(local, now),
+            copies.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}
         for task in found:

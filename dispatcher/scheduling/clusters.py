@@ -96,6 +96,7 @@ class ClusterView:
     # its first report is being folded: to others it is as if it had not reported yet
     hidden: bool = False
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
+    follows: tuple[str, ...] | None = None  # as in PeersAck, None before the first
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")

@@ -45,6 +45,7 @@ def _peer(
             view.api_ok,
             view.unrenewed_s(now),
             view.probe,
+            view.follows,
         )
     return (
         None
