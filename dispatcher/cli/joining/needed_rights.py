@@ -50,8 +50,11 @@ _RIVALS = "it cannot tell whether another executor acts here, and does not act"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
 _CLAIMS = "pods whose volumes are not bound yet wait"
 _UNSEEN = (
-    "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
+    "ConfigMaps of its pods do not follow them, and it takes remote pods whose ConfigMaps are not "
+    "here; they wait, and are moved on after a while"
 )
+_NO_COPIES = "it takes remote pods only where their ConfigMaps are here under the same name"
+_LEFT_COPIES = "copies of ConfigMaps stay whose last remote pod went while it was away"
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -177,6 +180,8 @@ NEEDS = (
         SERVED,
     ),
     Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),
+    Need("executor", "configmaps", "create update delete", _NO_COPIES, NOTE, "", SERVED),
+    Need("executor", "configmaps", "list", _LEFT_COPIES, NOTE, "", SERVED),
     Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
     Need(
