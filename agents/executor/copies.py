@@ -55,7 +55,7 @@ _RIGHTS = "get, create, update, delete"
 
 class PeerAsk(Request, frozen=True):
     """A request to the agent of another cluster, in place of our API server: for these objects of
-    its own. The answer's body is a GivenObjects that this cluster has signed; status 0 if none came.
+    its own. The answer's body is a GivenObjects that it has signed; status 0 if none came.
     """
 
     cluster: str = ""

@@ -99,7 +99,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     needed = sought(wanted, intent, local, now)
     if isinstance(needed, Answer):
         wanted = needed
-    elif not isinstance(wanted, Answer):
+    elif needed or (not isinstance(wanted, Answer) and copies.follows_here(intent, local, now)):
         wanted = yield from _with_objects(intent, needed, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
@@ -117,22 +117,24 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
 def _with_objects(
     intent: CreateDelegate, needed: list[Reference], local: Local, now: Moment
 ) -> Procedure[tuple[Pod, bytes] | Answer]:
-    """What is to be made, once what it names is here: copies, and what the cluster must have itself.
-    Where no copy can be written, that is all of it.
+    """What is to be made, once what it names is here: what the cluster must have itself, and
+    copies. Where no copies can be written, the first is all of it.
     """
+    namespace = intent.source.namespace
     lacking = yield from references.missing(needed, local, now)
-    if lacking:
-        return Answer(REFUSED, lacking, OF_CLUSTER)
-    lacks = yield from copies.bring(intent, local, now)
-    barred = local.copies.barred(intent.source.namespace, now.mono)
-    if lacks is not None and not barred:
-        return lacks
+    problem = None if lacking else (yield from copies.bring(intent, local, now))
+    barred = local.copies.barred(namespace, now.mono)
+    if problem is not None and not barred:
+        return problem
     wanted = _wanted(intent, local, now)  # others may have taken the room meanwhile
-    needed_now = sought(wanted, intent, local, now) if barred else []
-    if isinstance(needed_now, Answer):
-        return needed_now
-    lacking = yield from references.missing(needed_now, local, now)
-    return Answer(REFUSED, f"{lacking}; {barred}", OF_CLUSTER) if lacking else wanted
+    if problem is not None:
+        needed_now = sought(wanted, intent, local, now)
+        if isinstance(needed_now, Answer):
+            return needed_now
+        lacking = yield from references.missing(needed_now, local, now)
+    if lacking:
+        return Answer(REFUSED, f"{lacking}; {barred}" if barred else lacking, OF_CLUSTER)
+    return wanted
 
 
 def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
@@ -377,7 +379,7 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
     follow = copies.follows_here(intent, local, now)
     if follow:
-        marks[names.FOLLOWS] = " ".join(f"{one.kind}/{one.name}" for one in follow)
+        marks[names.FOLLOWS] = references.written(one[:2] for one in follow)
         references.renamed(clean["spec"], follow, source)
     else:
         references.not_optional(clean["spec"], references.followed(intent.manifest))

@@ -1,8 +1,8 @@
 """What this cluster gives to another one of what its pods there name: see `copies`, on that side.
 
-Whoever asks must be the cluster to which a pod of ours goes, by a claim that this cluster has signed
-and that the pod bears now; and it is given only what that pod names now. All of it is read from the
-API server for each question: nothing of it is believed of the asker, of the gateway, or of a watch.
+Whoever asks must be the cluster to which a pod of ours goes, by a claim that this cluster has
+signed and that the pod bears now; and it is given only what that pod names now. All of it is read
+from the API server for each question: nothing is believed of the asker, the gateway, or a watch.
 """
 
 from collections.abc import Iterator

@@ -13,7 +13,8 @@ another one (`for_another_cluster`).
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -26,7 +27,6 @@ from agents.executor.local import AtHome, Local, Moment
 from agents.executor.manifest import ManifestError, readable, sanitise
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
-from shared.model.bounds import MAX_WORD
 from shared.model.names import FOLLOW, FOLLOWS, NONE, PROXY_NODE_PREFIX, STAY
 from shared.model.pod import SourceRef
 
@@ -49,9 +49,17 @@ _SECRETS = Tree(
     )
 )
 _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
-MOST_NAMES = 3 * 1024  # characters of the names of all that follow one pod
+# characters that name all that follows one pod: they are written on its delegate, and told
+MOST_NAMES = 3 * 1024
 _DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
 _MOST_NAME = 63  # characters of the name of a copy
+
+
+_NAME = re.compile(r"[A-Za-z]{1,63}/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_TOO_MANY = (
+    f"and others name objects that would follow the pod by more than {MOST_NAMES} characters, or "
+    "by what is no name"
+)
 
 
 class Kind(NamedTuple):
@@ -109,12 +117,21 @@ def followed(manifest: bytes) -> list[Followed]:
         return []
     with readable():
         told = (msgspec.json.decode(manifest)["metadata"].get("annotations") or {}).get(FOLLOWS)
-        found = msgspec.json.decode(told or "{}", type=dict[str, dict[str, str]])
-        return [
-            Followed(kind, name[:MAX_WORD], bytes.fromhex(digest))
-            for kind, objects in found.items()
+        said = msgspec.json.decode(told or "{}", type=dict[str, dict[str, str]])
+        found = [
+            Followed(kind, name, bytes.fromhex(digest))
+            for kind, objects in said.items()
             for name, digest in objects.items()
         ]
+    text = written((one.kind, one.name) for one in found)
+    if len(text) > MOST_NAMES or not all(_NAME.fullmatch(word) for word in text.split()):
+        raise ManifestError(f"metadata.annotations[{FOLLOWS}]", _TOO_MANY)
+    return found
+
+
+def written(objects: Iterable[tuple[str, str]]) -> str:
+    """Kinds and names as they are told of a delegate."""
+    return " ".join(f"{kind}/{name}" for kind, name in objects)
 
 
 def renamed(spec: Object, of: list[Followed], source: SourceRef) -> None:
@@ -253,8 +270,9 @@ def for_another_cluster(
 def _to_follow(
     manifest: bytes, namespace: str, cluster: str, local: Local, now: Moment
 ) -> Procedure[dict[str, dict[str, str]]]:
-    """What follows a pod to that cluster: digests (hex) by kind and name, "" of what is not here."""
+    """What follows a pod to that cluster: digests (hex) by kind and name, "" of what is lacking."""
     found: dict[str, dict[str, str]] = {}
+    said = 0
     for kind in KINDS.values():
         if kind.hint not in manifest:
             continue
@@ -267,9 +285,9 @@ def _to_follow(
             raise ManifestError(next(iter(hits.values())), why)
         if peer is None or kind.word not in (peer.follows or ()):
             continue
-        if sum(map(len, hits)) > MOST_NAMES:
-            why = f"and others name {kind.word}s by more than {MOST_NAMES} characters in all"
-            raise ManifestError(next(iter(hits.values())), why)
+        said += len(written((kind.word, name) for name in hits))
+        if said > MOST_NAMES:
+            raise ManifestError(next(iter(hits.values())), _TOO_MANY)
         digests: dict[str, str] = {}
         for name, field in hits.items():
             known = yield from _at_home(kind, namespace, name, field, local, now)

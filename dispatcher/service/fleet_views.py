@@ -159,8 +159,8 @@ class CoreViews:
 
     def relay_objection(self, home: str, cluster: str, uid: str) -> str:
         """Why no stream about a pod (its UID) is passed from `home` to `cluster`: '' if it is, as
-        `cluster` has shown a copy of it; or as it is a pod of `cluster`, and `home` has its copy, or
-        is about to make it.
+        `cluster` has shown a copy of it; or as it is a pod of `cluster`, and `home` has its copy,
+        or is about to make it.
         """
         tracked = self._core.tracked.peek((home, uid))
         if tracked is not None and cluster in tracked.delegates:

@@ -68,7 +68,7 @@ class GivenObjects(Record, frozen=True):
 
 
 class SignedGiven(Record, frozen=True):
-    """GivenObjects, encoded, and the signature of the source's cluster over it and what was asked."""
+    """GivenObjects, encoded, and the signature of the source's cluster over that and the ask."""
 
     given: bytes
     signature: bytes

@@ -1,4 +1,4 @@
-"""A ConfigMap that only the home cluster has: pods that name it run in another one, read what is in it, and see it change.
+"""A ConfigMap that only the home cluster has: pods that name it run in another one, and what they read follows it.
 
 On embedded clusters, whose kubelets start no container without what it names.
 """

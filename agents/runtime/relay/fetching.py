@@ -7,7 +7,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -17,6 +16,7 @@ from agents.executor.local import Local
 from agents.executor.references import KINDS
 from agents.runtime.driver import ApiClient
 from agents.runtime.relay.near_end import OpenStreams
+from agents.runtime.relay.places import FOR_OBJECTS
 from shared.kube.client import FAILURES, describe
 from shared.kube.http import Request, Response
 from shared.messages.relay import (
@@ -43,6 +43,7 @@ from shared.streams.relayed import Stream
 
 ASKED_S = 10.0  # for the other agent to be found, by one gateway
 ANSWER_S = 35.0
+AT_ONCE = FOR_OBJECTS  # questions to one cluster
 FRESH_S = 2.0  # an answer is good for others who ask so soon after it
 _KEPT = 32 * 2**20  # bytes of such answers
 _MORE = 256 * 1024  # bytes of an answer beside contents
@@ -59,6 +60,7 @@ class Fetching:
         self._local: Local | None = None
         self._streams: OpenStreams = lambda opening: iter(())
         self._under_way: dict[_Key, asyncio.Future[Given]] = {}
+        self._places: dict[str, asyncio.Semaphore] = {}  # by UID of the cluster that is asked
         self._recent: dict[_Key, tuple[float, Given]] = {}
 
     def begin(self, local: Local, streams: OpenStreams) -> None:
@@ -103,16 +105,16 @@ class Fetching:
                 mine[key] = want
         found |= await self._mine(ask, mine)
         for key, future in theirs.items():
-            with suppress(asyncio.CancelledError, Exception):
-                found[key] = await asyncio.shield(future)
+            await asyncio.wait({future})
+            if not future.cancelled():
+                found[key] = future.result()
         left = {
             key: want
             for key, want in wanted.items()
-            if key not in found
-            or (found[key].state == SAME and key not in mine)
-            or (found[key].state == LATER and key not in mine)
+            if key not in found or (key not in mine and found[key].state in (SAME, LATER))
         }
-        found |= await self._asked(ask, left) if left else {}
+        if left:
+            found |= await self._asked(ask, left)
         return [found[key] for key in wanted]
 
     def _recalled(self, key: _Key) -> Given | None:
@@ -151,6 +153,13 @@ class Fetching:
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, Wanted]]
     ) -> dict[_Key, Given]:
         """One question, and what its cluster has signed. Refusal, and what streams raise."""
+        places = self._places.setdefault(ask.cluster_uid, asyncio.Semaphore(AT_ONCE))
+        async with places:
+            return await self._asked_now(ask, wanted)
+
+    async def _asked_now(
+        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, Wanted]]
+    ) -> dict[_Key, Given]:
         by_pod: dict[PodRef, list[tuple[_Key, Wanted]]] = {}
         for key, (pod, one) in wanted.items():
             by_pod.setdefault(pod, []).append((key, one))
