@@ -62,7 +62,7 @@ EXECUTOR = {
     ("", "pods", "", "get create patch delete"),
     ("", "pods/binding", "", "create"),
     ("", "pods/status", "", "patch"),
-    ("", "configmaps", "", "get"),
+    ("", "configmaps", "", "get list create update delete"),
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
     ("policy", "poddisruptionbudgets", "", "get create patch delete"),
