@@ -270,8 +270,8 @@ def _write(
         if found is not None and found.content.digest == content.digest:
             return None
         body = msgspec.json.encode(_object(original, content, found))
-        if full := _too_much(original, len(body), local, now):
-            return Answer(REFUSED, full, OF_CLUSTER)
+        if (full := _too_much(original, len(body), local, now)) is not None:
+            return full
         if found is not None and found.content.immutable:  # as its original was: made anew
             yield _delete(kind, key, found)
             local.copies.gone(key)
@@ -315,12 +315,14 @@ def _object(
     return {"apiVersion": "v1", "kind": original.kind, "metadata": metadata, **held}
 
 
-def _too_much(original: Original, size: int, local: Local, now: Moment) -> str:
+def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answer | None:
     source = SourceRef(original.cluster, original.cluster_uid, original.namespace, "", "", 0)
     copy = local.copies.known.get(key_of(original))
     more = size - (copy.size if copy is not None else 0)
-    full = local.foreign_budget.full(source, more, local.view) if more > 0 else ""
-    return full or local.foreign_budget.too_fast(source, now.mono)
+    if more > 0 and (full := local.foreign_budget.full(source, more, local.view)):
+        return Answer(REFUSED, full, OF_CLUSTER)
+    fast = local.foreign_budget.too_fast(source, now.mono)
+    return Answer(REFUSED, fast, OF_CLUSTER, passing=True) if fast else None
 
 
 def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer | None]:

@@ -8,8 +8,10 @@ from msgspec import Meta
 
 from shared.messages.peer_links import LinkReading
 from shared.messages.version import VERSION
-from shared.model.bounds import MAX_ROWS, Names, Text, Word
+from shared.model.bounds import MAX_ROWS, Text, Word
 from shared.model.pod import PodRef, Record
+
+MAX_KINDS = 16  # of objects that follow pods: every agent is told of them
 
 
 class Peer(Record, frozen=True):
@@ -118,4 +120,4 @@ class PeersAck(Record, frozen=True):
     probe: Word = ""
     links: Annotated[tuple[LinkReading, ...], Meta(max_length=MAX_ROWS)] = ()
     problem: Text = ""
-    follows: Names = ()
+    follows: Annotated[tuple[Word, ...], Meta(max_length=MAX_KINDS)] = ()

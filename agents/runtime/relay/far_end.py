@@ -5,6 +5,7 @@ what the source of a delegate of its own names, asked of our API server.
 import asyncio
 import secrets
 import socket
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TypeVar
 import h11
 
 from agents.executor import giving, relay
+from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.local import Local
 from agents.executor.relay import Call, Refusal
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
@@ -26,6 +28,9 @@ OPENING_S = 10.0  # for the other agent to ask, and for our API server to be rea
 ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be silent for ever
 _ERROR_BODY = 64 * 1024
 MOST_AT_ONCE = 4  # questions of one cluster for objects: each answer has memory
+# of what is given to one cluster; a look at an object at our API server costs as much as some of it
+GIVEN = ByteRate(512 * 2**20, 4 * 2**20)
+_A_LOOK = 4 * 1024
 T = TypeVar("T")
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
@@ -46,6 +51,7 @@ class FarEnd:
         self._client = client
         self._unfit = unfit
         self.usage: TellUsage | None = None
+        self._given = ByteBudget(GIVEN)
         self._giving = Counter[str]()  # questions for objects under way, by who asks
 
     async def serve(self, stream: Stream, opening: bytes) -> None:
@@ -96,10 +102,15 @@ class FarEnd:
         asker = ask.target_uid or ask.target
         if self._giving[asker] >= MOST_AT_ONCE:
             raise Refusal(relay.FAILED, f"{MOST_AT_ONCE} questions for objects are under way")
+        if self._given.wait_s(asker, time.monotonic()):
+            raise Refusal(relay.FAILED, "it has asked for too much of late: try again in a moment")
         self._giving[asker] += 1
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await self._drive(giving.answer(ask, body, self._local))
+                given = await self._drive(giving.answer(ask, body, self._local))
+            asked = sum(len(wants.objects) for wants in ask.wants)
+            self._given.spend(asker, time.monotonic(), len(given) + asked * _A_LOOK)
+            return given
         finally:
             self._giving[asker] -= 1
             if not self._giving[asker]:
