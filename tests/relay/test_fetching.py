@@ -76,11 +76,17 @@ class Fleet:
             yield cast(Stream, self.between(stream))
 
     def claim(
-        self, by: Member | None = None, *, uid: str = "uid-web", target: str = TARGET, finalizer: bool = True
+        self,
+        by: Member | None = None,
+        *,
+        uid: str = "uid-web",
+        target: str = TARGET,
+        target_uid: str = "uid-west",
+        finalizer: bool = True,
     ) -> None:
         """The pod at home, with its claim."""
         keys = (by or self.home).local.keys
-        mark = keys.sign_claim(SignedClaim(SOURCE, target, f"uid-{target}", "n1", b"digest"))
+        mark = keys.sign_claim(SignedClaim(SOURCE, target, target_uid, "n1", b"digest"))
         metadata = {
             "name": "web",
             "namespace": "default",
@@ -170,7 +176,8 @@ async def test_what_no_pod_names_is_not_given(fleet: Fleet, wanted: Wanted, why:
 
 
 CLAIMS: dict[str, Callable[[Fleet], None]] = {
-    "for another cluster": lambda fleet: fleet.claim(target=THIRD),
+    "for another cluster": lambda fleet: fleet.claim(target=THIRD, target_uid=""),
+    "for another cluster of that name": lambda fleet: fleet.claim(target_uid="uid-other"),
     "of another pod": lambda fleet: fleet.claim(uid="uid-other"),
     "signed by who asks": lambda fleet: fleet.claim(fleet.made.target),
     "without our finalizer": lambda fleet: fleet.claim(finalizer=False),
@@ -186,14 +193,14 @@ async def test_without_a_claim_for_who_asks_nothing_is_given(fleet: Fleet, claim
     assert 'does not go to cluster "west"' in given.text
 
 
-async def test_another_pod_of_the_same_namespace_opens_nothing(fleet: Fleet) -> None:
+@pytest.mark.parametrize(
+    "other", [PodRef("default", "plain", "u"), PodRef("default", "web", "u")], ids=["plain", "old"]
+)
+async def test_another_pod_of_the_same_namespace_or_name_opens_nothing(fleet: Fleet, other: PodRef) -> None:
     fleet.home.api.pods["default/plain"] = {"metadata": {"uid": "u"}, "spec": {"containers": []}}
-    wants = (PodWants(PodRef("default", "plain", "u"), (Wanted("ConfigMap", "settings"),)),)
-    found = await fleet.fetching._asked(
-        PeerAsk("GET", "", cluster=HOME, cluster_uid="uid-east", wants=wants),
-        {("uid-east", "default", "ConfigMap", "web"): (WEB, Wanted("ConfigMap", "settings"))}
-        | {("uid-east", "default", "ConfigMap", "x"): (wants[0].pod, wants[0].objects[0])},
-    )
+    wanted = Wanted("ConfigMap", "settings")
+    asks = {("uid-east", "default", "", str(at)): (pod, wanted) for at, pod in enumerate((WEB, other))}
+    found = await fleet.fetching._asked(PeerAsk("GET", "", cluster=HOME, cluster_uid="uid-east"), asks)
     assert [one.state for one in found.values()] == [CONTENT, DENIED]
 
 
@@ -255,7 +262,24 @@ async def test_what_a_gateway_changes_is_not_taken(fleet: Fleet) -> None:
     assert (answer.ok, b"not signed" in answer.body) == (False, True)
 
 
-async def test_an_earlier_answer_is_not_taken_for_a_new_one(fleet: Fleet) -> None:
+class Replayed:
+    """A stream on which a gateway says what it has heard earlier, from the `first` word on."""
+
+    def __init__(self, stream: Stream, heard: list[bytes], first: int) -> None:
+        self._stream, self._heard, self._first, self._read = stream, heard, first, 0
+
+    async def read(self) -> bytes:
+        self._read += 1
+        if self._read < self._first:
+            return await self._stream.read()
+        return self._heard[self._read - 1] if self._read <= len(self._heard) else b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@pytest.mark.parametrize("first", [1, 2], ids=["with its challenge", "with a new challenge"])
+async def test_an_earlier_answer_is_not_taken_for_a_new_one(fleet: Fleet, first: int) -> None:
     heard: list[bytes] = []
 
     def listen(nth: int, data: bytes) -> bytes:
@@ -264,10 +288,8 @@ async def test_an_earlier_answer_is_not_taken_for_a_new_one(fleet: Fleet) -> Non
 
     fleet.between = lambda stream: Altered(stream, listen)
     await fleet.ask()
-    fleet.home.api.pods["default/settings"]["data"] = {"colour": "blue"}
     fleet.fetching = fleet.of(fleet.made.target)
-    # Its own challenge reaches the other agent; the caller hears the old one's answer.
-    fleet.between = lambda stream: Altered(stream, lambda nth, data: heard[nth - 1] if nth > 1 else data)
+    fleet.between = lambda stream: Replayed(stream, heard, first)
     answer = await fleet.answer()
     assert (answer.ok, b"not signed" in answer.body) == (False, True)
 
