@@ -455,17 +455,25 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
             continue
         copy.removing = True
         try:
-            found = yield from _read(copy.original, local, now)
-            if isinstance(found, _Found):
-                response = yield _delete(KINDS[key[0]], key, found)
-                if not response.ok and response.status not in (NOT_FOUND, CONFLICT):
-                    return f"{_COPY.format(copy.original)}: {error_text(response)}"
+            problem = yield from _collected(copy.original, local, now)
         finally:
             copy.removing = False
-        if isinstance(found, Answer) and found.verdict == UNKNOWN:
-            return found.message
+        if problem:
+            return problem
         local.copies.drop(key)
     return ""
+
+
+def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
+    """Delete one as it was just read; '' once there is none of ours."""
+    found = yield from _read(original, local, now)
+    if isinstance(found, Answer):  # what somebody else has put there is none of ours
+        return found.message if found.verdict == UNKNOWN else ""
+    if found is None:
+        return ""
+    response = yield _delete(KINDS[original.kind], key_of(original), found)
+    gone = response.ok or response.status == NOT_FOUND
+    return "" if gone else f"{_COPY.format(original)}: {error_text(response)}"
 
 
 def _named_in(namespace: str) -> Procedure[set[tuple[str, str]] | str]:

@@ -358,6 +358,7 @@ def test_copies_count_with_the_bytes_of_pods() -> None:
     outcome = fleet.create(volume(configMap={"name": "more"}), "second")
     assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
     assert "foreign_bytes.namespace_mib" in outcome.message
+    assert len([path for path in fleet.there.api.objects if path.startswith(MAPS)]) == 1
     fleet.ends()
     fleet.tend_until(100)
     assert fleet.create(volume(configMap={"name": "more"}), "third", moment(110)).verdict == BOUND
@@ -545,3 +546,21 @@ def test_a_pod_that_came_since_the_look_keeps_the_copy() -> None:
     fleet.before = meanwhile
     fleet.tend_until(120)
     assert fleet.copy() is not None
+
+
+def test_a_copy_that_was_written_since_it_was_read_is_not_deleted_but_read_again() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend(0)
+    fleet.ends()
+
+    def written(request: Request) -> None:
+        if request.method == "DELETE":
+            fleet.before = lambda request: None
+            fleet.there.api._stamp(fleet.copy() or {})
+
+    fleet.before = written
+    assert "Precondition failed" in fleet.tend(100)[-1]
+    assert fleet.copy() is not None
+    assert fleet.tend(110) == []
+    assert fleet.copy() is None
