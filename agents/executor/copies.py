@@ -33,7 +33,7 @@ from shared.messages.relay import (
     SAME,
     Given,
     PodWants,
-    Wanted,
+    WantedObject,
     decode_given,
 )
 from shared.model import names
@@ -175,9 +175,9 @@ def _fetch(
     return wrong or Answer(UNKNOWN, f"cluster {first.cluster} has not given all that was asked for")
 
 
-def _want(original: Original, local: Local) -> Wanted:
+def _want(original: Original, local: Local) -> WantedObject:
     copy = local.copies.known.get(key_of(original))
-    return Wanted(original.kind, original.name, copy.digest if copy is not None else b"")
+    return WantedObject(original.kind, original.name, copy.digest if copy is not None else b"")
 
 
 def _apply(original: Original, given: Given, local: Local, now: Moment) -> Procedure[Answer | None]:

@@ -26,7 +26,7 @@ from shared.messages.relay import (
     PodWants,
     RelayAsk,
     SignedGiven,
-    Wanted,
+    WantedObject,
     encode_relay,
 )
 from shared.model import names
@@ -104,7 +104,7 @@ def _each_named(pod: bytes) -> Iterator[tuple[str, str]]:
 
 def _given(
     pod: PodRef,
-    wanted: Wanted,
+    wanted: WantedObject,
     named: frozenset[tuple[str, str]],
     read: dict[tuple[str, str, str], Given],
 ) -> Procedure[Given]:

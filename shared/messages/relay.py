@@ -38,7 +38,7 @@ MOST_GIVEN = 6 * 1024 * 1024  # bytes of one answer; one object is a third of th
 Pairs = Annotated[tuple[tuple[str, str], ...], Meta(max_length=1_000)]
 
 
-class Wanted(Record, frozen=True):
+class WantedObject(Record, frozen=True):
     """An object that a pod names. `digest`: of the content that the asker has, b"" if none."""
 
     kind: Word
@@ -50,7 +50,7 @@ class PodWants(Record, frozen=True):
     """A source pod, and of what it names what its delegate's cluster asks for."""
 
     pod: PodRef
-    objects: Annotated[tuple[Wanted, ...], Meta(max_length=MAX_NAMES)]
+    objects: Annotated[tuple[WantedObject, ...], Meta(max_length=MAX_NAMES)]
 
 
 class Given(Record, frozen=True):

@@ -27,7 +27,7 @@ from shared.messages.relay import (
     RelayAsk,
     RelayOpen,
     SignedAsk,
-    Wanted,
+    WantedObject,
     decode_given,
     decode_head,
     encode_relay,
@@ -97,13 +97,13 @@ class Fleet:
         volumes = [{"name": "v", "configMap": {"name": one}} for one in ("settings", "kube-root-ca.crt", *MANY)]
         self.home.api.pods["default/web"] = {"metadata": metadata, "spec": {"containers": [], "volumes": volumes}}
 
-    async def ask(self, *wanted: Wanted, pod: PodRef = WEB, of: Fetching | None = None) -> tuple[Given, ...]:
+    async def ask(self, *wanted: WantedObject, pod: PodRef = WEB, of: Fetching | None = None) -> tuple[Given, ...]:
         answer = await self.answer(*wanted, pod=pod, of=of)
         assert answer.ok, answer.body
         return decode_given(answer.body).given
 
-    async def answer(self, *wanted: Wanted, pod: PodRef = WEB, of: Fetching | None = None) -> Response:
-        wants = (PodWants(pod, wanted or (Wanted("ConfigMap", "settings"),)),)
+    async def answer(self, *wanted: WantedObject, pod: PodRef = WEB, of: Fetching | None = None) -> Response:
+        wants = (PodWants(pod, wanted or (WantedObject("ConfigMap", "settings"),)),)
         ask = PeerAsk("GET", "objects", cluster=HOME, cluster_uid="uid-east", wants=wants)
         async with asyncio.timeout(WAIT_S):
             return await (of or self.fetching).send(ask)
@@ -137,16 +137,16 @@ async def test_what_a_pod_names_is_given_as_it_is_or_as_unchanged_or_as_lacking(
     (given,) = await fleet.ask()
     assert given == Given(CONTENT, b'{"data":{"colour":"red"}}')
     fleet.fetching = fleet.of(fleet.made.target)
-    assert await fleet.ask(Wanted("ConfigMap", "settings", DIGEST)) == (Given(SAME),)
+    assert await fleet.ask(WantedObject("ConfigMap", "settings", DIGEST)) == (Given(SAME),)
     del fleet.home.api.pods["default/settings"]
-    assert await fleet.ask(Wanted("ConfigMap", "settings", DIGEST)) == (Given(ABSENT),)
+    assert await fleet.ask(WantedObject("ConfigMap", "settings", DIGEST)) == (Given(ABSENT),)
 
 
 async def test_what_is_changed_since_the_claim_comes_as_it_is_now(fleet: Fleet) -> None:
     await fleet.ask()
     fleet.home.api.pods["default/settings"]["data"] = {"colour": "blue"}
     fleet.fetching = fleet.of(fleet.made.target)
-    (given,) = await fleet.ask(Wanted("ConfigMap", "settings", DIGEST))
+    (given,) = await fleet.ask(WantedObject("ConfigMap", "settings", DIGEST))
     assert given.content == b'{"data":{"colour":"blue"}}'
 
 
@@ -161,13 +161,13 @@ async def test_a_mebibyte_and_binary_data_arrive_whole(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (Wanted("ConfigMap", "others"), 'pod default/web names no ConfigMap "others"'),
-        (Wanted("Secret", "settings"), 'pod default/web names no Secret "settings"'),
-        (Wanted("ConfigMap", "../secrets/x"), "names no ConfigMap"),
-        (Wanted("ConfigMap", "kube-root-ca.crt"), "names no ConfigMap"),
+        (WantedObject("ConfigMap", "others"), 'pod default/web names no ConfigMap "others"'),
+        (WantedObject("Secret", "settings"), 'pod default/web names no Secret "settings"'),
+        (WantedObject("ConfigMap", "../secrets/x"), "names no ConfigMap"),
+        (WantedObject("ConfigMap", "kube-root-ca.crt"), "names no ConfigMap"),
     ],
 )
-async def test_what_no_pod_names_is_not_given(fleet: Fleet, wanted: Wanted, why: str) -> None:
+async def test_what_no_pod_names_is_not_given(fleet: Fleet, wanted: WantedObject, why: str) -> None:
     for name in ("others", "x", "kube-root-ca.crt"):
         fleet.home.api.pods[f"default/{name}"] = {"metadata": {}, **RED}
     (given,) = await fleet.ask(wanted)
@@ -198,7 +198,7 @@ async def test_without_a_claim_for_who_asks_nothing_is_given(fleet: Fleet, claim
 )
 async def test_another_pod_of_the_same_namespace_or_name_opens_nothing(fleet: Fleet, other: PodRef) -> None:
     fleet.home.api.pods["default/plain"] = {"metadata": {"uid": "u"}, "spec": {"containers": []}}
-    wanted = Wanted("ConfigMap", "settings")
+    wanted = WantedObject("ConfigMap", "settings")
     asks = {("uid-east", "default", "", str(at)): (pod, wanted) for at, pod in enumerate((WEB, other))}
     found = await fleet.fetching._asked(PeerAsk("GET", "", cluster=HOME, cluster_uid="uid-east"), asks)
     assert [one.state for one in found.values()] == [CONTENT, DENIED]
@@ -229,7 +229,7 @@ async def said(fleet: Fleet, ask: Callable[[bytes], bytes]) -> tuple[int, str]:
 
 
 def signed(fleet: Fleet, challenge: bytes, **more: Any) -> bytes:
-    wants = (PodWants(WEB, (Wanted("ConfigMap", "settings"),)),)
+    wants = (PodWants(WEB, (WantedObject("ConfigMap", "settings"),)),)
     fields = {"source": SOURCE, "target": TARGET, "target_uid": "uid-west", "verb": OBJECTS, "wants": wants, **more}
     body = encode_relay(RelayAsk(challenge=challenge, method="GET", **fields))
     return encode_relay(SignedAsk(body, fleet.made.target.local.keys.sign_ask(body)))
@@ -315,7 +315,7 @@ async def test_who_waits_for_others_that_fail_asks_itself(fleet: Fleet) -> None:
 
 
 async def test_who_has_it_already_keeps_no_other_from_the_content(fleet: Fleet) -> None:
-    has, lacks = Wanted("ConfigMap", "settings", DIGEST), Wanted("ConfigMap", "settings")
+    has, lacks = WantedObject("ConfigMap", "settings", DIGEST), WantedObject("ConfigMap", "settings")
     found = await asyncio.gather(fleet.ask(has), fleet.ask(lacks))
     assert [one.state for (one,) in found] == [SAME, CONTENT]
 
@@ -323,7 +323,7 @@ async def test_who_has_it_already_keeps_no_other_from_the_content(fleet: Fleet) 
 async def test_an_answer_is_bounded_and_the_rest_comes_when_it_is_asked_for_again(fleet: Fleet) -> None:
     for name in MANY:
         fleet.home.api.pods[f"default/{name}"] = {"metadata": {}, "data": {"text": name + "x" * 1_800_000}}
-    wanted = [Wanted("ConfigMap", name) for name in MANY]
+    wanted = [WantedObject("ConfigMap", name) for name in MANY]
     given = await fleet.ask(*wanted)
     assert [one.state for one in given] == [CONTENT] * 3 + [LATER] * 2
     assert sum(len(one.content) for one in given) <= MOST_GIVEN

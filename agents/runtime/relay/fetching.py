@@ -30,7 +30,7 @@ from shared.messages.relay import (
     RelayAsk,
     RelayOpen,
     SignedAsk,
-    Wanted,
+    WantedObject,
     decode_given,
     decode_head,
     decode_signed_given,
@@ -89,7 +89,7 @@ class Fetching:
         """What nobody asks for just now is asked for, what others ask for is waited for. What these
         have as it is, and the caller has not, it asks for itself.
         """
-        mine: dict[_Key, tuple[PodRef, Wanted]] = {}
+        mine: dict[_Key, tuple[PodRef, WantedObject]] = {}
         theirs: dict[_Key, asyncio.Future[Given]] = {}
         found: dict[_Key, Given] = {}
         wanted = {
@@ -124,7 +124,7 @@ class Fetching:
         return kept[1] if kept is not None else None
 
     async def _mine(
-        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, Wanted]]
+        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
     ) -> dict[_Key, Given]:
         """Ask, and let others have it."""
         if not wanted:
@@ -150,7 +150,7 @@ class Fetching:
             self._recent[key] = time.monotonic(), given
 
     async def _asked(
-        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, Wanted]]
+        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
     ) -> dict[_Key, Given]:
         """One question, and what its cluster has signed. Refusal, and what streams raise."""
         places = self._places.setdefault(ask.cluster_uid, asyncio.Semaphore(AT_ONCE))
@@ -158,9 +158,9 @@ class Fetching:
             return await self._asked_now(ask, wanted)
 
     async def _asked_now(
-        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, Wanted]]
+        self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
     ) -> dict[_Key, Given]:
-        by_pod: dict[PodRef, list[tuple[_Key, Wanted]]] = {}
+        by_pod: dict[PodRef, list[tuple[_Key, WantedObject]]] = {}
         for key, (pod, one) in wanted.items():
             by_pod.setdefault(pod, []).append((key, one))
         wants = tuple(PodWants(pod, tuple(one for _, one in of)) for pod, of in by_pod.items())
@@ -188,7 +188,7 @@ class Fetching:
         raise relay.Refusal(relay.FAILED, problem)
 
 
-def _key(ask: PeerAsk, pod: PodRef, wanted: Wanted) -> _Key:
+def _key(ask: PeerAsk, pod: PodRef, wanted: WantedObject) -> _Key:
     return ask.cluster_uid, pod.namespace, wanted.kind, wanted.name
 
 

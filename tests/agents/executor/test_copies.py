@@ -33,7 +33,7 @@ from shared.messages.relay import (
     OBJECTS,
     PodWants,
     RelayAsk,
-    Wanted,
+    WantedObject,
     decode_given,
     decode_signed_given,
     encode_relay,
@@ -430,7 +430,9 @@ def test_very_many_are_asked_for_in_questions_of_a_size_that_can_be_asked() -> N
     asks = list(copies._asks([(ref, many)]))
     assert [one for ask in asks for _, of in ask for one in of] == many
     for ask in asks:
-        wants = tuple(PodWants(pod, tuple(Wanted(one.kind, one.name, b"d" * 32) for one in of)) for pod, of in ask)
+        wants = tuple(
+            PodWants(pod, tuple(WantedObject(one.kind, one.name, b"d" * 32) for one in of)) for pod, of in ask
+        )
         asked = RelayAsk(source_of(ref, 1), THERE, "b-cluster-uid", b"c" * 16, OBJECTS, "GET", wants=wants)
         assert len(encode_relay(asked)) < 14 * 1024
 
