@@ -314,6 +314,21 @@ async def test_who_waits_for_others_that_fail_asks_itself(fleet: Fleet) -> None:
     assert (first.ok, second.ok) == (False, True)
 
 
+async def test_who_waits_for_one_that_is_denied_it_asks_for_its_own_pod(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter((Given(DENIED), Given(CONTENT, b"{}")))
+
+    async def asked(ask: PeerAsk, wanted: dict[Any, Any]) -> dict[Any, Given]:
+        given = next(answers)
+        await asyncio.sleep(0)
+        return dict.fromkeys(wanted, given)
+
+    monkeypatch.setattr(fleet.fetching, "_asked", asked)
+    found = await asyncio.gather(fleet.ask(), fleet.ask())
+    assert [one.state for (one,) in found] == [DENIED, CONTENT]
+
+
 async def test_who_has_it_already_keeps_no_other_from_the_content(fleet: Fleet) -> None:
     has, lacks = WantedObject("ConfigMap", "settings", DIGEST), WantedObject("ConfigMap", "settings")
     found = await asyncio.gather(fleet.ask(has), fleet.ask(lacks))

@@ -20,6 +20,7 @@ from agents.runtime.relay.places import FOR_OBJECTS
 from shared.kube.client import FAILURES, describe
 from shared.kube.http import Request, Response
 from shared.messages.relay import (
+    DENIED,
     LATER,
     MOST_GIVEN,
     OBJECTS,
@@ -48,6 +49,7 @@ FRESH_S = 2.0  # an answer is good for others who ask so soon after it
 _KEPT = 32 * 2**20  # bytes of such answers
 _MORE = 256 * 1024  # bytes of an answer beside contents
 _OK = 200
+_OF_ONE = (SAME, LATER, DENIED)  # what is told to one asker, and may be another word to the next
 _NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
 _Key = tuple[str, str, str, str]  # of the source's cluster, by its UID: namespace, kind, name
 
@@ -86,8 +88,8 @@ class Fetching:
         return await self._client.send_all(requests)
 
     async def _together(self, ask: PeerAsk) -> list[Given]:
-        """What nobody asks for just now is asked for, what others ask for is waited for. What these
-        have as it is, and the caller has not, it asks for itself.
+        """What nobody asks for just now is asked for, what others ask for is waited for. Where the
+        answer to these is no content, the caller asks for itself.
         """
         mine: dict[_Key, tuple[PodRef, WantedObject]] = {}
         theirs: dict[_Key, asyncio.Future[Given]] = {}
@@ -111,7 +113,7 @@ class Fetching:
         left = {
             key: want
             for key, want in wanted.items()
-            if key not in found or (key not in mine and found[key].state in (SAME, LATER))
+            if key not in found or (key not in mine and found[key].state in _OF_ONE)
         }
         if left:
             found |= await self._asked(ask, left)
