@@ -127,7 +127,7 @@ def _with_objects(
     if problem is not None and not barred:
         return problem
     wanted = _wanted(intent, local, now)  # others may have taken the room meanwhile
-    if problem is not None:
+    if barred and not lacking:  # also by what befell another pod meanwhile: nothing is renamed now
         needed_now = sought(wanted, intent, local, now)
         if isinstance(needed_now, Answer):
             return needed_now

@@ -314,6 +314,14 @@ def test_where_no_copy_may_be_written_it_must_be_there_under_its_name_and_the_ri
     assert fleet.copy() is not None
 
 
+def test_a_pod_whose_namespace_is_barred_while_its_copies_come_names_nothing_that_was_not_looked_for() -> None:
+    fleet = Fleet()
+    fleet.before = lambda request: fleet.there.local.copies.bar("default", NOW.mono, "no right")
+    outcome = fleet.create(volume(configMap=NAMED))
+    assert (outcome.verdict, outcome.message.endswith("; no right")) == (REFUSED, True)
+    assert 'ConfigMap "default/settings"' in outcome.message
+
+
 def test_a_quota_that_is_used_up_is_no_lack_of_rights() -> None:
     fleet = Fleet()
 
