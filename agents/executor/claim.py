@@ -56,7 +56,7 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
             sanitised = yield from references.for_another_cluster(
-                look.body, intent.pod.namespace, local, now
+                look.body, intent.pod.namespace, intent.cluster, local, now
             )
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)

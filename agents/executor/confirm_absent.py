@@ -100,7 +100,9 @@ def _preemptor(
             f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never",
         )
     try:
-        crosses = yield from references.for_another_cluster(look.body, ref.namespace, local, now)
+        crosses = yield from references.for_another_cluster(
+            look.body, ref.namespace, target, local, now
+        )
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
     source = SourceRef(

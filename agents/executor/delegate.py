@@ -14,6 +14,7 @@ import msgspec
 from agents.executor import (
     accounts,
     adoption,
+    copies,
     downward,
     events,
     existing_delegate,
@@ -98,13 +99,11 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     )
     wanted = order or _wanted(intent, local, now)
     wanted = yield from _housed(wanted, intent, local, now)
-    needed = sought(wanted, local, now)
+    needed = sought(wanted, intent, local, now)
     if isinstance(needed, Answer):
         wanted = needed
-    elif needed:
-        lacking = yield from references.missing(needed, local, now)
-        # Others may have taken the room meanwhile.
-        wanted = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else _wanted(intent, local, now)
+    elif needed or (not isinstance(wanted, Answer) and copies.follows_here(intent, local, now)):
+        wanted = yield from _with_objects(intent, needed, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
         result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))
@@ -116,6 +115,29 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
         local.ledger.drop(intent.source.namespace, delegate_name(intent.source))
     return msgspec.structs.replace(outcome(intent, *answer), requests=result.requests or {})
+
+
+def _with_objects(
+    intent: CreateDelegate, needed: list[Reference], local: Local, now: Moment
+) -> Procedure[tuple[Pod, bytes] | Answer]:
+    """What is to be made, once what it names is here: what the cluster must have itself, and
+    copies. Where no copies can be written, the first is all of it.
+    """
+    namespace = intent.source.namespace
+    lacking = yield from references.missing(needed, local, now)
+    problem = None if lacking else (yield from copies.bring(intent, local, now))
+    barred = local.copies.barred(namespace, now.mono)
+    if problem is not None and not barred:
+        return problem
+    wanted = _wanted(intent, local, now)  # others may have taken the room meanwhile
+    if barred and not lacking:  # also by what befell another pod meanwhile: nothing is renamed now
+        needed_now = sought(wanted, intent, local, now)
+        if isinstance(needed_now, Answer):
+            return needed_now
+        lacking = yield from references.missing(needed_now, local, now)
+    if lacking:
+        return Answer(REFUSED, f"{lacking}; {barred}" if barred else lacking, OF_CLUSTER)
+    return wanted
 
 
 def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
@@ -248,7 +270,7 @@ def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
 
 def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
     """The delegate to create, as a model and as JSON; or why policy, manifest or node forbid it."""
-    found = crossing(intent, local)
+    found = crossing(intent, local, now)
     if isinstance(found, Answer):
         return found
     return (
@@ -258,7 +280,7 @@ def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, byt
     )
 
 
-def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer:
+def crossing(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
     """The delegate as this cluster's policy lets it in; or why that, or the manifest, forbids it."""
     no = local.policy.refusal(
         intent.source, local.cluster, local.view.namespace(intent.source.namespace)
@@ -266,7 +288,7 @@ def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer
     if no:
         return Answer(REFUSED, no, OF_CLUSTER)
     try:
-        posted = _delegate_object(intent, local)
+        posted = _delegate_object(intent, local, now)
     except manifest.ManifestError as error:
         return Answer(REFUSED, str(error), OF_CLUSTER)
     pod = local.read_pod(_with_uid(posted, intent.source.uid))
@@ -314,13 +336,17 @@ def _unreadable(pod: Pod) -> Answer:
 
 
 def sought(
-    wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment
+    wanted: tuple[Pod, bytes] | Answer, intent: CreateDelegate, local: Local, now: Moment
 ) -> list[Reference] | Answer:
     """The ConfigMaps that are to be looked for; or why the manifest cannot be read."""
     if isinstance(wanted, Answer):
         return []
     try:
-        return references.unseen(wanted[1], local, now)
+        of = copies.follows_here(intent, local, now)
+        made = frozenset(
+            copies.key_of(copies.original_of(intent.source, *one[:2]))[2] for one in of
+        )
+        return references.unseen(wanted[1], local, now, made)
     except manifest.ManifestError as error:
         return Answer(REFUSED, str(error), OF_CLUSTER)
 
@@ -356,7 +382,7 @@ def _not_there(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> s
     return ("" if free else reserved(intent.node, local)) or refusal(pod, intent.node, local, now)
 
 
-def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
+def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Object:
     """The body of the POST: the manifest, sanitised once more because its sender is not trusted,
     with our metadata.
     """
@@ -375,6 +401,12 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
         names.CLAIM: intent.record,
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
+    follow = copies.follows_here(intent, local, now)
+    if follow:
+        marks[names.FOLLOWS] = references.written(one[:2] for one in follow)
+        references.renamed(clean["spec"], follow, source)
+    else:
+        references.not_optional(clean["spec"], references.followed(intent.manifest))
     node = local.view.node(intent.node)
     topology = (
         {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels}

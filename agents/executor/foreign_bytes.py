@@ -1,9 +1,9 @@
 """How many bytes pods of other clusters may be here, and how many may be made: each is an object in
 this etcd.
 
-Counted are the bytes of delegates as JSON, by source cluster, and by source cluster and namespace:
-what one user or one cluster may cost another one must not grow with the number of pods that it
-makes, or with how often it makes them.
+Counted are the bytes of delegates as JSON, and of copies of what they name (`copies`), by source
+cluster, and by source cluster and namespace: what one user or one cluster may cost another one must
+not grow with the number of pods that it makes, or with how often it makes them.
 
 The last quarter of what a cluster may have, and may make in a minute, is kept (`byte_budget`). For
 example, with 512 MiB for a cluster and 256 for a namespace, two namespaces that make as many pods
@@ -18,6 +18,7 @@ from agents.executor.byte_budget import (
     ByteRate,
     SharedBudget,
 )
+from agents.executor.copy_table import Copies
 from agents.executor.policy import ForeignBytes
 from agents.executor.view import ClusterView
 from shared.model.pod import SourceRef
@@ -31,17 +32,20 @@ _KEPT_SAID = "the last quarter only for namespaces that take less"
 class ForeignBudget:
     """What was made of late, and what stands, against `most`."""
 
-    def __init__(self, most: ForeignBytes) -> None:
+    def __init__(self, most: ForeignBytes, copies: Copies) -> None:
         self._most = most
+        self._copies = copies
         self._made = SharedBudget(
             _a_minute(most.namespace_mib_per_minute), _a_minute(most.cluster_mib_per_minute)
         )
 
     def full(self, source: SourceRef, size: int, view: ClusterView) -> str:
-        """Why one more delegate of this size is too much beside those that stand; '' if it is not."""
+        """Why one more delegate, or copy, of this size is too much beside those that stand; '' if
+        it is not.
+        """
         most = self._most
-        own = view.foreign_bytes(source.cluster, source.namespace)
-        of_all = view.foreign_bytes(source.cluster)
+        own = self._stands(source.cluster, source.namespace, view)
+        of_all = self._stands(source.cluster, "", view)
         if own + size > _bytes(most.namespace_mib):
             return _too_many(_named(source), own, most.namespace_mib, "namespace_mib")
         if of_all + size > _bytes(most.cluster_mib):
@@ -52,6 +56,10 @@ class ForeignBudget:
                 f'cluster "{source.cluster}"', of_all, most.cluster_mib, "cluster_mib", _KEPT_SAID
             )
         return ""
+
+    def _stands(self, cluster: str, namespace: str, view: ClusterView) -> int:
+        copies = self._copies.bytes_of(cluster, namespace)
+        return view.foreign_bytes(cluster, namespace) + copies
 
     def too_fast(self, source: SourceRef, now: float) -> str:
         """Why none is made now; '' if one may be."""
@@ -69,7 +77,7 @@ class ForeignBudget:
         return ""
 
     def spend(self, source: SourceRef, now: float, size: int) -> None:
-        """One was made, or may have been."""
+        """One was made, or written, or may have been."""
         self._made.spend(source.cluster, source.namespace, now, size)
 
 

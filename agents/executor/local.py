@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agents.executor.byte_budget import ByteBudget, ByteRate, SharedBudget
+from agents.executor.copy_table import Copies
 from agents.executor.epoch_guard import EpochGuard
 from agents.executor.event_queue import EventQueue
 from agents.executor.foreign_bytes import ForeignBudget
@@ -93,6 +94,15 @@ class KubeletEndpoint(NamedTuple):
     port: int
 
 
+class AtHome(NamedTuple):
+    """What was found of an object here, and when: the digest of its content, b"" if there is none;
+    None if it does not follow pods.
+    """
+
+    digest: bytes | None
+    at: float
+
+
 @dataclass(slots=True)
 class Local:
     """One cluster's executor: its view, its policy, its short memory, and what it has stored.
@@ -137,11 +147,17 @@ class Local:
     )  # UID of a leftover -> when it was first, or last, looked at
     # When a ConfigMap was last found that delegates need (executor/references.py).
     config_maps: Recent[bytes, float] = field(default_factory=lambda: Recent(10_000))
+    at_home: Recent[tuple[str, str, str], AtHome] = field(
+        default_factory=lambda: Recent(10_000)
+    )  # by kind, namespace and name
+    copies: Copies = field(default_factory=Copies)
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(
         default_factory=Recent
     )  # why not all budgets of a pod are kept, by its UID
     kubelet: KubeletEndpoint | None = None
+    # kinds of objects that can be fetched from other clusters: none without a way to ask them
+    follows: tuple[str, ...] = ()
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
     )  # by namespace
@@ -157,7 +173,7 @@ class Local:
     foreign_budget: ForeignBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self.foreign_budget = ForeignBudget(self.policy.foreign_bytes)
+        self.foreign_budget = ForeignBudget(self.policy.foreign_bytes, self.copies)
         self.peers = PeerTable(self.cluster)
 
     def server_went_back(self) -> None:
@@ -166,6 +182,7 @@ class Local:
         """
         self.mirrored.clear()
         self.reported.clear()
+        self.copies.doubt()
 
     def behind(self, node: str) -> str:
         """The cluster that this node stands for, by our mark; "" for any other, and for one that is

@@ -165,13 +165,13 @@ def is_proxy(node: Node) -> bool:
 
 
 def peer_of(node: Node) -> Peer:
-    """What a proxy node says of its peer. Its Ready condition may be the node controller's, from a
-    time in which this agent was away: the label is ours alone.
+    """What a proxy node says of its peer; what follows pods there, it does not. Its Ready condition
+    may be the node controller's, from a time in which this agent was away: the label is ours alone.
     """
     said = node.labels.get(names.CLUSTER_READY)
     ready = node.ready if said is None else said == "true"
     labels = {key: node.labels[key] for key in names.SHARED_LABELS if key in node.labels}
-    return Peer(node.proxy_for, ready, node.allocatable, labels)
+    return Peer(node.proxy_for, ready, node.allocatable, labels, follows=None)
 
 
 def name_taken(node: Node | None, cluster: str) -> str:

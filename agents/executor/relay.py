@@ -20,6 +20,7 @@ from shared.messages.relay import (
     EXEC,
     LOG,
     METRICS,
+    OBJECTS,
     PORT_FORWARD,
     RelayAsk,
     SignedAsk,
@@ -182,20 +183,23 @@ def checked_ask(body: bytes, challenge: bytes, relayed: Relayed, local: Local) -
         ask = decode_ask(signed.ask)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Refusal(BAD, f"the request cannot be read: {error}") from None
-    source = ask.source
-    if not signatures.is_ask_of(local.trusted.of(source.cluster_uid), signed.ask, signed.signature):
+    source = (ask.source.cluster, ask.source.cluster_uid)
+    target = (ask.target, ask.target_uid)
+    asker, asked = (target, source) if ask.verb == OBJECTS else (source, target)
+    if not signatures.is_ask_of(local.trusted.of(asker[1]), signed.ask, signed.signature):
         raise Refusal(
             FORBIDDEN,
-            f'the request is not signed by a key known here of cluster "{source.cluster}"',
+            f'the request is not signed by a key known here of cluster "{asker[0]}"',
         )
-    if (
-        ask.challenge != challenge
-        or ask.target != local.cluster
-        or ask.target_uid not in ("", local.cluster_uid)
-    ):
+    elsewhere = asked[0] != local.cluster or asked[1] not in ("", local.cluster_uid)
+    if ask.challenge != challenge or elsewhere:
         raise Refusal(
             FORBIDDEN, "the request is not meant for this cluster, or not for this connection"
         )
+    if ask.verb == OBJECTS:  # of pods that went there: no policy has a say
+        if local.trusted.name_of(asker[1]) != asker[0]:
+            raise Refusal(FORBIDDEN, f'cluster "{asker[0]}" is known here under another name')
+        return ask
     if ask.verb not in _SAID or ask.method not in ("GET", "POST"):
         raise Refusal(BAD, "nothing that is passed on")
     if relayed == "none" or (relayed == "logs" and ask.verb not in (LOG, METRICS)):

@@ -26,7 +26,7 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
         return None
     ref = PodRef(source.namespace, source.name, source.uid)
     order = CreateDelegate("", ref, intent.epoch, source, intent.node, intent.manifest)
-    wanted = delegate.crossing(order, local)
+    wanted = delegate.crossing(order, local, now)
     if isinstance(wanted, Answer):
         return _about(source, wanted)
     pod, body = wanted
@@ -39,7 +39,7 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
         )
         return _about(source, there) if there is not None and there.verdict == REFUSED else None
     no = delegate.unfit_without_room(pod, body, order, local, now)
-    sought = delegate.sought(wanted, local, now) if no is None else []
+    sought = delegate.sought(wanted, order, local, now) if no is None else []
     if isinstance(sought, Answer):
         no = sought
     elif sought:

@@ -45,7 +45,7 @@ def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[
         )
     try:
         sanitised = yield from references.for_another_cluster(
-            look.body, intent.pod.namespace, local, now
+            look.body, intent.pod.namespace, claimed.target, local, now
         )
     except manifest.ManifestError as error:
         why = f"what files show of the pod is not changed where it runs: {error}"

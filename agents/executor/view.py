@@ -25,6 +25,10 @@ class ClusterView(Protocol):
     units.
     """
 
+    @property
+    def synced(self) -> bool:
+        """Whether all of it was listed once."""
+
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""
 

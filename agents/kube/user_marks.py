@@ -52,6 +52,7 @@ _OF_AGENTS = frozenset(
         names.SOURCE_NAMESPACE,
         names.SOURCE_NAME,
         names.SOURCE_UID,
+        names.FOLLOWS,
     )
 )
 _OF_NODES = frozenset(

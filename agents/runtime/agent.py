@@ -24,6 +24,7 @@ from agents.runtime.observing import Observing
 from agents.runtime.order_gate import OrderGate
 from agents.runtime.probing import PeerProbes
 from agents.runtime.readings import ClusterKubelets
+from agents.runtime.relay.fetching import Fetching
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.relaying import far_end, serve_endpoint
 from agents.runtime.relay.settings import RelaySettings
@@ -85,12 +86,13 @@ class Agent:
         self._policy = options.policy
         self._kubelets = ClusterKubelets(self._client, settings.kubelet)  # for other clusters
         self._identity = identity
+        self._fetching = Fetching(self._client)
         self._executing: ExecutorLoop | None = None
         self.lease: ExecutorLease | None = None  # an observer alone has none
         if keys is not None:
             self._executing = self._executor_of(
                 ExecutorLoop(
-                    self._client, self.cache, settings.cluster, settings=options, keys=keys
+                    self._fetching, self.cache, settings.cluster, settings=options, keys=keys
                 )
             )
         self._record: ExecutorRecord | None = None
@@ -205,6 +207,10 @@ class Agent:
         """Serve logs and exec of remote pods until `stop`; `streams` lead to other clusters."""
         served = serve_endpoint(self._executor, self._client, settings, streams)
         self._tasks.append(self._spawn(served, "kubelet endpoint"))
+
+    def fetch_over(self, streams: OpenStreams) -> None:
+        """Fetch what pods of other clusters name; `streams` lead to these."""
+        self._fetching.begin(self._executor.local, streams)
 
     async def _keep_house(self, executor: ExecutorLoop) -> None:
         """Hand over what the executor learns from the watches: the cluster's UID, pods to warn

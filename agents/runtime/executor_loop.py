@@ -254,7 +254,8 @@ class ExecutorLoop:
                 self._taking_over = asyncio.create_task(self._take_over_newest())
         word = self._local.renewals.token(*self._clock())
         problem = self.lease.problem or self.accepted_leader.lasting_problem
-        return PeersAck(self._local.cluster, word, problem=problem)
+        follows = self._local.follows
+        return PeersAck(self._local.cluster, word, problem=problem, follows=follows)
 
     async def _take_over_newest(self) -> None:
         while self._newest_peers is not None:

@@ -1,5 +1,5 @@
 """Reconciles what needs no dispatcher: proxy nodes, pods on them, shadow budgets, expired leases,
-leftovers, empty namespaces, events.
+leftovers, empty namespaces, copies of ConfigMaps, events.
 """
 
 import asyncio
@@ -8,7 +8,14 @@ from itertools import chain
 
 import structlog
 
-from agents.executor import empty_namespaces, lease_expiry, orphan_delegates, proxy_pods, shadows
+from agents.executor import (
+    copies,
+    empty_namespaces,
+    lease_expiry,
+    orphan_delegates,
+    proxy_pods,
+    shadows,
+)
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
@@ -65,6 +72,7 @@ class Reconciler:
             shadows.reconcile_tasks(local, now),
             orphan_delegates.reconcile_tasks(local, now),
             empty_namespaces.reconcile_tasks(local, now),
+            copies.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}
         for task in found:

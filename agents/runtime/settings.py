@@ -282,7 +282,8 @@ class ExecutorOptions(BaseModel):
     )
     foreign_bytes: ForeignBytesSettings = Field(
         default=ForeignBytesSettings(),
-        description="How large pods of other clusters may be here, all together.",
+        description="How large pods of other clusters, with copies of their ConfigMaps, may be "
+        "here, all together.",
     )
     namespaces: NamespaceSettings = Field(
         default=NamespaceSettings(),

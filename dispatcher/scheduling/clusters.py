@@ -100,6 +100,7 @@ class ClusterView:
     # Clusters of which an operator here has declared, by global-dispatcher.io/fenced=true on their
     # proxy nodes, that nothing runs there any more. It holds for pods that were submitted here.
     fenced: frozenset[str] = frozenset()
+    follows: tuple[str, ...] | None = None  # as in PeersAck, None before the first
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")

@@ -76,14 +76,15 @@ class PeersAcknowledged:
     """An agent has answered to peers: the token in its answer is echoed from now on, and renews its
     leases.
 
-    `probe`, `links`: as in PeersAck. `refuses`: it carries out no orders, as it says; it is told of
-    peers all the same.
+    `probe`, `links`, `follows`: as in PeersAck. `refuses`: it carries out no orders, as it says; it
+    is told of peers all the same.
     """
 
     cluster: str
     probe: str = ""
     links: tuple[LinkReading, ...] = ()
     refuses: bool = False
+    follows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

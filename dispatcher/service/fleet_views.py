@@ -158,11 +158,15 @@ class CoreViews:
         return views.explain(self._core, namespace, name, cluster)
 
     def relay_objection(self, home: str, cluster: str, uid: str) -> str:
-        """Why no stream about the copy of a pod (its UID) is passed from `home` to `cluster`: '' if
-        it is, as `cluster` has shown one.
+        """Why no stream about a pod (its UID) is passed from `home` to `cluster`: '' if it is, as
+        `cluster` has shown a copy of it; or as it is a pod of `cluster`, and `home` has its copy,
+        or is about to make it.
         """
         tracked = self._core.tracked.peek((home, uid))
         if tracked is not None and cluster in tracked.delegates:
+            return ""
+        other = self._core.tracked.peek((cluster, uid))
+        if other is not None and other.goes_to(home):
             return ""
         return f'this dispatcher knows of no delegate of the pod in cluster "{cluster}"'
 

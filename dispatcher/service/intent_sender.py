@@ -347,7 +347,8 @@ class IntentSender:
                     self.refusal = _takes_none(answer.problem) if refuses else ""
                     self._word = answer.word
                     # Before the word is echoed.
-                    self._emit(PeersAcknowledged(self.cluster, answer.probe, answer.links, refuses))
+                    said = (answer.probe, answer.links, refuses, answer.follows)
+                    self._emit(PeersAcknowledged(self.cluster, *said))
         finally:
             self._peers_call = None
 

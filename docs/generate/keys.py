@@ -84,6 +84,13 @@ USERS = (
         "the default priority of that cluster.",
     ),
     Key(
+        "FOLLOW",
+        "ConfigMap, annotation",
+        '`"none"`',
+        "It does not follow pods to other clusters: each has its own of that name, or takes no pod "
+        "that names it.",
+    ),
+    Key(
         "REBALANCE",
         "pod, annotation",
         '`"false"`, `"true"`',
@@ -213,6 +220,20 @@ OURS = (
     Key("SOURCE_NAMESPACE", "delegate, annotation", "a namespace", "The same."),
     Key("SOURCE_NAME", "delegate, annotation", "a name", "The same."),
     Key("SOURCE_UID", "delegate, annotation", "a UID", "The same."),
+    Key(
+        "FOLLOWS",
+        "delegate, annotation",
+        "`KIND/NAME`, separated by spaces",
+        "What it names that was copied from its own cluster.",
+    ),
+    Key(
+        "COPY",
+        "copy of a ConfigMap, label",
+        "a hash",
+        "Of its original's cluster, namespace, kind and name, which annotations as of a delegate "
+        "tell.",
+    ),
+    Key("COPY_OF", "copy of a ConfigMap, annotation", "a name", "The original's."),
     Key(
         "DOWNWARD",
         "delegate, annotations",

@@ -11,6 +11,8 @@ from shared.messages.version import VERSION
 from shared.model.bounds import MAX_ROWS, Text, Word
 from shared.model.pod import PodRef, Record
 
+MAX_KINDS = 16  # of objects that follow pods: every agent is told of them
+
 
 class Peer(Record, frozen=True):
     """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free,
@@ -19,7 +21,8 @@ class Peer(Record, frozen=True):
     `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello. `api_ok`: its
     agent said at last that its API server answers. `unrenewed_s`: for so long no lease of it can
     have been renewed; 0 while it is ready. `probe`: where its agent answers probes, as it says
-    itself (IP:port); an agent probes what its own settings allow.
+    itself (IP:port); an agent probes what its own settings allow. `follows`: as in PeersAck; None
+    while its agent has not said so to this dispatcher.
     """
 
     cluster: str
@@ -31,6 +34,7 @@ class Peer(Record, frozen=True):
     api_ok: bool = False
     unrenewed_s: float = 0.0
     probe: str = ""
+    follows: tuple[str, ...] | None = ()
 
 
 class Shadow(Record, frozen=True):
@@ -106,7 +110,8 @@ class PeersAck(Record, frozen=True):
 
     `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it
     measured to others. `problem`: why its executor carries out no orders now; "": it does, or an
-    older one does not say.
+    older one does not say. `follows`: the kinds of objects that its executor fetches from the home
+    of the pods that name them, over this dispatcher's gateway.
     """
 
     cluster: Word
@@ -115,3 +120,4 @@ class PeersAck(Record, frozen=True):
     probe: Word = ""
     links: Annotated[tuple[LinkReading, ...], Meta(max_length=MAX_ROWS)] = ()
     problem: Text = ""
+    follows: Annotated[tuple[Word, ...], Meta(max_length=MAX_KINDS)] = ()

@@ -26,7 +26,7 @@ SERVICE_ACCOUNT = (
     PREFIX + "service-account"
 )  # "none": it needs neither rights nor token of its ServiceAccount
 PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
-NONE = "none"  # what says so in the three above
+NONE = "none"  # what says so in the three above, and in FOLLOW
 REBALANCE = (
     PREFIX + "rebalance"
 )  # "false": never moved off a hot node; "true": also if a Job or the like controls it
@@ -56,7 +56,18 @@ SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
 SOURCE_NAMESPACE = PREFIX + "source-namespace"
 SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
+FOLLOWS = (
+    PREFIX + "follows"
+)  # what it names that follows it from home: in a manifest with digests, on a delegate by name
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
+
+# Copies of what delegates name (ConfigMaps). The label is the hash in the copy's own name.
+COPY = PREFIX + "copy"
+COPY_OF = PREFIX + "copy-of"  # annotation: name of the original; its cluster is told as a source's
+
+# What users write on an object that pods of theirs name. "none": it does not follow them, each
+# cluster has its own of that name.
+FOLLOW = PREFIX + "follow"
 
 # Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates
 # here.

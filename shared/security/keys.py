@@ -86,8 +86,12 @@ class OwnKeys:
         return signatures.sign_preemptor(self._keys[0], preemptor)
 
     def sign_ask(self, ask: bytes) -> bytes:
-        """The signature over what is asked of a delegate elsewhere."""
+        """The signature over what is asked of another cluster."""
         return signatures.sign_ask(self._keys[0], ask)
+
+    def sign_given(self, ask: bytes, given: bytes) -> bytes:
+        """The signature over what is given to another cluster in answer to this ask."""
+        return signatures.sign_given(self._keys[0], ask, given)
 
 
 class StoredKeys(NamedTuple):

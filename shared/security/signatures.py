@@ -38,6 +38,7 @@ MAX_KEPT = 1024
 _CLAIM = b"global-dispatcher claim 1\n"
 _PROOF = b"global-dispatcher proof 1\n"
 _ASK = b"global-dispatcher ask 1\n"
+_GIVEN = b"global-dispatcher given 1\n"
 _PREEMPTOR = b"global-dispatcher preemptor 1\n"
 
 
@@ -163,15 +164,27 @@ def read_preemptor(keys: Iterable[str], mark: str) -> Preemptor | None:
 
 
 def sign_ask(key: Ed25519PrivateKey, ask: bytes) -> bytes:
-    """The signature over what a cluster asks of a delegate of one of its pods: see
-    shared.messages.relay.
-    """
+    """The signature over what a cluster asks of another one: see shared.messages.relay."""
     return key.sign(_ASK + ask)
 
 
 def is_ask_of(keys: Iterable[str], ask: bytes, signature: bytes) -> bool:
     """Whether one of these public keys has signed what is asked."""
     return _any_signed(keys, _ASK + ask, signature)
+
+
+def sign_given(key: Ed25519PrivateKey, ask: bytes, given: bytes) -> bytes:
+    """The signature over what a cluster gives to another one in answer to this ask."""
+    return key.sign(_given(ask, given))
+
+
+def is_given_by(keys: Iterable[str], ask: bytes, given: bytes, signature: bytes) -> bool:
+    """Whether one of these public keys has signed it, as the answer to this ask."""
+    return _any_signed(keys, _given(ask, given), signature)
+
+
+def _given(ask: bytes, given: bytes) -> bytes:
+    return _GIVEN + sha256(ask).digest() + sha256(given).digest()
 
 
 def sign_key(key: Ed25519PrivateKey, successor: str) -> str:

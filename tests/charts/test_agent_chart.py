@@ -62,7 +62,7 @@ EXECUTOR = {
     ("", "pods", "", "get create patch delete"),
     ("", "pods/binding", "", "create"),
     ("", "pods/status", "", "patch"),
-    ("", "configmaps", "", "get"),
+    ("", "configmaps", "", "get list create update delete"),
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
     ("policy", "poddisruptionbudgets", "", "get create patch delete"),
@@ -84,6 +84,7 @@ KEY_FILE = "/run/secrets/global-dispatcher/key.pem"
 RESERVED = {
     *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
     *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
+    names.FOLLOWS,
 }
 GATEWAY_FOLDER = "/run/secrets/gateway"
 ACCOUNT = [{"kind": "ServiceAccount", "name": "agent", "namespace": "global-dispatcher"}]
@@ -404,8 +405,8 @@ def test_the_admission_policy_keeps_to_the_namespaces(helm: Helm) -> None:
 
 
 def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(helm: Helm) -> None:
-    nodes, pods, volumes, budgets = policies(helm.template("agent"), "guard")
-    for one in (nodes, pods, volumes, budgets):
+    nodes, pods, volumes, budgets, copies = policies(helm.template("agent"), "guard")
+    for one in (nodes, pods, volumes, budgets, copies):
         (who,) = one["spec"]["matchConditions"]
         assert who["expression"] == "request.userInfo.username == 'system:serviceaccount:global-dispatcher:agent'"
     named, marked = (one["expression"] for one in nodes["spec"]["validations"])
@@ -419,6 +420,8 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     (own,) = (one["expression"] for one in budgets["spec"]["validations"])
     assert f"startsWith('{names.BUDGET_PREFIX}')" in own
     assert f"'{names.BUDGET_OF}'" in own
+    (marked,) = (one["expression"] for one in copies["spec"]["validations"])
+    assert f"labels['{names.COPY}']" in marked
 
 
 MAKES = {"create": ["team-*", "a.b?"]}

@@ -81,6 +81,7 @@ RELAYED: set[Right] = {
     *(("create", "", f"pods/{what}", "") for what in ("exec", "attach", "portforward")),
 }
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+MAPS = "/api/v1/namespaces/default/configmaps"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
@@ -92,6 +93,7 @@ def test_every_right_is_made_use_of_or_has_its_reason(
     take_a_label_off(home)
     run_with_a_budget(home, away, named)
     run_with_claims(home, named)
+    run_with_a_config_map(home, away, named)
     ask_for_logs_and_more(home, away, tmp_path)
     ask_for_metrics(home)
     drain(home, away)
@@ -166,6 +168,25 @@ def run_with_claims(home: ControlPlane, named: Object) -> None:
     eventually(lambda: chosen in home.admin.get(f"{CLAIMS}/disks")["metadata"].get("annotations", {}), 60)
     for name in ("local", "disks"):
         home.admin.delete(f"{PODS}/on-{name}")
+
+
+def run_with_a_config_map(home: ControlPlane, away: ControlPlane, named: Object) -> None:
+    """A pod away that names one of home, which is changed there, and gone there."""
+    home.admin.create(MAPS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}})
+    volume = {"name": "settings", "configMap": {"name": "settings"}}
+    asked = {"global-dispatcher.io/schedule": "true", "global-dispatcher.io/clusters": AWAY}
+    home.admin.create(PODS, pod("reads", asked, volumes=[volume], **named))
+
+    def copied() -> list[object]:
+        found = away.admin.get(MAPS)["items"]
+        return [one.get("data") for one in found if one["metadata"]["name"].startswith("settings-")]
+
+    eventually(lambda: copied() == [{"colour": "red"}], 60)
+    home.admin.patch(f"{MAPS}/settings", {"data": {"colour": "blue"}})
+    eventually(lambda: copied() == [{"colour": "blue"}], 60)
+    home.admin.delete(f"{MAPS}/settings")
+    eventually(lambda: not copied(), 60)
+    home.admin.delete(f"{PODS}/reads")
 
 
 def ask_for_logs_and_more(home: ControlPlane, away: ControlPlane, folder: Path) -> None:

@@ -25,7 +25,7 @@ from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.callers import Callers
 from agents.runtime.relay.endpoint import Endpoint
 from agents.runtime.relay.far_end import FarEnd
-from agents.runtime.relay.near_end import NearEnd
+from agents.runtime.relay.near_end import NearEnd, OpenStreams
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.relay.tokens import Tokens
 from agents.runtime.relay.usage_far import DelegateUsage
@@ -111,6 +111,7 @@ class World:
     gateway: Gateway
     authority: trustme.CA
     diallers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    streams: dict[str, OpenStreams] = field(default_factory=dict)
     endpoint: Endpoint | None = None
     now: float = 0.0
 
@@ -196,7 +197,8 @@ async def world(folder: Path) -> AsyncIterator[World]:
         client_ca_file=str(folder / "ca.crt"),
     )
     gateway = Gateway(section, [HOME, TARGET, THIRD])
-    gateway.objection = lambda home, target, pod: "" if (home, target, pod) == (HOME, TARGET, "uid-web") else "unknown"
+    between = {(HOME, TARGET, "uid-web"), (TARGET, HOME, "uid-web")}
+    gateway.objection = lambda home, target, pod: "" if (home, target, pod) in between else "unknown"
     members = {name: Member(name) for name in (HOME, TARGET, THIRD)}
     made = World(folder, members, gateway, authority)
     _introduce(made)
@@ -237,6 +239,7 @@ async def _connect(made: World, member: Member, stack: AsyncExitStack) -> None:
     targets = {name: NodeTarget(name) for name in ("n1", "n2")}
     far.usage = DelegateUsage(member.local, targets, member.kubelet).tell
     dialler = Dialler(_settings(made, member.name), member.name, answers_of(FakeAgent(member.name)), far.serve)
+    made.streams[member.name] = dialler.open_streams
     made.diallers[member.name] = _task(dialler.run(), stack)
     if member.name == HOME:
         settings = RelaySettings(address="127.0.0.1", host="127.0.0.1", port=0)

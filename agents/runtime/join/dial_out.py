@@ -86,6 +86,8 @@ async def be_agent(
     lease = agent.lease if shared else None
     dialler = Dialler(settings.gateway, settings.cluster, answers, serve, role, lease)
     outbound.dialler = dialler
+    if role != OBSERVER:
+        agent.fetch_over(dialler.open_streams)
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:
         agent.serve_kubelet_endpoint(settings.relay, dialler.open_streams)

@@ -1,28 +1,37 @@
-"""The far end of a relayed stream: what another cluster asks about the delegate of its pod, asked
-of our API server.
+"""The far end of a relayed stream: what another cluster asks about the delegate of its pod, or for
+what the source of a delegate of its own names, asked of our API server.
 """
 
 import asyncio
 import secrets
 import socket
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import h11
 
-from agents.executor import relay
+from agents.executor import giving, relay
+from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.local import Local
 from agents.executor.relay import Call, Refusal
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
 from shared.kube.client import FAILURES, KubeClient, describe
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.rendering import USER_AGENT
-from shared.messages.relay import LOG, METRICS, RelayAsk, RelayHead, encode_relay
+from shared.messages.relay import LOG, METRICS, OBJECTS, RelayAsk, RelayHead, encode_relay
 from shared.streams.relayed import Stream, StreamReset
 
 OPENING_S = 10.0  # for the other agent to ask, and for our API server to be reached
 ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be silent for ever
 _ERROR_BODY = 64 * 1024
+MOST_AT_ONCE = 4  # questions of one cluster for objects: each answer has memory
+# of what is given to one cluster; a look at an object at our API server costs as much as some of it
+GIVEN = ByteRate(512 * 2**20, 4 * 2**20)
+_A_LOOK = 4 * 1024
+T = TypeVar("T")
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 TellUsage = Callable[
@@ -42,17 +51,21 @@ class FarEnd:
         self._client = client
         self._unfit = unfit
         self.usage: TellUsage | None = None
+        self._given = ByteBudget(GIVEN)
+        self._giving = Counter[str]()  # questions for objects under way, by who asks
 
     async def serve(self, stream: Stream, opening: bytes) -> None:
         """One stream, from its challenge to its end."""
         try:
             async with asyncio.timeout(OPENING_S):
-                ask = await self._asked(stream)
+                ask, told = await self._asked(stream)
                 if ask.verb == METRICS:
                     body = await self._usage(ask)
-                else:
+                elif ask.verb != OBJECTS:
                     call = await self._drive(relay.call_of(ask, self._local))
                     wire = await self._connect()
+            if ask.verb == OBJECTS:
+                body = await self._objects(ask, told)
         except Refusal as refusal:
             await _refuse(stream, refusal.status, refusal.text)
         except FAILURES as error:
@@ -62,7 +75,7 @@ class FarEnd:
                 stream, relay.FAILED, f'cluster "{self._local.cluster}": {describe(error)}'
             )
         else:
-            if ask.verb == METRICS:
+            if ask.verb in (METRICS, OBJECTS):
                 await _finish(stream, RelayHead(OK), body)
                 return
             try:
@@ -70,20 +83,40 @@ class FarEnd:
             finally:
                 wire.pipe.close()
 
-    async def _asked(self, stream: Stream) -> RelayAsk:
+    async def _asked(self, stream: Stream) -> tuple[RelayAsk, bytes]:
+        """What is asked, and as it came."""
         challenge = secrets.token_bytes(relay.CHALLENGE)
         await stream.write(challenge)
         body = await stream.read()
         if problem := self._unfit():
             raise Refusal(relay.FAILED, problem)
-        return relay.checked_ask(body, challenge, self._local.policy.relay, self._local)
+        return relay.checked_ask(body, challenge, self._local.policy.relay, self._local), body
 
     async def _usage(self, ask: RelayAsk) -> bytes:
         if self.usage is None:
             raise Refusal(relay.FAILED, f'cluster "{self._local.cluster}" tells no usage')
         return await self.usage(ask.source.cluster_uid)
 
-    async def _drive(self, procedure: Procedure[Call]) -> Call:
+    async def _objects(self, ask: RelayAsk, body: bytes) -> bytes:
+        """What pods of ours name that are there. One cluster takes no place of others."""
+        asker = ask.target_uid or ask.target
+        if self._giving[asker] >= MOST_AT_ONCE:
+            raise Refusal(relay.FAILED, f"{MOST_AT_ONCE} questions for objects are under way")
+        if self._given.wait_s(asker, time.monotonic()):
+            raise Refusal(relay.FAILED, "it has asked for too much of late: try again in a moment")
+        self._giving[asker] += 1
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                given = await self._drive(giving.answer(ask, body, self._local))
+            asked = sum(len(wants.objects) for wants in ask.wants)
+            self._given.spend(asker, time.monotonic(), len(given) + asked * _A_LOOK)
+            return given
+        finally:
+            self._giving[asker] -= 1
+            if not self._giving[asker]:
+                del self._giving[asker]
+
+    async def _drive(self, procedure: Procedure[T]) -> T:
         response: Response | None = None
         while True:
             try:
@@ -91,7 +124,7 @@ class FarEnd:
                     procedure.send(response) if response is not None else next(procedure)
                 )
             except StopIteration as end:
-                found: Call = end.value
+                found: T = end.value
                 return found
             response = await self._client.send(request)
 

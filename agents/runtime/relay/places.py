@@ -2,12 +2,12 @@
 namespace.
 
 Between two clusters the gateway relays MAX_BETWEEN streams, whoever opened them. Each of the two
-may hold half of these for its users, less what is kept for metrics. A namespace has at most
-OF_NAMESPACE, and the last LEFT places between two clusters are only for namespaces that hold none
-there: so one namespace keeps out neither another's nor `kubectl top`.
+may hold half of these for its users, less what is kept for metrics and for what pods name. A
+namespace has at most OF_NAMESPACE, and the last LEFT places between two clusters are only for
+namespaces that hold none there: so one namespace keeps out neither another's nor `kubectl top`.
 
-For example, three namespaces that follow logs in one cluster as often as they can hold 10, 10 and 6
-of 30 places; each of four more still gets its first.
+For example, three namespaces that follow logs in one cluster as often as they can hold 10, 10 and 4
+of 28 places; each of four more still gets its first.
 """
 
 from collections import Counter
@@ -18,7 +18,8 @@ from agents.executor.relay import FAILED, Refusal
 from shared.streams.relayed import MAX_BETWEEN
 
 FOR_METRICS = 2
-BETWEEN = MAX_BETWEEN // 2 - FOR_METRICS
+FOR_OBJECTS = 2
+BETWEEN = MAX_BETWEEN // 2 - FOR_METRICS - FOR_OBJECTS
 OF_NAMESPACE = 10
 LEFT = 4
 

@@ -19,6 +19,7 @@ _ENDS = {
         ("guard-pods", ""),
         ("guard-volumes", ""),
         ("guard-budgets", ""),
+        ("guard-copies", ""),
         ("guard-connections", "exec"),
         ("guard-certificates", "csr"),
     ),

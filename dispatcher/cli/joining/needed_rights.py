@@ -50,13 +50,16 @@ _RIVALS = "it cannot tell whether another executor acts here, and does not act"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
 _CLAIMS = "pods whose volumes are not bound yet wait"
 _UNSEEN = (
-    "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
+    "ConfigMaps of its pods do not follow them, and it takes remote pods whose ConfigMaps are not "
+    "here; they wait, and are moved on after a while"
 )
 _LATE = "it makes remote pods before it is known that the account is there as which they are to run"
 _UNMADE = "it makes no namespaces for remote pods (executor.namespaces.create)"
 _KEPT = (
     "it removes no namespace that it has made, however empty (executor.namespaces.remove_after_s)"
 )
+_NO_COPIES = "it takes remote pods only where their ConfigMaps are here under the same name"
+_LEFT_COPIES = "copies of ConfigMaps stay whose last remote pod went while it was away"
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -186,6 +189,8 @@ NEEDS = (
     Need("executor", "namespaces", "create get", _UNMADE, NOTE, "namespaces"),
     Need("executor", "namespaces", "delete", _KEPT, NOTE, "removal"),
     Need("executor", "*.*", "list", _KEPT, NOTE, "removal"),
+    Need("executor", "configmaps", "create update delete", _NO_COPIES, NOTE, "", SERVED),
+    Need("executor", "configmaps", "list", _LEFT_COPIES, NOTE, "", SERVED),
     Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
     Need(

@@ -188,6 +188,7 @@ class SchedulerCore:
     def _peers_acknowledged(self, event: events.PeersAcknowledged, now: float) -> None:
         view = self.clusters[event.cluster]
         view.answered_at, view.probe = now, published(event.probe)
+        view.follows = event.follows
         self.fleet.links.take(event.cluster, event.links, now)
         self._reports.note_refusal(event.cluster, now, refuses=event.refuses)
 

@@ -44,6 +44,7 @@ def _peer(
             view.api_ok,
             view.unrenewed_s(now),
             view.probe,
+            view.follows,
         )
     return (
         None

@@ -165,6 +165,12 @@ class Tracked(msgspec.Struct, gc=False):
             return True
         return self.source is not None and target_of(self.pod_id[0], self.source) == cluster
 
+    def goes_to(self, cluster: str) -> bool:
+        """Whether it has a delegate in that other cluster, or an order to make one is under way."""
+        placed = self.source is not None and target_of(self.pod_id[0], self.source) == cluster
+        sent = self.in_flight is not None and self.in_flight.cluster == cluster
+        return cluster != self.pod_id[0] and (placed or sent or cluster in self.delegates)
+
     def see_source(self, pod: Pod | None, *, seen_deleted: bool = True) -> None:
         """The home cluster reported the source pod. None: it went; `seen_deleted` if its observer
         saw it deleted.

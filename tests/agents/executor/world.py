@@ -125,13 +125,36 @@ class ApiModel:
 
     def answer(self, request: Request) -> Response:
         """Do what is asked, as a kube-apiserver would."""
-        handle = {"GET": self._get, "POST": self._post, "PATCH": self._patch, "DELETE": self._delete}[request.method]
+        handle = {
+            "GET": self._get,
+            "POST": self._post,
+            "PUT": self._put,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }[request.method]
         body = msgspec.json.decode(request.body) if request.body else {}
         return handle(unquote(request.path), body, request.content_type)
 
     def _get(self, path: str, body: Object, kind: str) -> Response:
+        if path.endswith(("/pods", "/configmaps")):
+            return _ok({"items": self._listed(*path.rsplit("/", 1))})
         obj = self.objects.get(path)
         return _ok(obj) if obj is not None else _error(404, f"{path} not found")
+
+    def _listed(self, where: str, plural: str) -> list[Object]:
+        return [
+            obj for path, obj in self.objects.items() if path.startswith(f"{where}/") and path.split("/")[-2] == plural
+        ]
+
+    def _put(self, path: str, body: Object, kind: str) -> Response:
+        obj = self.objects.get(path)
+        if obj is None:
+            return _error(404, f"{path} not found")
+        if any(body["metadata"][one] != obj["metadata"][one] for one in ("uid", "resourceVersion")):
+            return _error(409, "the object has been modified; please apply your changes to the latest version")
+        self.objects[path] = body
+        self.done.append(("put", path, body["metadata"]["uid"]))
+        return _ok(self._stamp(body))
 
     def _post(self, path: str, body: Object, kind: str) -> Response:
         if path.endswith("/binding"):

@@ -6,7 +6,8 @@ import pytest
 
 from dispatcher.scheduling.events import PeersAcknowledged, Tick
 from dispatcher.scheduling.views import links_view, whole
-from shared.messages import LinkReading, Peer, PeersAck, decode, encode
+from shared.messages import LinkReading, Peer, PeersAck, WireError, decode, encode
+from shared.messages.peers import MAX_KINDS
 from tests.laws.cores import make_core
 from tests.scheduling.delegation.test_proxy_nodes import said, tell
 
@@ -81,3 +82,20 @@ def test_links_survive_the_wire_and_an_older_agents_answer_has_none() -> None:
     assert decode(PeersAck, encode(whole)) == whole
     assert decode(PeersAck, encode(PeersAck("east", "word"))).links == ()
     assert Peer("west", ready=True).probe == ""
+
+
+def test_others_are_told_which_kinds_an_agent_fetches_once_it_has_said_so() -> None:
+    core = make_core(("east", "west"))
+    for name in ("east", "west"):
+        tell(core, name)
+    assert said(core.handle(Tick(), 2.0))["west"].follows is None
+    core.handle(PeersAcknowledged("west", follows=("ConfigMap",)), 3.0)
+    assert said(core.handle(Tick(), 10.0))["west"].follows == ("ConfigMap",)
+    core.handle(PeersAcknowledged("west"), 11.0)  # an agent of an older version has taken its place
+    assert said(core.handle(Tick(), 20.0))["west"].follows == ()
+
+
+def test_an_older_dispatcher_and_an_older_agent_say_that_nothing_is_fetched() -> None:
+    assert decode(PeersAck, encode(PeersAck("east", "word"))).follows == Peer("west", ready=True).follows == ()
+    with pytest.raises(WireError):
+        decode(PeersAck, encode(PeersAck("east", follows=("x",) * (MAX_KINDS + 1))))

@@ -118,3 +118,19 @@ def test_where_an_operator_has_fenced_the_target_it_is_given_up_at_once(clusters
     fenced = {"east": ClusterView("east", fenced=frozenset({"west"})), **clusters}
     forget_vanished(tracked, fenced, 1000.0, TIMING)
     assert tracked.forgotten
+
+
+@pytest.mark.parametrize(
+    ("source", "goes"), [(LOCAL, False), (CLAIMED, True), (REMOTE, True)], ids=["at home", "claimed", "bound"]
+)
+def test_it_goes_where_its_claim_or_its_proxy_node_says(source: Pod, goes: bool) -> None:
+    tracked = Tracked(("east", "u1"), source)
+    assert tracked.goes_to("west") == goes
+    assert not tracked.goes_to("north")
+    assert not tracked.goes_to("east")
+
+
+def test_it_goes_where_its_delegate_shows() -> None:
+    tracked = Tracked(("east", "u1"))
+    tracked.see_delegate("west", DELEGATE)
+    assert tracked.goes_to("west")

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry
-from shared.messages.relay import RelayAsk, RelayHead, RelayOpen, SignedAsk
+from shared.messages.relay import GivenObjects, RelayAsk, RelayHead, RelayOpen, SignedAsk, SignedGiven
 from shared.messages.usage import Usage
 from shared.security.seals import Header, Seal
 from shared.streams.calls import Call
@@ -33,6 +33,8 @@ MESSAGES: tuple[type[Any], ...] = (
     RelayAsk,
     RelayHead,
     SignedAsk,
+    GivenObjects,
+    SignedGiven,
     Usage,
     Header,
     Seal,

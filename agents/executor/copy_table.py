@@ -1,0 +1,103 @@
+"""Copies of objects of other clusters that are here, as they were last seen: see `copies`."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shared.model.pod import PodRef
+
+BARRED_S = 60.0  # until it is tried again what a namespace did not let us write
+
+
+class Original(NamedTuple):
+    """The object at home. `cluster_uid`: the UID of that cluster's kube-system namespace."""
+
+    cluster: str
+    cluster_uid: str
+    namespace: str
+    kind: str
+    name: str
+
+
+@dataclass(slots=True)
+class Copy:
+    """One that is here. `digest`: of its content when it was last read, at `seen` (monotonic; minus
+    infinity: never). `used`: when it was last known to be named, or about to be. `removing`: it is
+    being deleted.
+    """
+
+    original: Original
+    digest: bytes = b""
+    size: int = 0
+    seen: float = float("-inf")
+    used: float = float("-inf")
+    removing: bool = False
+
+
+@dataclass(slots=True)
+class Copies:
+    """By kind, namespace and name of the copy. All of it may be lost: each is read again before it
+    is relied upon, and those without a pod are found by their label (`listed`).
+    """
+
+    known: dict[tuple[str, str, str], Copy] = field(default_factory=dict)
+    listed: bool = False
+    looked_at: float = float("-inf")  # when it was last looked who uses what
+    # by UID of a source cluster that is to be asked: its pods, and what they name
+    due: dict[str, list[tuple[PodRef, list[Original]]]] = field(default_factory=dict)
+    _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _barred: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def bytes_of(self, cluster: str, namespace: str = "") -> int:
+        """Of content, of a source cluster, or of a namespace of it."""
+        return self._bytes[cluster, namespace]
+
+    def put(self, key: tuple[str, str, str], original: Original, now: float) -> Copy:
+        """One that is named now, or about to be."""
+        found = self.known.setdefault(key, Copy(original))
+        found.used = now
+        return found
+
+    def saw(self, key: tuple[str, str, str], digest: bytes, size: int, now: float) -> None:
+        """It was read, or written. One that is not in use is nobody's."""
+        if (copy := self.known.get(key)) is not None:
+            self._count(copy, size)
+            copy.digest, copy.size, copy.seen = digest, size, now
+
+    def gone(self, key: tuple[str, str, str]) -> None:
+        """There is none."""
+        if (copy := self.known.get(key)) is not None:
+            self._count(copy, 0)
+            copy.digest, copy.size, copy.seen = b"", 0, float("-inf")
+
+    def drop(self, key: tuple[str, str, str]) -> None:
+        """There is none, and nobody uses it."""
+        self.gone(key)
+        self.known.pop(key, None)
+
+    def doubt(self) -> None:
+        """What was seen is not believed any more."""
+        for copy in self.known.values():
+            copy.seen = float("-inf")
+
+    def bar(self, namespace: str, now: float, why: str) -> None:
+        """We may write none in this namespace."""
+        self._barred[namespace] = (now, why)
+
+    def barred(self, namespace: str, now: float) -> str:
+        """Why none can be written there; '' if that is not known."""
+        at, why = self._barred.get(namespace, (float("-inf"), ""))
+        if now - at < BARRED_S:
+            return why
+        self._barred.pop(namespace, None)
+        return ""
+
+    def unused(self, since: float) -> Iterator[tuple[str, str, str]]:
+        """Those that were last used before."""
+        return (key for key, copy in list(self.known.items()) if copy.used < since)
+
+    def _count(self, copy: Copy, size: int) -> None:
+        cluster, namespace = copy.original.cluster, copy.original.namespace
+        for key in ((cluster, ""), (cluster, namespace)):
+            self._bytes[key] += size - copy.size

@@ -1,0 +1,576 @@
+"""Copies of the ConfigMaps that delegates name: made before these, kept like the originals, deleted after the last."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor import copies, giving, references
+from agents.executor.copies import PeerAsk, bring, reconcile_tasks
+from agents.executor.copy_table import BARRED_S
+from agents.executor.foreign_bytes import ForeignBudget
+from agents.executor.local import Moment
+from agents.executor.manifest import ManifestError
+from agents.executor.policy import ForeignBytes
+from agents.executor.procedures import carry_out
+from agents.executor.references import KINDS, copy_name
+from shared.kube.http import Request, Response
+from shared.messages import (
+    BOUND,
+    CLAIMED,
+    OF_CLUSTER,
+    REFUSED,
+    UNKNOWN,
+    Claim,
+    CreateDelegate,
+    Outcome,
+    Peer,
+    PodRef,
+)
+from shared.messages.relay import (
+    CONTENT,
+    OBJECTS,
+    PodWants,
+    RelayAsk,
+    WantedObject,
+    decode_given,
+    decode_signed_given,
+    encode_relay,
+)
+from shared.model import names
+from tests.agents.executor.test_references import ITEMS, KEYED, NAMED, NEEDS, container, variable, volume
+from tests.agents.executor.world import NOW, World, node_object, pod_object, run, source_of
+
+HOME, THERE = "a", "b"
+MAPS = "/api/v1/namespaces/default/configmaps"
+COPY = copy_name("a-cluster-uid", "default", "ConfigMap", "settings")
+RED, BLUE = {"colour": "red"}, {"colour": "blue"}
+NOT_OURS: dict[str, dict[str, Any]] = {
+    "no marks": {},
+    "the label alone": {"labels": {names.COPY: COPY.rpartition("-")[2]}},
+    "another original's marks": {
+        "labels": {names.COPY: COPY.rpartition("-")[2]},
+        "annotations": {names.SOURCE_CLUSTER_UID: "a-cluster-uid", names.COPY_OF: "others"},
+    },
+}
+
+
+def moment(after_s: float) -> Moment:
+    return Moment(NOW.mono + after_s, NOW.wall + after_s)
+
+
+class Fleet:
+    """Pods of cluster a that name ConfigMap `settings` go to b. `asks`: of what b has asked a, with what it had."""
+
+    def __init__(self, *, data: dict[str, str] | None = RED, follows: tuple[str, ...] | None = tuple(KINDS)) -> None:
+        self.home = World(cluster=HOME, peers=(THERE,))
+        self.home.peers = (Peer(THERE, ready=True, follows=follows),)
+        self.home.restart()
+        self.there = World(node_object(cpu="100", pods="100"), cluster=THERE)
+        self.there.local.follows = tuple(KINDS)
+        self.asks: list[tuple[PodWants, ...]] = []
+        self.crossed = 0
+        self.cut = ""
+        self.forbidden: frozenset[str] = frozenset()
+        self.before: Callable[[Request], None] = lambda request: None
+        if data is not None:
+            self.put(data)
+
+    def put(self, data: dict[str, str], name: str = "settings", **more: Any) -> None:
+        """What the owner writes at home."""
+        self.home.api.put(f"{MAPS}/{name}", {"metadata": {"name": name}, "data": data, **more})
+        self.home.local.at_home.clear()
+
+    def claim(self, spec: dict[str, Any], name: str = "web", **metadata: dict[str, str]) -> Outcome:
+        pod = pod_object(name, **spec)
+        pod["metadata"] |= metadata
+        self.ref = self.home.submit(pod)
+        return self.home.do(Claim("c", self.ref, 1, THERE, "n1", "b-cluster-uid"))
+
+    def order(self, spec: dict[str, Any], name: str = "web", **metadata: Any) -> CreateDelegate:
+        claimed = self.claim(spec, name, **metadata)
+        assert claimed.verdict == CLAIMED, claimed.message
+        source = source_of(self.ref, 1, HOME)
+        return CreateDelegate("i", self.ref, 1, source, "n1", claimed.manifest, record=claimed.record)
+
+    def create(self, spec: dict[str, Any], name: str = "web", now: Moment = NOW) -> Outcome:
+        outcome = run(carry_out(self.order(spec, name), 1, self.there.local, now), self.answer)
+        self.there.sync()
+        return outcome
+
+    def answer(self, request: Request) -> Response:
+        """Of b's API server, or of the agent of a."""
+        self.before(request)
+        if isinstance(request, PeerAsk):
+            return self._given(request)
+        if "/configmaps" in request.path and request.method in self.forbidden:
+            text = (
+                f'configmaps is forbidden: User "agent" cannot {request.method} resource "configmaps" in API group ""'
+            )
+            return Response(403, msgspec.json.encode({"kind": "Status", "message": text}))
+        return self.there.api.answer(request)
+
+    def _given(self, ask: PeerAsk) -> Response:
+        self.asks.append(ask.wants)
+        if self.cut:
+            return Response(0, self.cut.encode())
+        asked = RelayAsk(source_of(self.ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=ask.wants)
+        answer = run(giving.answer(asked, b"", self.home.local), self.home.api.answer)
+        given = decode_signed_given(answer).given
+        self.crossed += sum(one.state == CONTENT for one in decode_given(given).given)
+        return Response(200, given)
+
+    def copy(self) -> dict[str, Any] | None:
+        return self.there.api.objects.get(f"{MAPS}/{COPY}")
+
+    def delegate(self) -> dict[str, Any]:
+        (pod,) = self.there.api.pods()
+        return pod
+
+    def tend(self, after_s: float) -> list[str]:
+        """What is due of copies so long afterwards, done; what went wrong."""
+        self.there.sync()
+        tasks = list(reconcile_tasks(self.there.local, moment(after_s)))
+        return [problem for task in tasks if (problem := run(task.procedure, self.answer))]
+
+    def tend_until(self, after_s: float) -> None:
+        """All that is due until then, each ten seconds."""
+        for at in range(0, int(after_s) + 1, 10):
+            assert self.tend(at) == []
+
+    def ends(self) -> None:
+        """The last delegate goes."""
+        for path in [path for path in self.there.api.objects if "/pods/" in path]:
+            del self.there.api.objects[path]
+
+
+# --- names
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["settings", "a.b.c", "x" * 253, f"{'y' * 45}.-z", "9"])
+def test_a_copy_has_a_dns_safe_name_that_begins_as_the_original_s(name: str) -> None:
+    made = copy_name("uid", "default", "ConfigMap", name)
+    assert references._NAME.fullmatch(f"ConfigMap/{made}")
+    assert len(made) <= 63
+    assert made.startswith(name.split(".-", maxsplit=1)[0][:45])
+
+
+def test_no_two_originals_have_a_copy_of_one_name() -> None:
+    of = [("u", "n", "ConfigMap", "s"), ("v", "n", "ConfigMap", "s"), ("u", "m", "ConfigMap", "s")]
+    of += [("u", "n", "Secret", "s"), ("u", "n", "ConfigMap", "t")]
+    assert len({copy_name(*one) for one in of}) == len(of)
+
+
+# --- made before the delegate
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", NEEDS)
+def test_what_a_pod_names_is_there_before_its_delegate_and_named_by_it_wherever_it_names_it(field: str) -> None:
+    fleet = Fleet()
+    assert fleet.create(NEEDS[field]).verdict == BOUND
+    copy = fleet.copy()
+    assert copy is not None
+    assert copy["data"] == RED
+    made = [what for verb, what, _ in fleet.there.api.done if verb == "create"]
+    assert made[0] == f"{MAPS}/{COPY}"
+    spec = msgspec.json.encode(fleet.delegate()["spec"]).decode()
+    assert f'"name":"{COPY}"' in spec
+    assert '"name":"settings"' not in spec
+    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] == "ConfigMap/settings"
+
+
+def test_keys_and_paths_are_named_as_at_home() -> None:
+    fleet = Fleet()
+    assert fleet.create({**container(env=variable(KEYED)), "volumes": [{"name": "v", "configMap": ITEMS}]}).verdict
+    spec = fleet.delegate()["spec"]
+    assert spec["volumes"][0]["configMap"] == {**ITEMS, "name": COPY}
+    assert spec["containers"][0]["env"][0]["valueFrom"]["configMapKeyRef"] == {**KEYED, "name": COPY}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"data": {"key": "x" * 2**20}},
+        {"binaryData": {"raw": "AAEC/w=="}},
+        {"data": {"key": "ü\n"}, "binaryData": {"raw": "AA=="}, "immutable": True},
+        {},
+    ],
+    ids=["a mebibyte", "binary", "immutable", "empty"],
+)
+def test_content_is_as_at_home(content: dict[str, Any]) -> None:
+    fleet = Fleet()
+    fleet.home.api.put(f"{MAPS}/settings", {"metadata": {"name": "settings"}, **content})
+    assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
+    copy = fleet.copy()
+    assert copy is not None
+    assert {key: value for key, value in copy.items() if key in ("data", "binaryData", "immutable")} == content
+
+
+def test_replicas_cross_once_and_a_copy_of_an_earlier_life_is_used_again() -> None:
+    fleet = Fleet()
+    assert {fleet.create(volume(configMap=NAMED), name).verdict for name in ("x", "y", "z")} == {BOUND}
+    assert fleet.crossed == 1
+    fleet.there.restart()
+    fleet.there.local.follows = tuple(KINDS)
+    assert fleet.create(volume(configMap=NAMED), "w").verdict == BOUND
+    assert fleet.crossed == 1
+
+
+def test_what_is_lacking_at_home_is_waited_for_there_and_comes_when_it_is_made() -> None:
+    fleet = Fleet(data=None)
+    assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
+    assert fleet.copy() is None
+    assert fleet.delegate()["spec"]["volumes"][0]["configMap"]["name"] == COPY
+    fleet.put(RED)
+    fleet.tend_until(30)
+    assert (fleet.copy() or {})["data"] == RED
+
+
+@pytest.mark.parametrize("data", [RED, None], ids=["there at home", "lacking at home"])
+def test_what_is_optional_stays_so(data: dict[str, str] | None) -> None:
+    fleet = Fleet(data=data)
+    assert fleet.create(volume(configMap={**NAMED, "optional": True})).verdict == BOUND
+    assert fleet.delegate()["spec"]["volumes"][0]["configMap"] == {"name": COPY, "optional": True}
+    assert (fleet.copy() is not None) == (data is not None)
+
+
+def test_what_its_owner_lets_follow_nobody_and_what_each_cluster_has_are_that_cluster_s_own() -> None:
+    fleet = Fleet()
+    kept = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: "none"}}, "data": RED}
+    fleet.home.api.put(f"{MAPS}/settings", kept)
+    spec = {**container(), "volumes": [{"name": "v", "configMap": NAMED}, root := {"name": "r", "configMap": {}}]}
+    root["configMap"] = {"name": "kube-root-ca.crt"}
+    outcome = fleet.create(spec)
+    assert (outcome.verdict, outcome.message.split(" (")[0]) == (REFUSED, 'ConfigMap "default/settings"')
+    for name in ("settings", "kube-root-ca.crt"):
+        fleet.there.api.put(f"{MAPS}/{name}", {"metadata": {"name": name}, "data": BLUE})
+    assert fleet.create(spec, "again").verdict == BOUND
+    assert [one["configMap"]["name"] for one in fleet.delegate()["spec"]["volumes"]] == ["settings", "kube-root-ca.crt"]
+    assert fleet.asks == []
+
+
+# --- who may not, and what stands in the way
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("marks", NOT_OURS.values(), ids=NOT_OURS)
+def test_what_is_there_under_the_name_and_is_no_copy_is_left_alone_and_the_pod_refused(marks: dict[str, Any]) -> None:
+    fleet = Fleet()
+    fleet.there.api.put(f"{MAPS}/{COPY}", {"metadata": {"name": COPY, **marks}, "data": BLUE})
+    outcome = fleet.create(volume(configMap=NAMED))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert f'ConfigMap "default/{COPY}" is there, and is not a copy of ConfigMap default/settings' in outcome.message
+    assert fleet.there.api.done == []
+
+
+@pytest.mark.parametrize("follows", [(), ("Other",)], ids=["an older agent", "an agent without that kind"])
+def test_with_agents_of_an_older_version_there_it_must_be_there_under_its_name(follows: tuple[str, ...]) -> None:
+    fleet = Fleet(follows=follows)
+    assert names.FOLLOWS.encode() not in fleet.claim(volume(configMap={**NAMED, "optional": True})).manifest
+    assert b'"optional"' not in fleet.home.do(Claim("c", fleet.ref, 1, THERE, "n1", "b-cluster-uid")).manifest
+
+
+def test_while_an_agent_has_not_said_whether_it_fetches_them_pods_that_name_any_stay() -> None:
+    fleet = Fleet(follows=None)
+    outcome = fleet.claim(volume(configMap=NAMED))
+    assert outcome.verdict == REFUSED
+    assert 'spec.volumes[0].configMap cluster "b" has not said yet' in outcome.message
+    assert fleet.claim(container(), "plain").verdict == CLAIMED
+
+
+def test_of_an_agent_of_an_older_version_at_home_it_must_be_there_under_its_name() -> None:
+    fleet = Fleet(follows=())
+    assert fleet.create(volume(configMap=NAMED)).message.startswith('ConfigMap "default/settings"')
+    assert fleet.asks == []
+
+
+def test_a_user_cannot_write_that_something_follows() -> None:
+    said = {"annotations": {names.FOLLOWS: '{"ConfigMap":{"others":""}}'}}
+    assert references.followed(Fleet(follows=()).claim(container(), "web", **said).manifest) == []
+
+
+def test_where_no_config_map_may_be_read_the_pod_is_made_as_with_agents_of_an_older_version() -> None:
+    fleet = Fleet()
+    fleet.forbidden = frozenset(("GET",))
+    assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
+    assert fleet.delegate()["spec"]["volumes"][0]["configMap"] == NAMED
+
+
+def test_where_no_copy_may_be_written_it_must_be_there_under_its_name_and_the_right_is_named() -> None:
+    fleet = Fleet()
+    fleet.forbidden = frozenset(("POST",))
+    outcome = fleet.create(volume(configMap={**NAMED, "optional": True}))
+    assert outcome.verdict == REFUSED
+    assert 'ConfigMap "default/settings" (spec.volumes[0].configMap) does not exist' in outcome.message
+    assert "its role needs get, create, update, delete" in outcome.message
+    fleet.there.api.put(f"{MAPS}/settings", {"metadata": {"name": "settings"}, "data": BLUE})
+    assert fleet.create(volume(configMap=NAMED), "again").verdict == BOUND
+    assert fleet.delegate()["spec"]["volumes"][0]["configMap"] == NAMED
+    fleet.forbidden = frozenset()
+    assert fleet.create(volume(configMap=NAMED), "later", moment(BARRED_S)).verdict == BOUND
+    assert fleet.copy() is not None
+
+
+def test_a_pod_whose_namespace_is_barred_while_its_copies_come_names_nothing_that_was_not_looked_for() -> None:
+    fleet = Fleet()
+    fleet.before = lambda request: fleet.there.local.copies.bar("default", NOW.mono, "no right")
+    outcome = fleet.create(volume(configMap=NAMED))
+    assert (outcome.verdict, outcome.message.endswith("; no right")) == (REFUSED, True)
+    assert 'ConfigMap "default/settings"' in outcome.message
+
+
+def test_a_quota_that_is_used_up_is_no_lack_of_rights() -> None:
+    fleet = Fleet()
+
+    def full(request: Request) -> Response:
+        if request.method == "POST" and request.path == MAPS:
+            return Response(403, b'{"message":"configmaps \\"x\\" is forbidden: exceeded quota: q"}')
+        return fleet.answer(request)
+
+    outcome = run(carry_out(fleet.order(volume(configMap=NAMED)), 1, fleet.there.local, NOW), full)
+    assert outcome.verdict == REFUSED
+    assert "cannot be written: configmaps" in outcome.message
+    assert not fleet.there.local.copies.barred("default", NOW.mono)
+
+
+def test_while_its_home_cannot_be_asked_a_pod_is_refused_for_a_while() -> None:
+    fleet = Fleet()
+    fleet.cut = "no gateway"
+    outcome = fleet.create(volume(configMap=NAMED))
+    assert (outcome.verdict, outcome.passing) == (REFUSED, True)
+    assert 'cluster "a" cannot be asked for ConfigMap "default/settings" (no gateway)' in outcome.message
+
+
+def test_while_home_cannot_be_read_nothing_is_claimed_that_names_a_config_map() -> None:
+    fleet = Fleet()
+    ref = fleet.home.submit(pod_object(**volume(configMap=NAMED)))
+
+    def broken(request: Request) -> Response:
+        return Response(500) if "/configmaps/" in request.path else fleet.home.api.answer(request)
+
+    order = Claim("c", ref, 1, THERE, "n1", "b-cluster-uid")
+    outcome = run(carry_out(order, 1, fleet.home.local, NOW), broken)
+    assert outcome.verdict == REFUSED
+    assert 'is ConfigMap "settings", of which its own cluster does not tell now' in outcome.message
+
+
+def test_copies_count_with_the_bytes_of_pods() -> None:
+    fleet = Fleet(data={"key": "x" * 700_000})
+    local = fleet.there.local
+    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies)
+    assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
+    fleet.put({"key": "y" * 700_000}, "more")
+    outcome = fleet.create(volume(configMap={"name": "more"}), "second")
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert "foreign_bytes.namespace_mib" in outcome.message
+    assert len([path for path in fleet.there.api.objects if path.startswith(MAPS)]) == 1
+    fleet.ends()
+    fleet.tend_until(100)
+    assert fleet.create(volume(configMap={"name": "more"}), "third", moment(110)).verdict == BOUND
+
+
+@pytest.mark.parametrize(
+    "told",
+    ['{"ConfigMap":{"%s":""}}' % ("x" * 4000), '{"ConfigMap":{"../secrets/x":""}}', '{"ConfigMap":{"a":"zz"}}', "[]"],
+    ids=["too long", "no name", "no digest", "no map"],
+)
+def test_what_a_hostile_source_says_of_what_follows_is_bounded(told: str) -> None:
+    manifest = msgspec.json.encode({"metadata": {"annotations": {names.FOLLOWS: told}}, "spec": {}})
+    with pytest.raises(ManifestError):
+        references.followed(manifest)
+
+
+# --- kept like the original
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_at_home_arrives_and_what_is_unchanged_does_not_cross_again() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend_until(60)
+    assert {given for wants in fleet.asks[1:] for one in wants for given in one.objects if not given.digest} == set()
+    fleet.put(BLUE)
+    fleet.tend_until(100)
+    assert (fleet.copy() or {})["data"] == BLUE
+
+
+def test_an_immutable_original_that_is_made_anew_is_made_anew_there() -> None:
+    fleet = Fleet()
+    fleet.put(RED, immutable=True)
+    fleet.create(volume(configMap=NAMED))
+    before = (fleet.copy() or {})["metadata"]["uid"]
+    fleet.put(BLUE, immutable=True)
+    fleet.tend_until(30)
+    copy = fleet.copy() or {}
+    assert (copy["data"], copy["immutable"], copy["metadata"]["uid"] != before) == (BLUE, True, True)
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "edited"])
+def test_a_copy_that_somebody_has_changed_there_is_mended(deleted: bool) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    if deleted:
+        del fleet.there.api.objects[f"{MAPS}/{COPY}"]
+    else:
+        (fleet.copy() or {})["data"] = BLUE
+    fleet.tend_until(60)
+    assert (fleet.copy() or {})["data"] == RED
+
+
+def test_all_pods_of_one_cluster_are_asked_about_at_once_and_by_few_of_them() -> None:
+    fleet = Fleet()
+    fleet.put(BLUE, "more")
+    both = {**container(), "volumes": [{"name": "v", "configMap": NAMED}, {"name": "w", "configMap": {"name": "more"}}]}
+    for name in ("x", "y", "z"):
+        assert fleet.create(both, name).verdict == BOUND
+    fleet.asks.clear()
+    assert fleet.tend(0) == []
+    ((wants,),) = fleet.asks
+    assert [one.name for one in wants.objects] == ["settings", "more"]
+
+
+def test_very_many_are_asked_for_in_questions_of_a_size_that_can_be_asked() -> None:
+    ref = PodRef("default", "web", "u")
+    many = [copies.original_of(source_of(ref, 1), "ConfigMap", f"settings-{'x' * 200}-{at}") for at in range(200)]
+    asks = list(copies._asks([(ref, many)]))
+    assert [one for ask in asks for _, of in ask for one in of] == many
+    for ask in asks:
+        wants = tuple(
+            PodWants(pod, tuple(WantedObject(one.kind, one.name, b"d" * 32) for one in of)) for pod, of in ask
+        )
+        asked = RelayAsk(source_of(ref, 1), THERE, "b-cluster-uid", b"c" * 16, OBJECTS, "GET", wants=wants)
+        assert len(encode_relay(asked)) < 14 * 1024
+
+
+def test_what_is_deleted_at_home_is_deleted_there() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    del fleet.home.api.objects[f"{MAPS}/settings"]
+    fleet.tend_until(30)
+    assert fleet.copy() is None
+
+
+# --- deleted after the last pod
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_goes_some_time_after_the_last_pod_that_names_it() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend_until(60)
+    fleet.ends()
+    fleet.tend(70)
+    assert fleet.copy() is not None
+    fleet.tend_until(150)
+    assert fleet.copy() is None
+    assert len(fleet.there.local.copies.known) == 0
+
+
+def test_a_copy_stays_while_its_home_is_cut_off_and_its_pods_run() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.cut = "no gateway"
+    for at in range(0, 400, 10):
+        fleet.tend(at)
+    assert fleet.copy() is not None
+
+
+def test_a_copy_stays_while_the_api_server_shows_a_pod_that_names_it_whatever_its_marks() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    del fleet.delegate()["metadata"]["annotations"][names.FOLLOWS]
+    fleet.tend_until(400)
+    assert fleet.copy() is not None
+
+
+@pytest.mark.parametrize("broken", ["pods", "configmaps"])
+def test_a_copy_stays_while_the_api_server_does_not_say_that_nobody_names_it(broken: str) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend(0)
+    fleet.ends()
+
+    def silent(request: Request) -> Response:
+        return Response(500) if request.method == "GET" and f"/{broken}" in request.path else fleet.answer(request)
+
+    fleet.there.sync()
+    for at in range(0, 200, 10):
+        for task in reconcile_tasks(fleet.there.local, moment(at)):
+            run(task.procedure, silent)
+    assert fleet.copy() is not None
+
+
+def test_before_everything_is_listed_nothing_is_done() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.there.restart(listed=False)
+    fleet.there.local.follows = tuple(KINDS)
+    assert list(reconcile_tasks(fleet.there.local, moment(500))) == []
+
+
+def test_a_copy_whose_last_pod_went_in_an_earlier_life_is_found_by_its_label() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.there.api.put(f"{MAPS}/mine", {"metadata": {"name": "mine", "namespace": "default"}, "data": RED})
+    fleet.ends()
+    fleet.there.restart()
+    fleet.there.local.follows = tuple(KINDS)
+    fleet.tend_until(100)
+    assert fleet.copy() is None
+    assert f"{MAPS}/mine" in fleet.there.api.objects
+
+
+def test_a_pod_that_comes_while_a_copy_is_being_deleted_waits_for_a_new_one() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend(0)
+    fleet.ends()
+    order = fleet.order(volume(configMap=NAMED), "again")
+    seen: list[str] = []
+
+    def meanwhile(request: Request) -> None:
+        if request.method == "DELETE":
+            answer = run(bring(order, fleet.there.local, moment(100)), fleet.there.api.answer)
+            seen.append(answer.verdict if answer is not None else "")
+
+    fleet.before = meanwhile
+    fleet.tend_until(120)
+    assert seen == [UNKNOWN]
+
+
+def test_a_pod_that_came_since_the_look_keeps_the_copy() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend(0)
+    fleet.ends()
+    order = fleet.order(volume(configMap=NAMED), "again")
+
+    def meanwhile(request: Request) -> None:
+        if request.path.endswith("/pods") and request.method == "GET":
+            fleet.before = lambda request: None
+            assert run(bring(order, fleet.there.local, moment(100)), fleet.answer) is None
+
+    fleet.before = meanwhile
+    fleet.tend_until(120)
+    assert fleet.copy() is not None
+
+
+def test_a_copy_that_was_written_since_it_was_read_is_not_deleted_but_read_again() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.tend(0)
+    fleet.ends()
+
+    def written(request: Request) -> None:
+        if request.method == "DELETE":
+            fleet.before = lambda request: None
+            fleet.there.api._stamp(fleet.copy() or {})
+
+    fleet.before = written
+    assert "Precondition failed" in fleet.tend(100)[-1]
+    assert fleet.copy() is not None
+    assert fleet.tend(110) == []
+    assert fleet.copy() is None
