@@ -1,5 +1,6 @@
 """Real kubectl's daily verbs that need controllers and kubelets; tests/contract has those that real servers pass."""
 
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,13 +19,17 @@ Kubectl = Callable[..., str]
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """Runs kubectl against one cluster of four nodes; answers its standard output, and fails when it does."""
+    # What another server told at this port before is none of this one's.
+    environment = {**os.environ, "KUBECACHEDIR": str(tmp_path_factory.mktemp("kubectl-cache"))}
     with EmbeddedFleet.start([ClusterSpec("east", nodes=4)], tmp_path_factory.mktemp("fleet")) as fleet:
 
         def run(*arguments: str, manifest: Object | None = None, fails: bool = False, reader: bool = False) -> str:
             who = fleet.reader_kubeconfig if reader else fleet.kubeconfig
             command = [KUBECTL, "--kubeconfig", str(who), *arguments]
             text = yaml.safe_dump(manifest) if manifest else None
-            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
+            done = subprocess.run(
+                command, input=text, capture_output=True, text=True, check=False, timeout=300, env=environment
+            )
             assert (done.returncode != 0) is fails, done.stdout + done.stderr
             return done.stdout + done.stderr
 

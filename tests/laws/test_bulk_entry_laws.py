@@ -94,7 +94,7 @@ NODE_FIELDS = st.builds(
 @given(
     before=st.lists(NODE_FIELDS, min_size=12, max_size=12),
     after=st.lists(NODE_FIELDS, min_size=12, max_size=12),
-    pod_info=st.lists(st.tuples(pods(), st.integers(0, 12)), max_size=9),
+    placed=st.lists(st.tuples(pods(), st.integers(0, 12)), max_size=9),
     asked=st.booleans(),
     racks=st.booleans(),
 )
