@@ -16,6 +16,7 @@ from agents.executor import (
     downward,
     events,
     existing_delegate,
+    live,
     manifest,
     mutations,
     pods,
@@ -360,6 +361,10 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
     files = downward.with_topology(metadata["annotations"], topology)
     metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
+    follows = live.first_mark(sanitised, local.server_minor)
+    metadata["annotations"] |= {names.FOLLOWS: follows} if follows else {}
+    # API servers take them for a pod that is there: they follow.
+    clean["spec"].pop("ephemeralContainers", None)
     clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}

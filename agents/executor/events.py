@@ -130,6 +130,12 @@ def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:
     _put(local, ref, (WARNING, "AlteredByAdmission", "Creating"), note, now)
 
 
+def not_followed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """A change of a source does not reach its delegate; its owner hears of it at home."""
+    note = f"A change of the pod is not made in cluster {local.cluster}: {why}"
+    _put(local, ref, (WARNING, "ChangeRefused", "Updating"), note, now)
+
+
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:
     """A pod was evicted for one of higher priority; `preemptor` names that one."""
     note = f"Preempted by pod {preemptor or 'of higher priority'} on node {node}"

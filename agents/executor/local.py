@@ -135,6 +135,7 @@ class Local:
         default_factory=Recent
     )  # why not all budgets of a pod are kept, by its UID
     kubelet: KubeletEndpoint | None = None
+    server_minor: int = 0  # of this cluster's Kubernetes 1.x; 0: not known
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
     )  # by namespace

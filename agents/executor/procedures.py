@@ -9,10 +9,11 @@ from agents.executor.confirm_absent import confirm_no_delegate, confirm_no_sourc
 from agents.executor.delegate import create_delegate, delete_delegate, overtaken
 from agents.executor.evict import evict
 from agents.executor.finish_source import delete_source, finish_source
+from agents.executor.follow import update_delegate
 from agents.executor.local import Local, Moment
 from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable
-from agents.executor.update import sign_manifest, update_delegate
+from agents.executor.update import sign_manifest
 from agents.executor.volumes import bind_volume, select_node
 from shared.kube.http import Procedure
 from shared.kube.verdicts import outcome

@@ -8,11 +8,11 @@ ever refer to it.
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from agents.executor import downward, manifest, status_size
+from agents.executor import downward, live, manifest, status_size
 from agents.executor.needs import needs_of
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
@@ -47,8 +47,18 @@ class _Parts(msgspec.Struct, gc=False):
 
 _PARTS = msgspec.json.Decoder(_Parts)
 _OF_A_VERSION = frozenset(("resourceVersion", "managedFields"))
-_NEEDS: Latest[bytes, Needs] = Latest()  # of 100,000 pods, about
 _NEEDS_NOTHING = Needs()
+
+
+class _Elsewhere(NamedTuple):
+    """What is derived of a pod that may go, or went, to another cluster: see Pod."""
+
+    needs: Needs | None
+    files: str = ""
+    live: str = ""
+
+
+_ELSEWHERE: Latest[bytes, _Elsewhere] = Latest()  # of 100,000 pods, about
 
 
 def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
@@ -109,10 +119,12 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
         unread: list[str] = []
         features = features_needed(bytes(raw), unread)
         read = _ours(pod, delegate=False, judged=judged)
+        elsewhere = _needs(pod, raw)
         ours = msgspec.structs.replace(
             read,
-            needs=_needs(pod, raw),
-            files=_files(pod, raw),
+            needs=elsewhere.needs,
+            files=elsewhere.files,
+            live=elsewhere.live,
             features=features,
             problems=(*read.problems, *unread),
         )
@@ -130,45 +142,48 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
 
 
-def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
+def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> _Elsewhere:
     """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what
-    the next one would.
+    the next one would, and digests of what its delegate follows.
 
     Of one that is placed at home the cache tells what was told of it before.
     """
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
     if not pod.spec.node_name:
-        return None if stays else _one_of(needs_of(bytes(raw)) or _NEEDS_NOTHING)
+        return _Elsewhere(None if stays else _one_of(needs_of(bytes(raw)) or _NEEDS_NOTHING))
     if not pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX):
-        return None
-    return _NEEDS_NOTHING if stays else _needs_once(bytes(raw))
+        return _Elsewhere(None)
+    found = _elsewhere_once(bytes(raw))
+    return found._replace(needs=_NEEDS_NOTHING) if stays else found
 
 
-def _needs_once(raw: bytes) -> Needs:
-    """What a pod needs, derived once for all its versions that differ in their status alone: these
-    are many.
+def _elsewhere_once(raw: bytes) -> _Elsewhere:
+    """Of a pod that runs elsewhere, derived once for all its versions that differ in their status
+    alone: these are many.
     """
     try:
         parts = _PARTS.decode(raw)
     except msgspec.MsgspecError:
-        return needs_of(raw) or _NEEDS_NOTHING
+        return _derived(raw)
     told = [
         [(name, bytes(value)) for name, value in part.items() if name not in _OF_A_VERSION]
         for part in (parts.metadata, parts.spec)
     ]
     key = sha256(msgspec.msgpack.encode(told)).digest()
-    known = _NEEDS.get(key)
+    known = _ELSEWHERE.get(key)
     if known is None:
-        known = _one_of(needs_of(raw) or _NEEDS_NOTHING)
-        _NEEDS.put(key, known, len(msgspec.msgpack.encode(known)))
+        known = _derived(raw)
+        _ELSEWHERE.put(key, known, len(msgspec.msgpack.encode(known)))
     return known
 
 
-def _files(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> str:
-    """What files of a pod that runs elsewhere should show."""
-    elsewhere = pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX)
-    whole = bytes(raw) if elsewhere else b""
-    return manifest.files_of(whole) if b'"fieldRef"' in whole else ""
+def _derived(raw: bytes) -> _Elsewhere:
+    try:
+        crossing, _ = manifest.without_refused(raw)
+    except manifest.ManifestError:
+        crossing = raw
+    needs = _one_of(needs_of(crossing) or _NEEDS_NOTHING)
+    return _Elsewhere(needs, *live.files_and_live(raw))
 
 
 def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:
@@ -233,6 +248,8 @@ def _ours(
     # A delegate carries its source's claim; it is never itself claimed.
     claim = None if delegate else marks.claim_of(own, meta.uid)
     source = marks.source_of(own) if delegate else None
+    mark = (meta.annotations or {}).get(names.FOLLOWS, "") if delegate else ""
+    reached, follows = live.told(mark)
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -276,6 +293,8 @@ def _ours(
         failover=marks.failover_of(own, delegate=delegate),
         grace_s=_grace(spec),
         ends_in_s=_ends_in(meta),
+        live=reached,
+        follows=follows,
     )
 
 

@@ -98,7 +98,7 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
         derived.append(raw)
         return needs_of(raw)
 
-    monkeypatch.setattr(convert, "_NEEDS", Latest())
+    monkeypatch.setattr(convert, "_ELSEWHERE", Latest())
     monkeypatch.setattr(convert, "needs_of", counted)
 
     def told(version: int, phase: str, annotations: dict[str, str], **spec: Any) -> Needs | None:
@@ -125,11 +125,11 @@ def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: 
         derived.append(raw)
         return None
 
-    monkeypatch.setattr(convert, "_NEEDS", Latest())
+    monkeypatch.setattr(convert, "_ELSEWHERE", Latest())
     monkeypatch.setattr(convert, "needs_of", counted)
     pods = [pod_object(f"p{at}", nodeName=PROXY) for at in range(10_000)]
     for _ in range(2):
         for at, pod in enumerate(pods):
             pod["metadata"]["uid"] = f"u{at}"
-            convert._needs_once(msgspec.json.encode(pod))
+            convert._elsewhere_once(msgspec.json.encode(pod))
     assert len(derived) == len(pods)

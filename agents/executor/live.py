@@ -1,0 +1,175 @@
+"""What of a pod may change while it runs, part by part, and what of it has reached its delegate.
+
+An annotation of ours on the delegate (names.FOLLOWS) tells which writes on its source reach it, and
+keeps a short digest of each part as the source had it when it last reached the delegate:
+
+    pods,ephemeralcontainers,resize 0123456789abcdef 89ab...
+
+So only what changed at home is written: what the target's own admission has set otherwise stays as
+it set it, and what it has added is never taken away.
+"""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agents.executor import downward, manifest
+from agents.executor.fields import Object
+from agents.executor.manifest import ManifestError, readable
+from shared.model.names import DOWNWARD
+
+# Which writes on a source reach its delegate, by the API's names for where they are made.
+PODS = "pods"
+DEBUG = "ephemeralcontainers"
+RESIZE = "resize"
+WORDS = (PODS, DEBUG, RESIZE)
+RESIZE_MINOR = 33  # of Kubernetes 1.x, which serves pods/resize from there
+
+LABEL = "label"
+ANNOTATION = "annotation"
+IMAGE = "image"
+RESOURCES = "resources"  # of a container; of the pod as a whole where the name is empty
+FIELD = "field"
+ADDED = "debug"  # a debug container, which never changes once it is there
+_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations")
+
+MAX_PARTS = 256  # of one pod: the annotation has 16 characters of each
+_DIGITS = 8  # of a part's name, and of its value
+_WHOLE = 16  # of the digest of all parts
+
+Part = tuple[str, str]  # kind and name
+Digests = dict[str, str]  # of a part's name, and of its value
+
+
+class Mark(NamedTuple):
+    """What the annotation on a delegate says: the words, and the parts that reached it."""
+
+    words: tuple[str, ...]
+    reached: Digests
+
+    def __str__(self) -> str:
+        held = "".join(name + self.reached[name] for name in sorted(self.reached))
+        return f"{','.join(self.words)} {_of_all(self.reached)} {held}"
+
+
+def words(server_minor: int) -> tuple[str, ...]:
+    """What this cluster can carry out, by the minor version of its API server (0: not known)."""
+    return WORDS if not server_minor or server_minor >= RESIZE_MINOR else (PODS, DEBUG)
+
+
+def minor_of(server_version: str) -> int:
+    """33 of "v1.33.1", 0 of what is no version of Kubernetes 1."""
+    major, _, rest = server_version.removeprefix("v").partition(".")
+    minor = rest.partition(".")[0].rstrip("+")
+    return int(minor) if major == "1" and minor.isascii() and minor.isdigit() else 0
+
+
+def parts(clean: Object) -> dict[Part, Any]:
+    """What of a manifest (sanitised) may change while its pod runs; ManifestError where it is not
+    shaped like one.
+    """
+    with readable():
+        found = dict(_parts(clean["metadata"], clean["spec"]))
+        if not all(isinstance(name, str) for _, name in found):
+            raise TypeError
+        return found
+
+
+def _parts(metadata: Object, spec: Object) -> Iterator[tuple[Part, Any]]:
+    yield from (((LABEL, key), value) for key, value in (metadata.get("labels") or {}).items())
+    for key, value in (metadata.get("annotations") or {}).items():
+        if not key.startswith(DOWNWARD):
+            yield (ANNOTATION, key), value
+    for container in containers(spec):
+        yield (IMAGE, container["name"]), container.get("image") or ""
+        yield (RESOURCES, container["name"]), container.get("resources") or {}
+    if spec.get("resources"):
+        yield (RESOURCES, ""), spec["resources"]
+    yield from (((FIELD, field), spec[field]) for field in _FIELDS if field in spec)
+    for container in spec.get("ephemeralContainers") or ():
+        yield (ADDED, container["name"]), container["name"]
+
+
+def containers(spec: Object) -> Iterator[Object]:
+    """Those that a pod begins with."""
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+def name_digest(part: Part) -> str:
+    """By this a part is known in the annotation."""
+    return _short("/".join(part).encode())
+
+
+def value_digest(value: Any) -> str:
+    """By this it is known whether a part has changed."""
+    return _short(msgspec.json.encode(value, order="sorted"))
+
+
+def digests(found: Mapping[Part, Any]) -> Digests:
+    """Of these parts; ManifestError if they are more than an annotation holds."""
+    if len(found) > MAX_PARTS:
+        raise ManifestError(
+            "metadata",
+            f"has, with the containers, more than {MAX_PARTS} labels, annotations and fields that "
+            "may change, of which none follows",
+        )
+    return {name_digest(part): value_digest(value) for part, value in found.items()}
+
+
+def first_mark(clean: Object, server_minor: int) -> str:
+    """The annotation of a delegate that is made from this manifest (sanitised); '' where it has
+    too many parts, so that none follows.
+    """
+    found = {part: value for part, value in parts(clean).items() if part[0] != ADDED}
+    return str(Mark(words(server_minor), digests(found))) if len(found) <= MAX_PARTS else ""
+
+
+def read(text: str) -> Mark | None:
+    """The annotation on a delegate; None where it is none of ours."""
+    said = text.split(" ")
+    if len(said) != 3:
+        return None
+    step = 2 * _DIGITS
+    pairs = [said[2][at : at + step] for at in range(0, len(said[2]), step)]
+    return Mark(known(said[0]), {pair[:_DIGITS]: pair[_DIGITS:] for pair in pairs})
+
+
+def known(text: str) -> tuple[str, ...]:
+    """Those of its words, separated by commas, that this version knows."""
+    said = text.split(",")
+    return tuple(one for one in WORDS if one in said)
+
+
+def told(text: str) -> tuple[str, str]:
+    """What the annotation of a delegate tells others: the digest of all parts, and the words."""
+    said = text.split(" ")
+    return (said[1][:_WHOLE], ",".join(known(said[0]))) if len(said) == 3 else ("", "")
+
+
+def files_and_live(pod: bytes) -> tuple[str, str]:
+    """Digests of what the files of a source (JSON) show, and of what may change of it while it
+    runs; "-" if nothing of it may cross. Of files '' if it has none.
+    """
+    try:
+        with readable():
+            crossing, _ = manifest.without_refused(pod)
+            clean = msgspec.json.decode(manifest.sanitise(crossing))
+            files = downward.digest(clean["metadata"]["annotations"])
+    except ManifestError:
+        return "-", "-"
+    try:
+        return files, _of_all(digests(parts(clean)))
+    except ManifestError:
+        return files, "-"
+
+
+def _of_all(each: Digests) -> str:
+    held = "".join(name + each[name] for name in sorted(each))
+    return sha256(held.encode()).hexdigest()[:_WHOLE]
+
+
+def _short(text: bytes) -> str:
+    return sha256(text).hexdigest()[:_DIGITS]
