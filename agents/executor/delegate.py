@@ -361,7 +361,7 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
     files = downward.with_topology(metadata["annotations"], topology)
     metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
-    follows = live.first_mark(sanitised, local.server_minor)
+    follows = live.first_mark(intent.manifest, local.server_minor)
     metadata["annotations"] |= {names.FOLLOWS: follows} if follows else {}
     # API servers take them for a pod that is there: they follow.
     clean["spec"].pop("ephemeralContainers", None)

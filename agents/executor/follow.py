@@ -45,7 +45,8 @@ class _Write:
     source: SourceRef
     pod: LivePod
     body: bytes
-    wanted: Object  # manifest
+    signed: bytes  # manifest
+    wanted: Object  # the same, sanitised
     let_in: Object  # the same, as far as this cluster's policy lets it in
     local: Local
     now: Moment
@@ -106,7 +107,16 @@ def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Proced
             answer = gone
         else:
             assert look.pod is not None  # noqa: S101 - _gone() answers for a missing pod
-            write = _Write(intent.source, look.pod, look.body, wanted, let_in, local, now)
+            write = _Write(
+                intent.source,
+                look.pod,
+                look.body,
+                intent.manifest,
+                wanted,
+                let_in,
+                local,
+                now,
+            )
             answer = yield from _follow(write)
         if answer.verdict != UNKNOWN:
             break
@@ -157,17 +167,19 @@ def _follow(write: _Write) -> Procedure[Answer]:
 
 def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     try:
+        digests = live.digests(live.parts(msgspec.json.decode(write.signed)))
         found = live.parts(write.wanted)
-        digests = live.digests(found)
     except manifest.ManifestError as error:
         write.refused.append(str(error))
         return
     new = {
         part: value
         for part, value in found.items()
-        if mark.reached.get(live.name_digest(part)) != digests[live.name_digest(part)]
+        if mark.reached.get(live.name_digest(part)) != digests.get(live.name_digest(part))
     }
-    reached = {**mark.reached}
+    # What this version lets nothing cross of has arrived as soon as it was read.
+    aside = digests.keys() - {live.name_digest(part) for part in found}
+    reached = {**mark.reached, **{name: digests[name] for name in aside}}
 
     def reach(parts: list[Part]) -> None:
         reached.update((live.name_digest(part), digests[live.name_digest(part)]) for part in parts)

@@ -3,10 +3,12 @@
 An annotation of ours on the delegate (names.FOLLOWS) tells which writes on its source reach it, and
 keeps a short digest of each part as the source had it when it last reached the delegate:
 
-    pods,ephemeralcontainers,resize 0123456789abcdef 89ab...
+    pods,ephemeralcontainers,resize 10123456789abcdef 89ab...
 
 So only what changed at home is written: what the target's own admission has set otherwise stays as
-it set it, and what it has added is never taken away.
+it set it, and what it has added is never taken away. Both agents digest the manifest as it was
+signed, not what their versions let cross of it, and which parts there are is of FORMAT: else two
+versions would never agree on what has arrived.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +39,9 @@ _FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "toleration
 
 MAX_PARTS = 256  # of one pod: the annotation has 16 characters of each
 _DIGITS = 8  # of a part's name, and of its value
-_WHOLE = 16  # of the digest of all parts
+FORMAT = "1"  # begins the digest of all parts: those of another format are not compared
+_WHOLE = 16  # characters of the rest of it
+NONE = f"{FORMAT}-"  # in place of a digest: nothing may cross any more
 
 Part = tuple[str, str]  # kind and name
 Digests = dict[str, str]  # of a part's name, and of its value
@@ -67,8 +71,8 @@ def minor_of(server_version: str) -> int:
 
 
 def parts(clean: Object) -> dict[Part, Any]:
-    """What of a manifest (sanitised) may change while its pod runs; ManifestError where it is not
-    shaped like one.
+    """What of a manifest may change while its pod runs; ManifestError where it is not shaped like
+    one.
     """
     with readable():
         found = dict(_parts(clean["metadata"], clean["spec"]))
@@ -119,11 +123,12 @@ def digests(found: Mapping[Part, Any]) -> Digests:
     return {name_digest(part): value_digest(value) for part, value in found.items()}
 
 
-def first_mark(clean: Object, server_minor: int) -> str:
-    """The annotation of a delegate that is made from this manifest (sanitised); '' where it has
-    too many parts, so that none follows.
+def first_mark(signed: bytes, server_minor: int) -> str:
+    """The annotation of a delegate that is made from this manifest; '' where it has too many parts,
+    so that none follows.
     """
-    found = {part: value for part, value in parts(clean).items() if part[0] != ADDED}
+    every = parts(msgspec.json.decode(signed))
+    found = {part: value for part, value in every.items() if part[0] != ADDED}
     return str(Mark(words(server_minor), digests(found))) if len(found) <= MAX_PARTS else ""
 
 
@@ -146,12 +151,13 @@ def known(text: str) -> tuple[str, ...]:
 def told(text: str) -> tuple[str, str]:
     """What the annotation of a delegate tells others: the digest of all parts, and the words."""
     said = text.split(" ")
-    return (said[1][:_WHOLE], ",".join(known(said[0]))) if len(said) == 3 else ("", "")
+    most = len(FORMAT) + _WHOLE
+    return (said[1][:most], ",".join(known(said[0]))) if len(said) == 3 else ("", "")
 
 
 def files_and_live(pod: bytes) -> tuple[str, str]:
     """Digests of what the files of a source (JSON) show, and of what may change of it while it
-    runs; "-" if nothing of it may cross. Of files '' if it has none.
+    runs; "-" and NONE if nothing of it may cross. Of files '' if it has none.
     """
     try:
         with readable():
@@ -159,16 +165,16 @@ def files_and_live(pod: bytes) -> tuple[str, str]:
             clean = msgspec.json.decode(manifest.sanitise(crossing))
             files = downward.digest(clean["metadata"]["annotations"])
     except ManifestError:
-        return "-", "-"
+        return "-", NONE
     try:
         return files, _of_all(digests(parts(clean)))
     except ManifestError:
-        return files, "-"
+        return files, NONE
 
 
 def _of_all(each: Digests) -> str:
     held = "".join(name + each[name] for name in sorted(each))
-    return sha256(held.encode()).hexdigest()[:_WHOLE]
+    return FORMAT + sha256(held.encode()).hexdigest()[:_WHOLE]
 
 
 def _short(text: bytes) -> str:

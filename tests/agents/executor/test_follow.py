@@ -13,7 +13,7 @@ from agents.kube.convert import pod_seen
 from shared.messages import BOUND, CLAIMED, DONE, REFUSED, Claim, MirrorStatus, UpdateDelegate
 from shared.model import names
 from tests.agents.executor.test_downward import in_files
-from tests.agents.executor.test_update import Fleet
+from tests.agents.executor.test_update import Fleet, forged
 from tests.agents.executor.world import NOW, World, lost_reply, order_for, pod_object, run, source_of
 
 Object = dict[str, Any]
@@ -293,10 +293,11 @@ def test_a_delegate_of_an_older_agent_has_its_files_follow_alone() -> None:
 def test_more_parts_than_the_mark_holds_are_told_at_home() -> None:
     many = {f"l{number}": "x" for number in range(live.MAX_PARTS)}
     spec = {"containers": [{"name": "main"}]}
-    assert live.first_mark({"metadata": {"labels": {}, "annotations": many}, "spec": spec}, 0) == ""
+    signed = {"metadata": {"labels": {}, "annotations": many}, "spec": spec}
+    assert live.first_mark(msgspec.json.encode(signed), 0) == ""
     fleet = Fleet()
     fleet.source["metadata"].setdefault("annotations", {}).update(many)
-    assert lives(fleet)[0] == "-"
+    assert lives(fleet)[0] == live.NONE
     assert fleet.sign().verdict == REFUSED
     assert len(events_of(fleet.home)) == 1
 
@@ -311,6 +312,19 @@ def test_what_is_added_counts_as_bytes_of_foreign_pods() -> None:
             break
     assert "foreign_bytes" in done.message
     assert number < 40
+
+
+def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_the_same() -> None:
+    fleet = Fleet()
+    signed = msgspec.json.decode(fleet.sign().manifest)
+    signed["metadata"]["annotations"]["new.kubernetes.io/x"] = "y"
+    manifest = msgspec.json.encode(signed)
+    assert fleet.update(manifest, forged(fleet, manifest)).verdict == DONE
+    assert "new.kubernetes.io/x" not in fleet.delegate["metadata"]["annotations"]
+    every = live.digests(live.parts(signed))
+    mark = live.read(fleet.delegate["metadata"]["annotations"][names.FOLLOWS])
+    assert mark is not None
+    assert mark.reached == every
 
 
 # --- what home shows
@@ -358,7 +372,7 @@ def test_states_of_debug_containers_and_of_a_resize_are_shown_at_home_and_go_as_
 @pytest.mark.parametrize("text", ["", "pods", "pods x", "a b c d", " ".join(["x" * 3000] * 3)])
 def test_a_mark_that_somebody_else_wrote_is_none_or_read_within_bounds(text: str) -> None:
     digest, words = live.told(text)
-    assert len(digest) <= 16
+    assert len(digest) <= 17
     assert set(words.split(",")) <= {*live.WORDS, ""}
     live.read(text)
 
