@@ -159,7 +159,9 @@ def test_what_reaches_the_running_copy_may_be_changed_by_those_writes_alone(
     debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "example.invalid/debug:1"}]}}
     more = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
     writes = {"": image, "/ephemeralcontainers": debug, "/resize": more}
-    plane.admin.create("/api/v1/nodes", {"metadata": {"name": "global-dispatcher-west"}})  # for the resize
+    room = {"status": {"allocatable": {"cpu": "8", "memory": "8Gi"}, "capacity": {"cpu": "8", "memory": "8Gi"}}}
+    plane.admin.create("/api/v1/nodes", {"metadata": {"name": "global-dispatcher-west"}})  # whose room a resize needs
+    plane.admin.patch("/api/v1/nodes/global-dispatcher-west/status", room)
     followed = {"": set(), "pods": {""}, "pods,ephemeralcontainers": {"", "/ephemeralcontainers"}}
     followed |= {"pods,ephemeralcontainers,resize": set(writes)}
     for number, (words, open_to) in enumerate(followed.items()):
