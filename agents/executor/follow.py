@@ -28,6 +28,7 @@ from shared.model.pod import SourceRef
 
 FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 _MAX_WHY = 1024  # bytes of what the condition says
+_PROFILE = "`kubectl debug --profile=baseline` adds one that asks for nothing"
 _NO_RESIZE = "the API server there, Kubernetes before 1.33, resizes no pod in place"
 
 
@@ -205,30 +206,29 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
 
 
 def _add_debug(write: _Write, name: str) -> Procedure[bool]:
-    """Add one debug container; whether it is there."""
-    container = next(
-        one for one in write.wanted["spec"]["ephemeralContainers"] if one["name"] == name
-    )
-    there = next(
-        (
-            one
-            for one in write.there["spec"].get("ephemeralContainers") or ()
-            if one["name"] == name
-        ),
-        None,
-    )
-    what = f'debug container "{name}"'
-    if there is not None:
-        if all(there.get(key) == container.get(key) for key in ("image", "command", "args")):
-            return True  # an earlier attempt has added it
-        write.refused.append(f"{what}: another one of that name is there")
-        return False
+    """Add one debug container; whether that is over: what is refused by a rule is told, and not
+    tried again, as nobody can take it back at home.
+    """
+    every = write.wanted["spec"]["ephemeralContainers"]
+    container = next(one for one in every if one["name"] == name)
+    those = write.there["spec"].get("ephemeralContainers") or ()
+    there = next((one for one in those if one["name"] == name), None)
+    if there is not None and all(
+        there.get(key) == container.get(key) for key in ("image", "command", "args")
+    ):
+        return True  # an earlier attempt has added it
     change = {"spec": {"ephemeralContainers": [container]}}
-    why = (yield from _barred(write, container)) or write.room_for(_size(change))
-    why = why or (yield from write.send(change, live.DEBUG))
+    what = f'debug container "{name}"'
+    if no_room := write.room_for(_size(change)):
+        write.refused.append(f"{what}: {no_room}")
+        return False
+    why = "another one of that name is there" if there is not None else ""
+    why = (
+        why or (yield from _barred(write, container)) or (yield from write.send(change, live.DEBUG))
+    )
     if why:
-        write.refused.append(f"{what}: {why}")
-    return not why
+        write.refused.append(f"{what} ({_PROFILE}): {why}")
+    return True
 
 
 def _barred(write: _Write, container: Object) -> Procedure[str]:
