@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agents.executor import downward, manifest
+from agents.executor import downward
 from agents.executor.fields import Object
 from agents.executor.manifest import ManifestError, readable
 from shared.model.names import DOWNWARD
@@ -155,21 +155,15 @@ def told(text: str) -> tuple[str, str]:
     return (said[1][:most], ",".join(known(said[0]))) if len(said) == 3 else ("", "")
 
 
-def files_and_live(pod: bytes) -> tuple[str, str]:
-    """Digests of what the files of a source (JSON) show, and of what may change of it while it
-    runs; "-" and NONE if nothing of it may cross. Of files '' if it has none.
+def files_and_live(clean: Object) -> tuple[str, str]:
+    """Digests of what the files of a source show, by its manifest (sanitised), and of what may
+    change of it while it runs. Of files '' if it has none.
     """
     try:
-        with readable():
-            crossing, _ = manifest.without_refused(pod)
-            clean = msgspec.json.decode(manifest.sanitise(crossing))
-            files = downward.digest(clean["metadata"]["annotations"])
+        found = _of_all(digests(parts(clean)))
     except ManifestError:
-        return "-", NONE
-    try:
-        return files, _of_all(digests(parts(clean)))
-    except ManifestError:
-        return files, NONE
+        found = NONE
+    return downward.digest(clean["metadata"]["annotations"]), found
 
 
 def _of_all(each: Digests) -> str:

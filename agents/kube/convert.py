@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from agents.executor import downward, live, manifest, status_size
-from agents.executor.needs import needs_of
+from agents.executor import downward, live, manifest, needs, status_size
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
 from agents.kube.pool import Latest, Pool
@@ -150,7 +149,7 @@ def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> _Elsewhere:
     """
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
     if not pod.spec.node_name:
-        return _Elsewhere(None if stays else _one_of(needs_of(bytes(raw)) or _NEEDS_NOTHING))
+        return _Elsewhere(None if stays else _one_of(needs.needs_of(bytes(raw)) or _NEEDS_NOTHING))
     if not pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX):
         return _Elsewhere(None)
     found = _elsewhere_once(bytes(raw))
@@ -180,10 +179,10 @@ def _elsewhere_once(raw: bytes) -> _Elsewhere:
 def _derived(raw: bytes) -> _Elsewhere:
     try:
         crossing, _ = manifest.without_refused(raw)
-    except manifest.ManifestError:
-        crossing = raw
-    needs = _one_of(needs_of(crossing) or _NEEDS_NOTHING)
-    return _Elsewhere(needs, *live.files_and_live(raw))
+        clean = msgspec.json.decode(manifest.sanitise(crossing))
+    except manifest.ManifestError as error:
+        return _Elsewhere(needs.refused(error), "-", live.NONE)
+    return _Elsewhere(_one_of(needs.needs_in(clean) or _NEEDS_NOTHING), *live.files_and_live(clean))
 
 
 def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:

@@ -275,7 +275,7 @@ def test_those_of_a_pod_that_waited_follow_once_it_runs() -> None:
     found = pod_seen(msgspec.json.encode(delegate))
     assert found is not None
     assert found.pod is not None
-    assert found.pod.live != live.files_and_live(msgspec.json.encode(home.api.pod(ref.name)))[1]
+    assert found.pod.live != live.files_and_live(msgspec.json.decode(claimed.manifest))[1]
 
 
 # --- limits
