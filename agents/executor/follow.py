@@ -313,9 +313,19 @@ def _rest_of(
             spec[name] = value
     if (live.FIELD, "tolerations") in new:
         has = write.there["spec"].get("tolerations") or []
-        more = [one for one in write.let_in["spec"].get("tolerations") or () if one not in has]
-        spec |= {"tolerations": [*has, *more]} if more else {}
+        to = _tolerations(has, write.let_in["spec"].get("tolerations") or [])
+        spec |= {"tolerations": to} if to != has else {}
     return metadata, spec
+
+
+def _tolerations(has: list[Object], wanted: list[Object]) -> list[Object]:
+    """None is ever taken away; of one that is there the seconds alone may change."""
+
+    def of(one: Object) -> tuple[Any, ...]:
+        return tuple(one.get(key) for key in ("key", "operator", "value", "effect"))
+
+    new = {of(one): one for one in wanted}
+    return [*(new.pop(of(one), one) for one in has), *new.values()]
 
 
 def _write_rest(write: _Write, change: Object, mark: Mark | None) -> Procedure[bool]:

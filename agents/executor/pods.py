@@ -40,9 +40,9 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-    message: str = ""
+    type: str | None = None
+    status: str | None = None
+    message: str | None = None
 
 
 class _Status(msgspec.Struct):

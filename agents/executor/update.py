@@ -16,7 +16,7 @@ from shared.security.signatures import SignedClaim
 
 def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[Outcome]:
     """Read the pod, and sign its manifest for the place where it runs; a refusal is told to its
-    owner once, as are debug containers that do not go along.
+    owner once. Of debug containers that never go along the observer tells.
     """
     look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
     if not look.answered:
@@ -29,27 +29,21 @@ def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[
             f"pod {intent.pod.namespace}/{intent.pod.name} does not run elsewhere by a claim",
         )
     try:
-        crossing, left = manifest.without_refused(look.body)
+        crossing, _ = manifest.without_refused(look.body)
         sanitised = yield from references.for_another_cluster(
             crossing, intent.pod.namespace, local, now
         )
         live.digests(live.parts(msgspec.json.decode(sanitised)))
     except manifest.ManifestError as error:
         why = f"no change of the pod is made where it runs: {error}"
-        _tell(intent.pod, why, local, now)
+        if local.refused.get(intent.pod.uid) != why:
+            local.refused.put(intent.pod.uid, why)
+            events.invalid_annotation(local, intent.pod, events.CHANGE_REFUSED, why, now)
         return outcome(intent, REFUSED, why)
-    if left:
-        _tell(intent.pod, "; ".join(left), local, now)
     mark = local.keys.sign_claim(
         msgspec.structs.replace(claimed, digest=signatures.digest_of(sanitised))
     )
     return msgspec.structs.replace(outcome(intent, DONE), manifest=sanitised, record=mark)
-
-
-def _tell(ref: PodRef, why: str, local: Local, now: Moment) -> None:
-    if local.refused.get(ref.uid) != why:
-        local.refused.put(ref.uid, why)
-        events.invalid_annotation(local, ref, "ChangeRefused", why, now)
 
 
 def _claimed(pod: LivePod | None, ref: PodRef, local: Local) -> SignedClaim | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from agents.executor import downward, live, manifest, needs, status_size
+from agents.executor.events import CHANGE_REFUSED
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
 from agents.kube.pool import Latest, Pool
@@ -55,6 +56,7 @@ class _Elsewhere(NamedTuple):
     needs: Needs | None
     files: str = ""
     live: str = ""
+    left: str = ""  # why debug containers do not go along
 
 
 _ELSEWHERE: Latest[bytes, _Elsewhere] = Latest()  # of 100,000 pods, about
@@ -128,7 +130,9 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
             problems=(*read.problems, *unread),
         )
         group = "" if user_marks.is_settled(meta, spec) else groups.group_of(spec)
-        return PodSeen(meta.uid, version, ours, None, _invalid(meta, judged.notes), group=group)
+        left = (user_marks.Note(CHANGE_REFUSED, elsewhere.left),) if elsewhere.left else ()
+        invalid = _invalid(meta, (*judged.notes, *left))
+        return PodSeen(meta.uid, version, ours, None, invalid, group=group)
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
@@ -178,11 +182,13 @@ def _elsewhere_once(raw: bytes) -> _Elsewhere:
 
 def _derived(raw: bytes) -> _Elsewhere:
     try:
-        crossing, _ = manifest.without_refused(raw)
+        crossing, left = manifest.without_refused(raw)
         clean = msgspec.json.decode(manifest.sanitise(crossing))
     except manifest.ManifestError as error:
         return _Elsewhere(needs.refused(error), "-", live.NONE)
-    return _Elsewhere(_one_of(needs.needs_in(clean) or _NEEDS_NOTHING), *live.files_and_live(clean))
+    files, lives = live.files_and_live(clean)
+    needed = _one_of(needs.needs_in(clean) or _NEEDS_NOTHING)
+    return _Elsewhere(needed, files, lives, "; ".join(left)[:MAX_NOTE])
 
 
 def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from agents.executor import live
+from agents.executor.events import CHANGE_REFUSED
 from agents.executor.follow import FOLLOWED
 from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
+from agents.observer.seen import InvalidAnnotation
 from shared.messages import BOUND, CLAIMED, DONE, REFUSED, Claim, MirrorStatus, UpdateDelegate
 from shared.model import names
 from tests.agents.executor.test_downward import in_files
@@ -44,6 +46,11 @@ def condition_of(fleet: Fleet) -> Object | None:
 def events_of(world: World, reason: str = "ChangeRefused") -> list[str]:
     told = [msgspec.json.decode(one.body) for one in world.local.events]
     return [one["note"] for one in told if one["reason"] == reason]
+
+
+def warned(world: World) -> list[InvalidAnnotation]:
+    taken = [one for one in world.cache.take_warnings() if isinstance(one, InvalidAnnotation)]
+    return [one for one in taken if one.reason == CHANGE_REFUSED]
 
 
 def settled(fleet: Fleet) -> bool:
@@ -117,13 +124,15 @@ def test_image_and_deadline_follow_and_tolerations_are_added() -> None:
     fleet = Fleet()
     theirs = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
     fleet.delegate["spec"]["tolerations"] = [theirs]
+    seconds = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    fleet.delegate["spec"]["tolerations"].append({**seconds, "tolerationSeconds": 300})
     main_of(fleet.source)["image"] = "busybox:2"
     more = [{"key": "dedicated", "operator": "Exists"}, {"key": "node-role.kubernetes.io/x", "operator": "Exists"}]
-    fleet.source["spec"] |= {"activeDeadlineSeconds": 60, "tolerations": more}
+    fleet.source["spec"] |= {"activeDeadlineSeconds": 60, "tolerations": [*more, {**seconds, "tolerationSeconds": 5}]}
     assert fleet.follow().verdict == DONE
     spec = fleet.delegate["spec"]
     assert (main_of(fleet.delegate)["image"], spec["activeDeadlineSeconds"]) == ("busybox:2", 60)
-    assert spec["tolerations"] == [theirs, more[0]]
+    assert spec["tolerations"] == [theirs, {**seconds, "tolerationSeconds": 5}, more[0]]
     assert settled(fleet)
 
 
@@ -247,13 +256,18 @@ def test_a_row_of_the_policy_lets_it_in() -> None:
 
 def test_one_that_never_crosses_is_told_at_home_and_the_others_follow() -> None:
     fleet = Fleet()
-    debugged(fleet, {**DEBUG, "securityContext": {"privileged": True}}, {**DEBUG, "name": "plain"})
-    fleet.relabel("two")
+    debugged(fleet, {**DEBUG, "securityContext": {"privileged": True}})
+    assert settled(fleet)
+    fleet.home.sync()
+    (told,) = warned(fleet.home)
+    assert told.uid == fleet.ref.uid
+    assert "spec.ephemeralContainers[0].securityContext.privileged" in told.text
+    debugged(fleet, {**DEBUG, "name": "plain"})
     assert fleet.follow().verdict == DONE
     assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["plain"]
     assert settled(fleet)
-    (note,) = events_of(fleet.home)
-    assert "spec.ephemeralContainers[0].securityContext.privileged" in note
+    fleet.home.sync()
+    assert warned(fleet.home) == []
 
 
 def test_one_of_the_same_name_that_others_have_added_there_is_not_taken_for_it() -> None:
