@@ -12,6 +12,7 @@ from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.observer.seen import InvalidAnnotation
+from shared.kube.http import STRATEGIC_PATCH, Request, Response
 from shared.messages import BOUND, CLAIMED, DONE, REFUSED, Claim, MirrorStatus, UpdateDelegate
 from shared.model import names
 from tests.agents.executor.test_downward import in_files
@@ -163,6 +164,8 @@ def test_a_refusal_of_the_server_leaves_the_delegate_as_it_was_but_for_its_files
     said = condition_of(fleet)
     assert said is not None
     assert (said["status"], "no such registry" in said["message"]) == ("False", True)
+    mirror(fleet, fleet.delegate["status"])
+    assert said in fleet.source["status"]["conditions"]
     assert lives(fleet)[0] != lives(fleet)[1]
     main_of(fleet.source)["image"] = image
     assert fleet.follow().verdict == DONE
@@ -290,6 +293,31 @@ def test_those_of_a_pod_that_waited_follow_once_it_runs() -> None:
     assert found is not None
     assert found.pod is not None
     assert found.pod.live != live.files_and_live(msgspec.json.decode(claimed.manifest))[1]
+
+
+def test_each_write_is_bound_to_the_delegate_and_the_version_that_was_read() -> None:
+    fleet = Fleet()
+    debugged(fleet, DEBUG)
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "300m"}}
+    fleet.relabel("two")
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+    bound: list[tuple[str, str, bool]] = []
+
+    def noted(request: Request) -> Response:
+        if request.method == "PATCH":
+            said = msgspec.json.decode(request.body)["metadata"]
+            now = fleet.delegate["metadata"]
+            same = (said["uid"], said["resourceVersion"]) == (now["uid"], now["resourceVersion"])
+            bound.append((request.path.rpartition("/")[2], request.content_type, same))
+            if len(bound) == 1:  # somebody else has written it meanwhile
+                return Response(409)
+        return fleet.away.api.answer(request)
+
+    assert run(carry_out(order, 1, fleet.away.local, NOW), noted).verdict == DONE
+    parts = ["ephemeralcontainers", "ephemeralcontainers", "resize", fleet.delegate["metadata"]["name"]]
+    assert bound == [(part, STRATEGIC_PATCH, True) for part in parts]
+    assert settled(fleet)
 
 
 # --- limits
