@@ -173,11 +173,8 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     except manifest.ManifestError as error:
         write.refused.append(str(error))
         return
-    new = {
-        part: value
-        for part, value in found.items()
-        if mark.reached.get(live.name_digest(part)) != digests.get(live.name_digest(part))
-    }
+    changed = {name for name, digest in digests.items() if mark.reached.get(name) != digest}
+    new = {part: value for part, value in found.items() if live.name_digest(part) in changed}
     # What this version lets nothing cross of has arrived as soon as it was read.
     aside = digests.keys() - {live.name_digest(part) for part in found}
     reached = {**mark.reached, **{name: digests[name] for name in aside}}
