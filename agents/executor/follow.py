@@ -306,11 +306,11 @@ def _rest_of(
             if image and image != one.get("image"):
                 spec.setdefault(kind, []).append({"name": one["name"], "image": image})
     for (of, name), value in new.items():
-        if of == live.FIELD and name != "tolerations":
+        if of == live.FIELD and name != live.TOLERATIONS:
             spec[name] = value
-    if (live.FIELD, "tolerations") in new:
+    if (live.FIELD, live.TOLERATIONS) in new:
         has = write.there["spec"].get("tolerations") or []
-        to = _tolerations(has, write.let_in["spec"].get("tolerations") or [])
+        to = _tolerations(has, live.tolerations(write.let_in["spec"]))
         spec |= {"tolerations": to} if to != has else {}
     return metadata, spec
 

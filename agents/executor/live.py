@@ -35,7 +35,11 @@ IMAGE = "image"
 RESOURCES = "resources"  # of a container; of the pod as a whole where the name is empty
 FIELD = "field"
 ADDED = "debug"  # a debug container, which never changes once it is there
-_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations")
+TOLERATIONS = "tolerations"
+_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
+# How long a pod stays on a failed node: at home that is the proxy node, and ours to say
+# (`failover_mode`).
+_OF_FAILED_NODES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 MAX_PARTS = 256  # of one pod: the annotation has 16 characters of each
 _DIGITS = 8  # of a part's name, and of its value
@@ -92,8 +96,16 @@ def _parts(metadata: Object, spec: Object) -> Iterator[tuple[Part, Any]]:
     if spec.get("resources"):
         yield (RESOURCES, ""), spec["resources"]
     yield from (((FIELD, field), spec[field]) for field in _FIELDS if field in spec)
+    if tolerated := tolerations(spec):
+        yield (FIELD, TOLERATIONS), tolerated
     for container in spec.get("ephemeralContainers") or ():
         yield (ADDED, container["name"]), container["name"]
+
+
+def tolerations(spec: Object) -> list[Object]:
+    """Those that follow."""
+    every = spec.get("tolerations") or ()
+    return [one for one in every if one.get("key") not in _OF_FAILED_NODES]
 
 
 def containers(spec: Object) -> Iterator[Object]:

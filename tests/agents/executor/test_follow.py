@@ -7,6 +7,7 @@ import pytest
 
 from agents.executor import live
 from agents.executor.events import CHANGE_REFUSED
+from agents.executor.failover_mode import tolerations_for
 from agents.executor.follow import FOLLOWED
 from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
@@ -125,7 +126,7 @@ def test_image_and_deadline_follow_and_tolerations_are_added() -> None:
     fleet = Fleet()
     theirs = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
     fleet.delegate["spec"]["tolerations"] = [theirs]
-    seconds = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    seconds = {"key": "tier", "operator": "Exists", "effect": "NoExecute"}
     fleet.delegate["spec"]["tolerations"].append({**seconds, "tolerationSeconds": 300})
     main_of(fleet.source)["image"] = "busybox:2"
     more = [{"key": "dedicated", "operator": "Exists"}, {"key": "node-role.kubernetes.io/x", "operator": "Exists"}]
@@ -135,6 +136,21 @@ def test_image_and_deadline_follow_and_tolerations_are_added() -> None:
     assert (main_of(fleet.delegate)["image"], spec["activeDeadlineSeconds"]) == ("busybox:2", 60)
     assert spec["tolerations"] == [theirs, {**seconds, "tolerationSeconds": 5}, more[0]]
     assert settled(fleet)
+
+
+def test_how_long_the_source_stays_on_its_proxy_node_is_nothing_of_the_copy() -> None:
+    fleet = Fleet()
+    before = lives(fleet)
+    current = [
+        {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for name in ("not-ready", "unreachable")
+    ]
+    fleet.source["spec"]["tolerations"] = tolerations_for("strict", current)
+    assert len(fleet.source["spec"]["tolerations"]) == 4
+    assert lives(fleet) == before
+    fleet.source["spec"]["tolerations"].append({"key": "dedicated", "operator": "Exists"})
+    assert fleet.follow().verdict == DONE
+    assert fleet.delegate["spec"]["tolerations"] == [{"key": "dedicated", "operator": "Exists"}]
 
 
 def test_what_admission_there_has_set_stays_until_it_changes_at_home() -> None:
