@@ -68,3 +68,35 @@ async def test_resources_are_changed_by_their_own_part_alone(api: Api) -> None:
     changed = await api.change("pods", "web/resize", change, STRATEGIC)
     (container,) = changed["spec"]["containers"]
     assert (container["image"], container["resources"]["requests"]) == ("a", {"cpu": "2", "memory": "1Gi"})
+
+
+@pytest.mark.since("1.33")
+async def test_a_resize_is_held_to_a_version(api: Api) -> None:
+    spec = {"containers": [{"name": "main", "image": "a", "resources": {"requests": {"cpu": "1"}}}]}
+    made = (await api.add("pods", pod(spec=spec)))["metadata"]
+    await api.change("pods", "web", {"metadata": {"labels": {"a": "b"}}})
+    change = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
+    guard = {"uid": made["uid"], "resourceVersion": made["resourceVersion"]}
+    late = await api.patch(api.at("pods", "web", "resize"), {**change, "metadata": guard}, STRATEGIC)
+    assert late.status == 409
+    guard["resourceVersion"] = (await api.read("pods", "web"))["metadata"]["resourceVersion"]
+    assert (await api.change("pods", "web/resize", {**change, "metadata": guard}, STRATEGIC))["spec"]["containers"]
+
+
+async def test_a_status_comes_with_annotations_and_takes_conditions_off_that_may_not_be_there(api: Api) -> None:
+    made = await api.add("pods", pod(annotations={"a": "b"}))
+    pending = {"type": "PodResizePending", "status": "True"}
+    off = [{"type": kind, "$patch": "delete"} for kind in ("PodResizePending", "PodResizeInProgress")]
+    guard = {"uid": made["metadata"]["uid"]}
+    body = {"metadata": {**guard, "annotations": {"c": None}}, "status": {"conditions": off}}
+    assert (await api.change("pods", "web/status", body, STRATEGIC))["metadata"]["annotations"] == {"a": "b"}
+    debug_status = [{"name": "debug", "image": "b", "imageID": "", "ready": False, "restartCount": 0, "state": {}}]
+    shown = {"conditions": [pending], "ephemeralContainerStatuses": debug_status}
+    body = {"metadata": {**guard, "annotations": {"c": "d"}}, "status": shown}
+    changed = await api.change("pods", "web/status", body, STRATEGIC)
+    assert changed["metadata"]["annotations"] == {"a": "b", "c": "d"}
+    assert [one["name"] for one in changed["status"]["ephemeralContainerStatuses"]] == ["debug"]
+    body = {"metadata": {**guard, "annotations": {"c": None}}, "status": {"conditions": off}}
+    changed = await api.change("pods", "web/status", body, STRATEGIC)
+    assert not [one for one in changed["status"].get("conditions") or () if one["type"] == "PodResizePending"]
+    assert changed["metadata"]["annotations"] == {"a": "b"}
