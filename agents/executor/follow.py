@@ -172,6 +172,7 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
         found = live.parts(write.wanted)
     except manifest.ManifestError as error:
         write.refused.append(str(error))
+        yield from _write_rest(write, {}, None)
         return
     changed = {name for name, digest in digests.items() if mark.reached.get(name) != digest}
     new = {part: value for part, value in found.items() if live.name_digest(part) in changed}

@@ -33,17 +33,24 @@ def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[
         sanitised = yield from references.for_another_cluster(
             crossing, intent.pod.namespace, local, now
         )
-        live.digests(live.parts(msgspec.json.decode(sanitised)))
     except manifest.ManifestError as error:
         why = f"no change of the pod is made where it runs: {error}"
-        if local.refused.get(intent.pod.uid) != why:
-            local.refused.put(intent.pod.uid, why)
-            events.invalid_annotation(local, intent.pod, events.CHANGE_REFUSED, why, now)
+        _tell(intent.pod, why, local, now)
         return outcome(intent, REFUSED, why)
+    try:
+        live.digests(live.parts(msgspec.json.decode(sanitised)))
+    except manifest.ManifestError as error:  # its files follow all the same
+        _tell(intent.pod, str(error), local, now)
     mark = local.keys.sign_claim(
         msgspec.structs.replace(claimed, digest=signatures.digest_of(sanitised))
     )
     return msgspec.structs.replace(outcome(intent, DONE), manifest=sanitised, record=mark)
+
+
+def _tell(ref: PodRef, why: str, local: Local, now: Moment) -> None:
+    if local.refused.get(ref.uid) != why:
+        local.refused.put(ref.uid, why)
+        events.invalid_annotation(local, ref, events.CHANGE_REFUSED, why, now)
 
 
 def _claimed(pod: LivePod | None, ref: PodRef, local: Local) -> SignedClaim | None:

@@ -357,8 +357,11 @@ def test_more_parts_than_the_mark_holds_are_told_at_home() -> None:
     fleet = Fleet()
     fleet.source["metadata"].setdefault("annotations", {}).update(many)
     assert lives(fleet)[0] == live.NONE
-    assert fleet.sign().verdict == REFUSED
-    assert len(events_of(fleet.home)) == 1
+    fleet.relabel("two")
+    assert [fleet.follow().verdict for _ in range(2)] == [REFUSED, REFUSED]
+    assert in_files(fleet.delegate) == {"two"}
+    assert fleet.delegate["metadata"]["labels"]["tier"] == "one"
+    assert [len(events_of(world)) for world in (fleet.home, fleet.away)] == [1, 1]
 
 
 def test_what_is_added_counts_as_bytes_of_foreign_pods() -> None:
