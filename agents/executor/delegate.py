@@ -361,8 +361,8 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
     files = downward.with_topology(metadata["annotations"], topology)
     metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
-    follows = live.first_mark(intent.manifest, local.server_minor)
-    metadata["annotations"] |= {names.FOLLOWS: follows} if follows else {}
+    carries = live.first_mark(intent.manifest, local.server_minor)
+    metadata["annotations"] |= {names.CARRIES: carries} if carries else {}
     # API servers take them for a pod that is there: they follow.
     clean["spec"].pop("ephemeralContainers", None)
     clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)

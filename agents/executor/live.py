@@ -1,6 +1,6 @@
 """What of a pod may change while it runs, part by part, and what of it has reached its delegate.
 
-An annotation of ours on the delegate (names.FOLLOWS) tells which writes on its source reach it, and
+An annotation of ours on the delegate (names.CARRIES) tells which writes on its source reach it, and
 keeps a short digest of each part as the source had it when it last reached the delegate:
 
     pods,ephemeralcontainers,resize 10123456789abcdef 89ab...

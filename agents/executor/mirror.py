@@ -25,7 +25,7 @@ from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from shared.model.delegate_events import events_of
-from shared.model.names import FOLLOWS
+from shared.model.names import CARRIES
 from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
 Object = dict[str, Any]
@@ -124,7 +124,7 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
         return outcome(intent, DONE, _ENDED)
     if last is not None and last.phase in TERMINAL:
         last = None  # the view lags, or the server has lost the end: only a look tells
-    marks = {"annotations": {FOLLOWS: ",".join(live.known(intent.follows)) or None}}
+    marks = {"annotations": {CARRIES: ",".join(live.known(intent.carries)) or None}}
     digest = hashlib.sha256(patch + msgspec.json.encode(marks)).digest()
     if last is not None and last.digest == digest and (pod.phase, pod.ready) == (phase, ready):
         return outcome(intent, DONE)

@@ -253,8 +253,8 @@ def _ours(
     # A delegate carries its source's claim; it is never itself claimed.
     claim = None if delegate else marks.claim_of(own, meta.uid)
     source = marks.source_of(own) if delegate else None
-    mark = (meta.annotations or {}).get(names.FOLLOWS, "") if delegate else ""
-    reached, follows = live.told(mark)
+    mark = (meta.annotations or {}).get(names.CARRIES, "") if delegate else ""
+    reached, carries = live.told(mark)
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -299,7 +299,7 @@ def _ours(
         grace_s=_grace(spec),
         ends_in_s=_ends_in(meta),
         live=reached,
-        follows=follows,
+        carries=carries,
     )
 
 

@@ -27,7 +27,7 @@ def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict
     """
     found: dict[str, str] = {}
     for key, value in annotations.items():
-        if not key.startswith(names.PREFIX) or key.startswith((names.DOWNWARD, names.FOLLOWS)):
+        if not key.startswith(names.PREFIX) or key.startswith((names.DOWNWARD, names.CARRIES)):
             continue
         if len(key) > 317 or len(value) > MAX_VALUE:
             problems.append(f"metadata.annotations[{key[:80]}]: longer than {MAX_VALUE} characters")

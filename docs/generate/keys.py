@@ -208,7 +208,7 @@ OURS = (
         "What files of the downward API show (see [Fields of a pod](pod-fields.md)).",
     ),
     Key(
-        "FOLLOWS",
+        "CARRIES",
         "source and delegate, annotation",
         "words, on a delegate also digests",
         "Which writes on the source [reach the delegate](../crossing.md#after-a-pod-went), and "

@@ -142,13 +142,13 @@ class MirrorStatus(Intent, frozen=True):
 
     `routed`: an operator has said that the pod networks of both clusters are one, so that its
     addresses lead to it from the home cluster, too. Else they are not written: at home they may be
-    nobody's, or another pod's. `follows`: which writes on the source reach the delegate
-    (`Pod.follows`); it is shown on the source, whose admission lets these through.
+    nobody's, or another pod's. `carries`: which writes on the source reach the delegate
+    (`Pod.carries`); it is shown on the source, whose admission lets these through.
     """
 
     status: bytes
     routed: bool = False
-    follows: str = ""
+    carries: str = ""
 
 
 class DeleteSource(Intent, frozen=True):

@@ -59,7 +59,7 @@ SOURCE_UID = PREFIX + "source-uid"
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 # On a delegate: which writes on its source reach it, and digests of what did last. On a source that
 # runs elsewhere: which of its writes do, so that admission lets them through.
-FOLLOWS = PREFIX + "follows"
+CARRIES = PREFIX + "carries"
 
 # Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates
 # here.

@@ -87,7 +87,7 @@ KEY_FILE = "/run/secrets/global-dispatcher/key.pem"
 RESERVED = {
     *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
     *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
-    names.FOLLOWS,
+    names.CARRIES,
 }
 GATEWAY_FOLDER = "/run/secrets/gateway"
 ACCOUNT = [{"kind": "ServiceAccount", "name": "agent", "namespace": "global-dispatcher"}]
@@ -498,7 +498,7 @@ def test_nobody_changes_the_containers_of_a_pod_that_went_to_another_cluster(hel
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in home
     assert "deletionTimestamp" in ending
     assert all(f"'{phase}'" in ending for phase in TERMINAL)
-    assert f"'{names.FOLLOWS}'" in stays
+    assert f"'{names.CARRIES}'" in stays
     fields = {one["expression"].partition(" ")[0].removeprefix("object.spec.?") for one in spec["validations"]}
     assert fields == {"containers", "initContainers", "ephemeralContainers", "resources", "activeDeadlineSeconds"}
     assert all(one["message"].startswith("the pod runs in another cluster") for one in spec["validations"])

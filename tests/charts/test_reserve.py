@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
-KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "follows")
+KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "carries")
 CLAIM = {"annotations": {"global-dispatcher.io/claim": "x"}}
 FILE = {"annotations": {"global-dispatcher.io/downward-0123456789": "x"}}
 LABEL = {"labels": {"global-dispatcher.io/delegate": "true"}}
@@ -166,7 +166,7 @@ def test_what_reaches_the_running_copy_may_be_changed_by_those_writes_alone(
     followed |= {"pods,ephemeralcontainers,resize": set(writes)}
     for number, (words, open_to) in enumerate(followed.items()):
         path = f"{PODS}/follows-{number}"
-        marks = {**CLAIM["annotations"], **({"global-dispatcher.io/follows": words} if words else {})}
+        marks = {**CLAIM["annotations"], **({"global-dispatcher.io/carries": words} if words else {})}
         main = {"name": "main", "image": "example.invalid/app:1", "resources": {"requests": {"cpu": "1"}}}
         made = pod(f"follows-{number}", {"annotations": marks}, nodeName="global-dispatcher-west", containers=[main])
         plane.admin.create(PODS, made)

@@ -184,9 +184,9 @@ def mirror(
     """
     delegate, routed = told
     status = delegate.status
-    follows = delegate.follows if source.live else ""
+    carries = delegate.carries if source.live else ""
     intent = MirrorStatus(
-        _id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed, follows
+        _id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed, carries
     )
     return InFlightIntent(
         IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status

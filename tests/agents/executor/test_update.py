@@ -108,7 +108,7 @@ def forged(fleet: Fleet, manifest: bytes, **claim: Any) -> str:
 def ours_of(pod: Object) -> tuple[Object, Object]:
     """Its spec, and what agents wrote on it, but for what follows."""
     said = pod["metadata"]["annotations"].items()
-    return pod["spec"], {key: text for key, text in said if key.startswith(names.PREFIX) and key != names.FOLLOWS}
+    return pod["spec"], {key: text for key, text in said if key.startswith(names.PREFIX) and key != names.CARRIES}
 
 
 def test_a_file_shows_a_label_as_it_is_at_home_by_now() -> None:

@@ -78,8 +78,8 @@ def test_home_is_told_which_writes_follow_where_both_agents_know_of_it() -> None
 
         fleet = Fleet(noted)
         fleet.tell("east", source(live=live))
-        fleet.tell("west", delegate(live="1a", follows="pods,resize"))
-        assert {one.follows for one in orders} == {told}
+        fleet.tell("west", delegate(live="1a", carries="pods,resize"))
+        assert {one.carries for one in orders} == {told}
 
 
 def test_a_copy_that_was_resized_takes_the_room_that_it_then_has() -> None:

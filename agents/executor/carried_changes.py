@@ -23,7 +23,7 @@ from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.times import rfc3339
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, PodRef, UpdateDelegate
-from shared.model.names import FOLLOWS, PREFIX
+from shared.model.names import CARRIES, PREFIX
 from shared.model.pod import SourceRef
 
 FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
@@ -155,7 +155,7 @@ def _is_of(pod: LivePod, source: SourceRef, local: Local) -> bool:
 def _follow(write: _Write) -> Procedure[Answer]:
     """Each of the writes that are due."""
     try:
-        mark = live.read(write.pod.annotations.get(FOLLOWS, ""))
+        mark = live.read(write.pod.annotations.get(CARRIES, ""))
         if mark is None:  # an agent of an older version has made it
             yield from _write_rest(write, {}, None)
         else:
@@ -329,7 +329,7 @@ def _tolerations(has: list[Object], wanted: list[Object]) -> list[Object]:
 def _write_rest(write: _Write, change: Object, mark: Mark | None) -> Procedure[bool]:
     """Write the change with what files show and the mark; whether it is done."""
     files = _files(write)
-    marked = {FOLLOWS: str(mark)} if mark is not None else {}
+    marked = {CARRIES: str(mark)} if mark is not None else {}
     kept = {key: text for key, text in marked.items() if write.pod.annotations.get(key) != text}
     metadata = change.get("metadata", {})
     annotations = {**metadata.get("annotations", {}), **files, **kept}

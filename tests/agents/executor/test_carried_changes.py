@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agents.executor import live
+from agents.executor.carried_changes import FOLLOWED
 from agents.executor.events import CHANGE_REFUSED
 from agents.executor.failover_mode import tolerations_for
-from agents.executor.follow import FOLLOWED
 from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
@@ -341,7 +341,7 @@ def test_each_write_is_bound_to_the_delegate_and_the_version_that_was_read() -> 
 
 def test_a_delegate_of_an_older_agent_has_its_files_follow_alone() -> None:
     fleet = Fleet()
-    del fleet.delegate["metadata"]["annotations"][names.FOLLOWS]
+    del fleet.delegate["metadata"]["annotations"][names.CARRIES]
     assert lives(fleet)[1] == ""
     fleet.relabel("two")
     assert fleet.follow().verdict == DONE
@@ -384,7 +384,7 @@ def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_
     assert fleet.update(manifest, forged(fleet, manifest)).verdict == DONE
     assert "new.kubernetes.io/x" not in fleet.delegate["metadata"]["annotations"]
     every = live.digests(live.parts(signed))
-    mark = live.read(fleet.delegate["metadata"]["annotations"][names.FOLLOWS])
+    mark = live.read(fleet.delegate["metadata"]["annotations"][names.CARRIES])
     assert mark is not None
     assert mark.reached == every
 
@@ -392,8 +392,8 @@ def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_
 # --- what home shows
 
 
-def mirror(fleet: Fleet, status: Object, follows: str = "") -> None:
-    order = MirrorStatus("m", fleet.ref, 2, msgspec.json.encode(status), follows=follows)
+def mirror(fleet: Fleet, status: Object, carries: str = "") -> None:
+    order = MirrorStatus("m", fleet.ref, 2, msgspec.json.encode(status), carries=carries)
     fleet.home.sync()
     assert fleet.home.do(order).verdict == DONE
 
@@ -403,11 +403,11 @@ def test_home_shows_which_writes_follow_and_only_as_long_as_they_do() -> None:
     found = pod_seen(msgspec.json.encode(fleet.delegate))
     assert found is not None
     assert found.pod is not None
-    assert found.pod.follows == "pods,ephemeralcontainers,resize"
-    mirror(fleet, {"phase": "Running"}, f"{found.pod.follows},unheard-of")
-    assert fleet.source["metadata"]["annotations"][names.FOLLOWS] == found.pod.follows
+    assert found.pod.carries == "pods,ephemeralcontainers,resize"
+    mirror(fleet, {"phase": "Running"}, f"{found.pod.carries},unheard-of")
+    assert fleet.source["metadata"]["annotations"][names.CARRIES] == found.pod.carries
     mirror(fleet, {"phase": "Running"})
-    assert names.FOLLOWS not in fleet.source["metadata"]["annotations"]
+    assert names.CARRIES not in fleet.source["metadata"]["annotations"]
 
 
 def test_the_mark_of_home_is_none_of_what_follows() -> None:
@@ -415,7 +415,7 @@ def test_the_mark_of_home_is_none_of_what_follows() -> None:
     before = lives(fleet)
     mirror(fleet, {"phase": "Running"}, "pods")
     assert lives(fleet) == before
-    assert names.FOLLOWS not in "".join(in_files(fleet.delegate))
+    assert names.CARRIES not in "".join(in_files(fleet.delegate))
     assert fleet.told()[0] == fleet.told()[1]
 
 
