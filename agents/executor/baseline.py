@@ -46,7 +46,7 @@ SYSCTLS = frozenset(
     )
 )
 PROFILES = frozenset(("", "RuntimeDefault", "Localhost"))
-_CONTAINERS = ("spec.containers[*]", "spec.initContainers[*]")
+_CONTAINERS = ("spec.containers[*]", "spec.initContainers[*]", "spec.ephemeralContainers[*]")
 _HANDLERS = (
     "livenessProbe",
     "readinessProbe",

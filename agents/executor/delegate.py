@@ -18,6 +18,7 @@ from agents.executor import (
     downward,
     events,
     existing_delegate,
+    live,
     made_namespaces,
     manifest,
     mutations,
@@ -416,6 +417,10 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
     metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
     files = downward.with_topology(metadata["annotations"], topology)
     metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
+    carries = live.first_mark(intent.manifest, local.server_minor)
+    metadata["annotations"] |= {names.CARRIES: carries} if carries else {}
+    # API servers take them for a pod that is there: they follow.
+    clean["spec"].pop("ephemeralContainers", None)
     clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}

@@ -18,6 +18,7 @@ from agents.executor.fields import Object
 from agents.executor.pod_fields import FIELD_PATHS, RESOLVED, ManifestError
 from shared.model.bounds import MAX_MANIFEST
 from shared.model.names import (
+    CARRIES,
     CLAIM,
     CLAIM_CLUSTER,
     CLAIM_NODE,
@@ -32,7 +33,7 @@ _OURS = re.compile(rf"metadata\.annotations\['({re.escape(DOWNWARD)}[0-9a-f]{{10
 _DIGEST = 16  # hex characters of what is compared
 _DIGITS = 10  # of an annotation's name: 40 bits of a hash of the path
 _OF_AGENTS = frozenset(
-    (CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, EPOCH)
+    (CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, EPOCH, CARRIES)
 )  # no pod that stays at home has them
 _NOT_ITS_OWN = _OF_AGENTS.union(TOPOLOGY_LABELS)
 _ESCAPED = {
@@ -187,7 +188,7 @@ def _resolvable(selector: Object, field: str) -> str:
 
 
 def _variables(spec: Object) -> Iterator[tuple[str, Object]]:
-    for kind in ("initContainers", "containers"):
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(kind) or ()):
             for at, variable in enumerate(container.get("env") or ()):
                 yield f"spec.{kind}[{index}].env[{at}]", variable

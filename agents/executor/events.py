@@ -22,6 +22,7 @@ from shared.model.pod import Pod
 
 NORMAL = "Normal"
 WARNING = "Warning"
+CHANGE_REFUSED = "ChangeRefused"
 ON_PROXY_NODE = "OnProxyNode"
 MAX_NOTE = 1024  # bytes, a limit of the API
 DAEMON_SET = "DaemonSet"
@@ -125,6 +126,12 @@ def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:
         f"has set {fields}"
     )
     _put(local, ref, (WARNING, "AlteredByAdmission", "Creating"), note, now)
+
+
+def not_followed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """A change of a source does not reach its delegate; its owner hears of it at home."""
+    note = f"A change of the pod is not made in cluster {local.cluster}: {why}"
+    _put(local, ref, (WARNING, CHANGE_REFUSED, "Updating"), note, now)
 
 
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:

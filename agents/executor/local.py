@@ -158,6 +158,7 @@ class Local:
     kubelet: KubeletEndpoint | None = None
     # kinds of objects that can be fetched from other clusters: none without a way to ask them
     follows: tuple[str, ...] = ()
+    server_minor: int = 0  # of this cluster's Kubernetes 1.x; 0: not known
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
     )  # by namespace

@@ -50,18 +50,20 @@ from shared.model.names import (
 __all__ = (
     "MAX_BYTES",
     "ManifestError",
-    "files_of",
     "is_given",
     "left_behind",
     "outlasts_nodes",
     "readable",
     "sanitise",
     "without_account",
+    "without_refused",
 )
 
 MAX_CONTAINERS = 64
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_HAS_DEBUG = b'"ephemeralContainers"'  # in every pod that has one
 _LEFT_OUT_IF_EMPTY = frozenset(
-    ("affinity", "containers", "initContainers", "priorityClassName", "tolerations", "volumes")
+    ("affinity", *_CONTAINERS, "priorityClassName", "tolerations", "volumes")
 )
 MAX_HOSTNAME = 63  # characters, beyond which kubelet cuts it
 MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
@@ -185,14 +187,28 @@ def _check_owner(metadata: Object) -> None:
             )
 
 
-def files_of(pod: bytes) -> str:
-    """A digest of what the files of a pod (JSON) show of itself: '' if it has none, "-" if nothing
-    of it may cross.
+def without_refused(pod: bytes) -> tuple[bytes, list[str]]:
+    """A pod that runs (JSON) with those of its debug containers that may cross, and why the others
+    may not: a debug container of a pod that runs elsewhere is no reason to let nothing of it cross.
     """
-    try:
-        return downward.digest(msgspec.json.decode(sanitise(pod))["metadata"]["annotations"])
-    except ManifestError:
-        return "-"
+    if _HAS_DEBUG not in pod:
+        return pod, []
+    with readable():
+        source = msgspec.json.decode(pod)
+        kept = []
+        refused = []
+        for at, one in enumerate(source["spec"].get("ephemeralContainers") or ()):
+            field = f"spec.ephemeralContainers[{at}]"
+            try:
+                if at >= MAX_CONTAINERS:
+                    raise ManifestError(field, f"is one of more than {MAX_CONTAINERS}")
+                copied(one, "EphemeralContainer", field)
+                kept.append(one)
+            except ManifestError as error:
+                refused.append(str(error))
+        if refused:
+            source["spec"]["ephemeralContainers"] = kept
+        return (msgspec.json.encode(source) if refused else pod), refused
 
 
 def _too_large(clean: Object, size: int) -> ManifestError:
@@ -212,7 +228,7 @@ def _parts(clean: Object) -> Iterator[tuple[str, Any]]:
     spec = clean["spec"]
     yield from ((f"metadata.{name}", value) for name, value in clean["metadata"].items())
     for name, value in spec.items():
-        if name not in ("initContainers", "containers"):
+        if name not in _CONTAINERS:
             yield f"spec.{name}", value
             continue
         for at, container in enumerate(value):
@@ -235,7 +251,7 @@ def without_account(spec: Object) -> Object:
         if name not in ("serviceAccountName", "serviceAccount", "volumes")
     }
     clean["automountServiceAccountToken"] = False
-    for kind in ("initContainers", "containers"):
+    for kind in _CONTAINERS:
         if dropped and kind in clean:
             clean[kind] = [_container(one, dropped) for one in clean[kind]]
     return {**clean, "volumes": volumes} if volumes else clean
@@ -328,13 +344,13 @@ def outlasts_nodes(pod: bytes) -> bool:
 
 
 def _spec(spec: Object) -> Object:
-    for kind in ("initContainers", "containers"):
+    for kind in _CONTAINERS:
         if len(spec.get(kind) or ()) > MAX_CONTAINERS:
             raise ManifestError(f"spec.{kind}", f"has more than {MAX_CONTAINERS} entries")
     copy: Object = copied(spec, "PodSpec", "spec")
     volumes, dropped = _without_tokens(copy.pop("volumes", ()), is_given)
     clean = {name: value for name, value in copy.items() if value or name not in _LEFT_OUT_IF_EMPTY}
-    for kind in ("initContainers", "containers"):
+    for kind in _CONTAINERS:
         if kind in clean:
             clean[kind] = [_container(one, dropped) for one in clean[kind]]
     if volumes:

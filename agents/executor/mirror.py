@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor import events, pods, status_size
+from agents.executor import events, live, pods, status_size
 from agents.executor.byte_budget import ALL_BUT_KEPT, OF_NAMESPACE
 from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Lookup
@@ -25,12 +25,24 @@ from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from shared.model.delegate_events import events_of
+from shared.model.names import CARRIES
 from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
 Object = dict[str, Any]
 
 _PHASES = frozenset((PENDING, RUNNING, SUCCEEDED, FAILED))
-_COPIED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
+_COPIED = (
+    "phase",
+    "reason",
+    "message",
+    "startTime",
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+)
+# What a resize in place shows: servers that know none have neither.
+_RESIZED = ("resources", "allocatedResources")
+_RESIZING = ("PodResizePending", "PodResizeInProgress")
 _ADDRESSES = 8
 _ENDED = "the pod has ended: its phase is final"
 
@@ -112,7 +124,8 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
         return outcome(intent, DONE, _ENDED)
     if last is not None and last.phase in TERMINAL:
         last = None  # the view lags, or the server has lost the end: only a look tells
-    digest = hashlib.sha256(patch).digest()
+    marks = {"annotations": {CARRIES: ",".join(live.known(intent.carries)) or None}}
+    digest = hashlib.sha256(patch + msgspec.json.encode(marks)).digest()
     if last is not None and last.digest == digest and (pod.phase, pod.ready) == (phase, ready):
         return outcome(intent, DONE)
     target = local.behind(pod.node)
@@ -120,7 +133,7 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
         last = None  # only a look tells where the pod is
     if phase not in TERMINAL and (why := _too_fast(intent.pod, target, local, now)):
         return outcome(intent, REFUSED, why)
-    written = yield from _write(intent.pod, patch, last.version if last else "", local)
+    written = yield from _write(intent.pod, (marks, patch), last.version if last else "", local)
     if isinstance(written, Answer):
         return outcome(intent, *written)
     version, size = written
@@ -131,9 +144,11 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
 
 
 def _write(
-    ref: PodRef, patch: bytes, version: str, local: Local
+    ref: PodRef, what: tuple[Object, bytes], version: str, local: Local
 ) -> Procedure[tuple[str, int] | Answer]:
-    """The resourceVersion after the write, and how large the pod is; or the answer to give instead."""
+    """The resourceVersion after the write of metadata and status, and how large the pod is; or the
+    answer to give instead.
+    """
     problem = ""
     for _ in range(TRIES):
         if not version:
@@ -142,9 +157,9 @@ def _write(
             if no is not None:
                 return no
             version = look.pod.metadata.resource_version if look.pod else ""
-        response = yield _request(ref, patch, version)
+        response = yield _request(ref, what, version)
         if response.ok:
-            return _version(response), max(len(patch), len(response.body))
+            return _version(response), max(len(what[1]), len(response.body))
         problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(STALE, problem)
@@ -179,8 +194,9 @@ def _version(response: Response) -> str:
     return pod.metadata.resource_version if pod else ""
 
 
-def _request(ref: PodRef, patch: bytes, version: str) -> Request:
-    metadata = msgspec.json.encode({"uid": ref.uid, "resourceVersion": version})
+def _request(ref: PodRef, what: tuple[Object, bytes], version: str) -> Request:
+    marks, patch = what
+    metadata = msgspec.json.encode({**marks, "uid": ref.uid, "resourceVersion": version})
     body = b'{"metadata":' + metadata + b',"status":' + patch + b"}"
     return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), body, STRATEGIC_PATCH)
 
@@ -197,12 +213,15 @@ def _translate(raw: bytes, *, routed: bool) -> tuple[str, bool, bytes]:
     conditions.sort(
         key=lambda one: "/" in one["type"]
     )  # where there are too many, Kubernetes' own are shown
+    shown = {one["type"] for one in conditions}
+    gone = [{"type": one, "$patch": "delete"} for one in _RESIZING if one not in shown]
     patch = {name: status.get(name) for name in _COPIED}
+    patch |= {name: status[name] for name in _RESIZED if name in status}
     patch["podIP"] = status.get("podIP") if routed else None
     # podIPs merge by ip: without the directive an address that is gone would stay.
     addresses = (status.get("podIPs") or ()) if routed else ()
     patch["podIPs"] = [*addresses[:_ADDRESSES], {"$patch": "replace"}]
-    patch["conditions"] = conditions
+    patch["conditions"] = [*gone, *conditions]
     ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions)
     return phase, ready, status_size.bounded(patch)
 

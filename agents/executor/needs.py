@@ -4,6 +4,7 @@ is asked in vain.
 
 import msgspec
 
+from agents.executor.fields import Object
 from agents.executor.manifest import ManifestError, readable, sanitise
 from agents.executor.restrict import class_needed, needed
 from shared.model.bounds import MAX_NEEDS, MAX_WORD
@@ -15,8 +16,16 @@ def needs_of(pod: bytes) -> Needs | None:
     anyway.
     """
     try:
+        clean = msgspec.json.decode(sanitise(pod))
+    except ManifestError as error:
+        return refused(error)
+    return needs_in(clean)
+
+
+def needs_in(manifest: Object) -> Needs | None:
+    """The same, of a manifest (sanitised)."""
+    try:
         with readable():
-            manifest = msgspec.json.decode(sanitise(pod))
             found = {
                 (one.key, one.word): _cut(one)
                 for one in (*needed(manifest), *class_needed(manifest))
@@ -26,8 +35,13 @@ def needs_of(pod: bytes) -> Needs | None:
                     "spec", f"needs more than {MAX_NEEDS} things that a cluster must let in"
                 )
     except ManifestError as error:
-        return Needs(str(error)[:MAX_WORD])
+        return refused(error)
     return Needs(of_policy=tuple(found.values())) if found else None
+
+
+def refused(error: ManifestError) -> Needs:
+    """Of a pod that no cluster lets in."""
+    return Needs(str(error)[:MAX_WORD])
 
 
 def _cut(need: Need) -> Need:

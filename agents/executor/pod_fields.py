@@ -68,6 +68,27 @@ vsphereVolume
 """
 _ITEMS = _same("defaultMode defaultUser", items="KeyToPath")
 
+_CONTAINER = {
+    **_same(
+        "args command image imagePullPolicy name restartPolicy stdin stdinOnce "
+        "terminationMessagePath "
+        "terminationMessagePolicy tty workingDir",
+        env="EnvVar",
+        envFrom="EnvFromSource",
+        lifecycle="Lifecycle",
+        livenessProbe="Probe",
+        ports="ContainerPort",
+        readinessProbe="Probe",
+        resizePolicy="ContainerResizePolicy",
+        resources="ResourceRequirements",
+        restartPolicyRules="ContainerRestartRule",
+        securityContext="SecurityContext",
+        startupProbe="Probe",
+        volumeMounts="VolumeMount",
+    ),
+    "volumeDevices": Decision(REFUSED, "are disks of its own cluster"),
+}
+
 TYPES: dict[str, dict[str, Decision]] = {
     "Pod": {
         **_same("apiVersion kind", metadata="ObjectMeta", spec="PodSpec"),
@@ -129,7 +150,7 @@ TYPES: dict[str, dict[str, Decision]] = {
         "hostUsers": Decision(MAPPED, "false stays; true is left to the target"),
         "overhead": Decision(LEFT, "the RuntimeClass of the target says it"),
         "ephemeralContainers": Decision(
-            REFUSED, "are debug containers, which begin where the pod runs"
+            SAME, "once the pod runs, as any container of its", "EphemeralContainer"
         ),
         "evictionResponders": Decision(
             REFUSED, "are asked before evictions by its own cluster alone"
@@ -201,26 +222,8 @@ TYPES: dict[str, dict[str, Decision]] = {
         **_same("gmsaCredentialSpec gmsaCredentialSpecName runAsUserName"),
         "hostProcess": Decision(REFUSED, ON_THE_NODE),
     },
-    "Container": {
-        **_same(
-            "args command image imagePullPolicy name restartPolicy stdin stdinOnce "
-            "terminationMessagePath "
-            "terminationMessagePolicy tty workingDir",
-            env="EnvVar",
-            envFrom="EnvFromSource",
-            lifecycle="Lifecycle",
-            livenessProbe="Probe",
-            ports="ContainerPort",
-            readinessProbe="Probe",
-            resizePolicy="ContainerResizePolicy",
-            resources="ResourceRequirements",
-            restartPolicyRules="ContainerRestartRule",
-            securityContext="SecurityContext",
-            startupProbe="Probe",
-            volumeMounts="VolumeMount",
-        ),
-        "volumeDevices": Decision(REFUSED, "are disks of its own cluster"),
-    },
+    "Container": _CONTAINER,
+    "EphemeralContainer": {**_CONTAINER, **_same("targetContainerName")},
     "ContainerPort": _same("containerPort hostIP hostPort name protocol"),
     "ContainerResizePolicy": _same("resourceName restartPolicy"),
     "ContainerRestartRule": _same("action", exitCodes="ContainerRestartRuleOnExitCodes"),

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from shared.kube.verdicts import LOOKS, NOT_FOUND, POSTPONED, error_text
 from shared.messages import DELETING, PodRef
 from shared.model import names
@@ -39,8 +39,15 @@ class _Spec(msgspec.Struct, rename="camel"):
     preemption_policy: str | None = None
 
 
+class _Condition(msgspec.Struct):
+    type: str | None = None
+    status: str | None = None
+    message: str | None = None
+
+
 class _Status(msgspec.Struct):
     phase: str = ""
+    conditions: tuple[_Condition, ...] | None = None
 
 
 class LivePod(msgspec.Struct):
@@ -234,3 +241,14 @@ def guarded_patch(ref: PodRef, pod: LivePod, metadata: dict[str, Any]) -> Reques
     guard = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
     body = msgspec.json.encode({"metadata": {**guard, **metadata}})
     return Request("PATCH", path(ref.namespace, ref.name), body, MERGE_PATCH)
+
+
+def guarded_change(
+    ref: PodRef, version: str, change: dict[str, Any], subresource: str = ""
+) -> Request:
+    """The same, of any part of a pod, by a strategic merge patch: lists of containers merge by
+    their names.
+    """
+    guard = {"uid": ref.uid, "resourceVersion": version}
+    body = msgspec.json.encode({**change, "metadata": {**change.get("metadata", {}), **guard}})
+    return Request("PATCH", path(ref.namespace, ref.name, subresource), body, STRATEGIC_PATCH)

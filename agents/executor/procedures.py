@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.executor.bind import bind
+from agents.executor.carried_changes import update_delegate
 from agents.executor.claim import claim, restore_claim, unclaim
 from agents.executor.confirm_absent import confirm_no_delegate, confirm_no_source
 from agents.executor.delegate import create_delegate, delete_delegate, overtaken
@@ -12,7 +13,7 @@ from agents.executor.finish_source import delete_source, finish_source
 from agents.executor.local import Local, Moment
 from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable
-from agents.executor.update import sign_manifest, update_delegate
+from agents.executor.update import sign_manifest
 from agents.executor.volumes import bind_volume, select_node
 from shared.kube.http import Procedure
 from shared.kube.verdicts import outcome

@@ -8,12 +8,12 @@ ever refer to it.
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from agents.executor import downward, manifest, status_size
-from agents.executor.needs import needs_of
+from agents.executor import downward, live, manifest, needs, status_size
+from agents.executor.events import CHANGE_REFUSED
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
 from agents.kube.pool import Latest, Pool
@@ -47,8 +47,19 @@ class _Parts(msgspec.Struct, gc=False):
 
 _PARTS = msgspec.json.Decoder(_Parts)
 _OF_A_VERSION = frozenset(("resourceVersion", "managedFields"))
-_NEEDS: Latest[bytes, Needs] = Latest()  # of 100,000 pods, about
 _NEEDS_NOTHING = Needs()
+
+
+class _Elsewhere(NamedTuple):
+    """What is derived of a pod that may go, or went, to another cluster: see Pod."""
+
+    needs: Needs | None
+    files: str = ""
+    live: str = ""
+    left: str = ""  # why debug containers do not go along
+
+
+_ELSEWHERE: Latest[bytes, _Elsewhere] = Latest()  # of 100,000 pods, about
 
 
 def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
@@ -109,15 +120,19 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
         unread: list[str] = []
         features = features_needed(bytes(raw), unread)
         read = _ours(pod, delegate=False, judged=judged)
+        elsewhere = _needs(pod, raw)
         ours = msgspec.structs.replace(
             read,
-            needs=_needs(pod, raw),
-            files=_files(pod, raw),
+            needs=elsewhere.needs,
+            files=elsewhere.files,
+            live=elsewhere.live,
             features=features,
             problems=(*read.problems, *unread),
         )
         group = "" if user_marks.is_settled(meta, spec) else groups.group_of(spec)
-        return PodSeen(meta.uid, version, ours, None, _invalid(meta, judged.notes), group=group)
+        left = (user_marks.Note(CHANGE_REFUSED, elsewhere.left),) if elsewhere.left else ()
+        invalid = _invalid(meta, (*judged.notes, *left))
+        return PodSeen(meta.uid, version, ours, None, invalid, group=group)
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
@@ -130,45 +145,50 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
 
 
-def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
+def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> _Elsewhere:
     """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what
-    the next one would.
+    the next one would, and digests of what its delegate follows.
 
     Of one that is placed at home the cache tells what was told of it before.
     """
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
     if not pod.spec.node_name:
-        return None if stays else _one_of(needs_of(bytes(raw)) or _NEEDS_NOTHING)
+        return _Elsewhere(None if stays else _one_of(needs.needs_of(bytes(raw)) or _NEEDS_NOTHING))
     if not pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX):
-        return None
-    return _NEEDS_NOTHING if stays else _needs_once(bytes(raw))
+        return _Elsewhere(None)
+    found = _elsewhere_once(bytes(raw))
+    return found._replace(needs=_NEEDS_NOTHING) if stays else found
 
 
-def _needs_once(raw: bytes) -> Needs:
-    """What a pod needs, derived once for all its versions that differ in their status alone: these
-    are many.
+def _elsewhere_once(raw: bytes) -> _Elsewhere:
+    """Of a pod that runs elsewhere, derived once for all its versions that differ in their status
+    alone: these are many.
     """
     try:
         parts = _PARTS.decode(raw)
     except msgspec.MsgspecError:
-        return needs_of(raw) or _NEEDS_NOTHING
+        return _derived(raw)
     told = [
         [(name, bytes(value)) for name, value in part.items() if name not in _OF_A_VERSION]
         for part in (parts.metadata, parts.spec)
     ]
     key = sha256(msgspec.msgpack.encode(told)).digest()
-    known = _NEEDS.get(key)
+    known = _ELSEWHERE.get(key)
     if known is None:
-        known = _one_of(needs_of(raw) or _NEEDS_NOTHING)
-        _NEEDS.put(key, known, len(msgspec.msgpack.encode(known)))
+        known = _derived(raw)
+        _ELSEWHERE.put(key, known, len(msgspec.msgpack.encode(known)))
     return known
 
 
-def _files(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> str:
-    """What files of a pod that runs elsewhere should show."""
-    elsewhere = pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX)
-    whole = bytes(raw) if elsewhere else b""
-    return manifest.files_of(whole) if b'"fieldRef"' in whole else ""
+def _derived(raw: bytes) -> _Elsewhere:
+    try:
+        crossing, left = manifest.without_refused(raw)
+        clean = msgspec.json.decode(manifest.sanitise(crossing))
+    except manifest.ManifestError as error:
+        return _Elsewhere(needs.refused(error), "-", live.NONE)
+    files, lives = live.files_and_live(clean)
+    needed = _one_of(needs.needs_in(clean) or _NEEDS_NOTHING)
+    return _Elsewhere(needed, files, lives, "; ".join(left)[:MAX_NOTE])
 
 
 def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:
@@ -233,6 +253,8 @@ def _ours(
     # A delegate carries its source's claim; it is never itself claimed.
     claim = None if delegate else marks.claim_of(own, meta.uid)
     source = marks.source_of(own) if delegate else None
+    mark = (meta.annotations or {}).get(names.CARRIES, "") if delegate else ""
+    reached, carries = live.told(mark)
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -276,6 +298,8 @@ def _ours(
         failover=marks.failover_of(own, delegate=delegate),
         grace_s=_grace(spec),
         ends_in_s=_ends_in(meta),
+        live=reached,
+        carries=carries,
     )
 
 

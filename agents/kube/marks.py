@@ -23,10 +23,11 @@ def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict
     """The annotations of our prefix; one longer than 4096 characters is a problem and left out.
 
     Those that hold what files show are not told: they are as long as users' labels and annotations.
+    Nor is that of what follows, of which a digest is.
     """
     found: dict[str, str] = {}
     for key, value in annotations.items():
-        if not key.startswith(names.PREFIX) or key.startswith(names.DOWNWARD):
+        if not key.startswith(names.PREFIX) or key.startswith((names.DOWNWARD, names.CARRIES)):
             continue
         if len(key) > 317 or len(value) > MAX_VALUE:
             problems.append(f"metadata.annotations[{key[:80]}]: longer than {MAX_VALUE} characters")

@@ -47,6 +47,7 @@ _OF_AGENTS = frozenset(
         names.DECISION,
         names.DELEGATE_LABEL,
         names.DELEGATE_PROOF,
+        names.CARRIES,
         names.SOURCE_CLUSTER,
         names.SOURCE_CLUSTER_UID,
         names.SOURCE_NAMESPACE,

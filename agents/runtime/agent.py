@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from agents.executor.live import minor_of
 from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes, MadeNamespaces
 from agents.observer.change_feed import Health, Identity
 from agents.observer.mark_verifier import MarkVerifier
@@ -218,6 +219,7 @@ class Agent:
         """
         while True:
             executor.cluster_uid = self._health.cluster_uid
+            executor.local.server_minor = minor_of(self._health.server_version)
             waits = self.lease is not None and self.lease.another  # the other executor tells
             warnings = self.cache.take_warnings(self.settings.cluster)
             for pod in () if waits else warnings:

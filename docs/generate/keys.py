@@ -241,6 +241,13 @@ OURS = (
         "What files of the downward API show (see [Fields of a pod](pod-fields.md)).",
     ),
     Key(
+        "CARRIES",
+        "source and delegate, annotation",
+        "words, on a delegate also digests",
+        "Which writes on the source [reach the delegate](../crossing.md#after-a-pod-went), and "
+        "digests of what last did.",
+    ),
+    Key(
         "PROXY_LABEL",
         "proxy node, label",
         "a cluster",

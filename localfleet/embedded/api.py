@@ -17,6 +17,7 @@ from localfleet.embedded.apiserver import (
     deletion,
     events,
     eviction,
+    live_pod,
     metadata,
     namespaces,
     ownership,
@@ -240,7 +241,7 @@ class Api:
         metadata.carry_over(row, new, old, subresource)
         if new == old and not frozen:
             return old
-        judged = row.validate_status if subresource == "status" else None
+        judged = row.validate_status if subresource == "status" else live_pod.judge(subresource)
         _refuse(row, old, frozen + (judged(new, old) if judged else row.update_errors(new, old)))
         if options.manager and (options.tracked or old["metadata"].get("managedFields")):
             new["metadata"]["managedFields"] = self._owners(row, old, new, options, subresource)

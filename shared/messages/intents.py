@@ -105,15 +105,15 @@ class CreateDelegate(Intent, frozen=True):
 
 
 class SignManifest(Intent, frozen=True):
-    """Sign the manifest of a source on a proxy node as it is now: labels or annotations that its
-    files show have changed. Outcome DONE carries the claim that the pod bears, signed for that
-    manifest, and the manifest.
+    """Sign the manifest of a source on a proxy node as it is now: what may change of a pod that
+    runs, or what its files show, has changed. Outcome DONE carries the claim that the pod bears,
+    signed for that manifest, and the manifest.
     """
 
 
 class UpdateDelegate(Intent, frozen=True):
-    """Write onto the delegate of `source` what its files of the downward API show by `manifest`,
-    and nothing else.
+    """Write onto the delegate of `source` what `manifest` says otherwise than what reached it
+    before, of that which may change while a pod runs, and what its files show; nothing else.
 
     `record`: the claim for `node` and this manifest, signed by the source cluster.
     """
@@ -142,11 +142,13 @@ class MirrorStatus(Intent, frozen=True):
 
     `routed`: an operator has said that the pod networks of both clusters are one, so that its
     addresses lead to it from the home cluster, too. Else they are not written: at home they may be
-    nobody's, or another pod's.
+    nobody's, or another pod's. `carries`: which writes on the source reach the delegate
+    (`Pod.carries`); it is shown on the source, whose admission lets these through.
     """
 
     status: bytes
     routed: bool = False
+    carries: str = ""
 
 
 class DeleteSource(Intent, frozen=True):

@@ -60,6 +60,9 @@ FOLLOWS = (
     PREFIX + "follows"
 )  # what it names that follows it from home: in a manifest with digests, on a delegate by name
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
+# On a delegate: which writes on its source reach it, and digests of what did last. On a source that
+# runs elsewhere: which of its writes do, so that admission lets them through.
+CARRIES = PREFIX + "carries"
 
 # Copies of what delegates name (ConfigMaps). The label is the hash in the copy's own name.
 COPY = PREFIX + "copy"

@@ -199,7 +199,10 @@ class Pod(Record, frozen=True):
     of the downward API show: of a source on a proxy node, what they ought to; of a delegate, what
     they do; "" where there are none. `features`: what its node has to declare (`Node.features`).
     `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older
-    version did not say. `labels_cut`: it has more labels than `labels`, which are too large to be
+    version did not say. `live`: a digest of what may change of a pod that runs, of a source on a
+    proxy node as it is, of a delegate as it reached that, of one format where they begin alike;
+    "" where nothing follows. `carries`: which writes on its source reach a delegate (agents/executor/live).
+    `labels_cut`: it has more labels than `labels`, which are too large to be
     told. `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without
     a request; None: unknown.
     """
@@ -250,6 +253,8 @@ class Pod(Record, frozen=True):
     features: tuple[Word, ...] = ()
     ends_in_s: Int32 = -1
     labels_cut: bool = False
+    live: Word = ""
+    carries: Word = ""
 
     @property
     def key(self) -> str:

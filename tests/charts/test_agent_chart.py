@@ -9,6 +9,7 @@ import pytest
 import yaml
 from cryptography import x509
 
+from agents.executor import live
 from agents.runtime.join import settings as join
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
@@ -62,6 +63,8 @@ EXECUTOR = {
     ("", "pods", "", "get create patch delete"),
     ("", "pods/binding", "", "create"),
     ("", "pods/status", "", "patch"),
+    ("", "pods/ephemeralcontainers", "", "patch"),
+    ("", "pods/resize", "", "patch"),
     ("", "configmaps", "", "get list create update delete"),
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
@@ -85,6 +88,7 @@ RESERVED = {
     *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
     *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
     names.FOLLOWS,
+    names.CARRIES,
 }
 GATEWAY_FOLDER = "/run/secrets/gateway"
 ACCOUNT = [{"kind": "ServiceAccount", "name": "agent", "namespace": "global-dispatcher"}]
@@ -412,7 +416,8 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     named, marked = (one["expression"] for one in nodes["spec"]["validations"])
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in named
     assert all(f"'{one}'" in marked for one in (names.PROXY_LABEL, names.PROXY_TAINT))
-    first, second = (one["expression"] for one in pods["spec"]["validations"])
+    first, second, third = (one["expression"] for one in pods["spec"]["validations"])
+    assert all(f"'{one}'" in third for one in (*live.WORDS[1:], names.DELEGATE_LABEL, names.DELEGATE_SCHEDULER))
     assert f"'{names.SCHEDULER_NAME}'" in first
     assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
     assert f"'{names.DELEGATE_LABEL}'" in second
@@ -532,12 +537,13 @@ def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_
 
 def test_nobody_changes_the_containers_of_a_pod_that_went_to_another_cluster(helm: Helm) -> None:
     (spec,) = (one["spec"] for one in policies(helm.template("agent"), "reserve-gone"))
-    who, home, ending = (one["expression"] for one in spec["matchConditions"])
+    who, home, ending, stays = (one["expression"] for one in spec["matchConditions"])
     assert all(f"'{key}'" in who for key in (names.CLAIM, names.DELEGATE_LABEL))
     assert "nodeName" in home
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in home
     assert "deletionTimestamp" in ending
     assert all(f"'{phase}'" in ending for phase in TERMINAL)
+    assert f"'{names.CARRIES}'" in stays
     fields = {one["expression"].partition(" ")[0].removeprefix("object.spec.?") for one in spec["validations"]}
     assert fields == {"containers", "initContainers", "ephemeralContainers", "resources", "activeDeadlineSeconds"}
     assert all(one["message"].startswith("the pod runs in another cluster") for one in spec["validations"])

@@ -88,7 +88,7 @@ async def test_where_run_starts_the_agent_the_policy_of_install_is_looked_for() 
         (found,) = await unguarded(cast(Member, Cluster(objects)), run_starts_agents=True)
         assert found.text == (
             "nothing is refused by global-dispatcher-reserve-gone: what is changed on a pod that runs in another "
-            "cluster is not done there, in silence"
+            "cluster, and does not reach it, is taken all the same, in silence"
         )
         assert found.fix == "run `global-dispatcher install --context CONTEXT`"
 

@@ -314,7 +314,6 @@ FORBIDDEN = [
     ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token"),
     ("POST", f"{PODS}/any/exec"),
     ("POST", f"{PODS}/any/eviction"),
-    ("PATCH", f"{PODS}/any/ephemeralcontainers"),
     ("PUT", f"{PODS}/any"),
     ("DELETE", PODS),
     ("DELETE", "/api/v1/nodes"),

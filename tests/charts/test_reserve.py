@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
-KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "source-uid")
+KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "carries")
 CLAIM = {"annotations": {"global-dispatcher.io/claim": "x"}}
 FILE = {"annotations": {"global-dispatcher.io/downward-0123456789": "x"}}
 LABEL = {"labels": {"global-dispatcher.io/delegate": "true"}}
@@ -24,7 +24,8 @@ COVER = {"labels": {"global-dispatcher.io/budget": "x"}}
 FINALIZER = {"finalizers": ["global-dispatcher.io/delegate"]}
 # Whom a namespace belongs to; who may bind besides is a scheduler of theirs.
 RULES = [
-    {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["pods", "pods/status", "pods/resize"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
 ]
 
@@ -149,3 +150,46 @@ def test_the_agents_account_writes_its_marks(plane: ControlPlane, tenant: httpx.
     for name in ("source", "copy"):
         assert agent.http.delete(f"{PODS}/{name}").is_success
     agent.close()
+
+
+def test_what_reaches_the_running_copy_may_be_changed_by_those_writes_alone(
+    plane: ControlPlane, tenant: httpx.Client
+) -> None:
+    image = {"spec": {"containers": [{"name": "main", "image": "example.invalid/app:2"}]}}
+    debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "example.invalid/debug:1"}]}}
+    more = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
+    writes = {"": image, "/ephemeralcontainers": debug, "/resize": more}
+    room = {"status": {"allocatable": {"cpu": "8", "memory": "8Gi"}, "capacity": {"cpu": "8", "memory": "8Gi"}}}
+    plane.admin.create("/api/v1/nodes", {"metadata": {"name": "global-dispatcher-west"}})  # whose room a resize needs
+    plane.admin.patch("/api/v1/nodes/global-dispatcher-west/status", room)
+    followed = {"": set(), "pods": {""}, "pods,ephemeralcontainers": {"", "/ephemeralcontainers"}}
+    followed |= {"pods,ephemeralcontainers,resize": set(writes)}
+    for number, (words, open_to) in enumerate(followed.items()):
+        path = f"{PODS}/follows-{number}"
+        marks = {**CLAIM["annotations"], **({"global-dispatcher.io/carries": words} if words else {})}
+        main = {"name": "main", "image": "example.invalid/app:1", "resources": {"requests": {"cpu": "1"}}}
+        made = pod(f"follows-{number}", {"annotations": marks}, nodeName="global-dispatcher-west", containers=[main])
+        plane.admin.create(PODS, made)
+        answers = {part: tenant.patch(f"{path}{part}", json=body, headers=STRATEGIC) for part, body in writes.items()}
+        codes = {part: answer.status_code for part, answer in answers.items()}
+        assert codes == {part: 200 if part in open_to else 422 for part in writes}, (
+            words,
+            [one.text for one in answers.values()],
+        )
+
+
+def test_the_agent_adds_debug_containers_to_delegates_and_to_nothing_else(
+    plane: ControlPlane, tenant: httpx.Client
+) -> None:
+    plane.admin.create(PODS, pod("own-source", schedulerName="global-dispatcher"))
+    agent = plane.api_for("agent", NAMESPACE)
+    delegate = {"schedulerName": "global-dispatcher.io/delegate", "automountServiceAccountToken": False}
+    assert agent.http.post(PODS, json=pod("followed", {**CLAIM, **LABEL}, **delegate)).is_success
+    debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "example.invalid/debug:1"}]}}
+    answers = {
+        name: agent.http.patch(f"{PODS}/{name}/ephemeralcontainers", json=debug, headers=STRATEGIC)
+        for name in ("own-source", "followed")
+    }
+    assert [one.status_code for one in answers.values()] == [422, 200], [one.text for one in answers.values()]
+    for name in answers:
+        assert agent.http.delete(f"{PODS}/{name}").is_success

@@ -209,3 +209,15 @@ def test_a_node_whose_kubelet_is_down_neither_starts_nor_stops_pods_until_it_is_
     cluster.api.patch("nodes", "a-node-000", "", up, kind="merge")
     cluster.advance(1)
     assert cluster.pod("p")["status"]["phase"] == "Running"
+
+
+def test_a_debug_container_runs_as_soon_as_it_is_added() -> None:
+    cluster = SimulatedCluster()
+    cluster.api.create("pods", pod(), "default")
+    cluster.advance(5)
+    added = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "b"}]}}
+    cluster.api.patch("pods", "p", "default", added, kind="strategic", subresource="ephemeralcontainers")
+    cluster.advance(1)
+    (told,) = cluster.pod("p")["status"]["ephemeralContainerStatuses"]
+    assert (told["name"], "running" in told["state"]) == ("debug", True)
+    assert "running" in state_of(cluster.pod("p"))["state"]

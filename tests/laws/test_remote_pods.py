@@ -33,11 +33,11 @@ SOURCES: list[dict[str, object]] = [
     {}, {"phase": "Running"}, {"phase": "Failed"}, {"ready": True}, {"terminating": True}, {"has_finalizer": False},
     {"claim": None}, {"claim": Claim("north", "n1", 3)}, {"node": ""}, {"node": "e1"},
     {"node": proxy_node_name("north")}, {"annotations": {CLAIM: "unread"}},
-    {"files": "new"},
+    {"files": "new"}, {"live": "1a"},
 ]  # fmt: skip
 COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
-    {"node": ""}, {"files": "old"}, {"files": "new"},
+    {"node": ""}, {"files": "old"}, {"files": "new"}, {"live": "1b"},
 ]  # fmt: skip
 VIEWS: list[dict[str, object]] = [
     {}, {"silent": True}, {"silent": True, "executor": True}, {"executor": False}, {"api_ok": False},

@@ -29,14 +29,15 @@ SOURCES: list[dict[str, object]] = [
     {}, {"phase": "Running"}, {"phase": "Failed"}, {"ready": True}, {"terminating": True}, {"has_finalizer": False},
     {"claim": None}, {"claim": None, "has_finalizer": False}, {"claim": Claim("north", "n1", 3)}, {"node": ""},
     {"node": "e1"}, {"node": proxy_node_name("north")}, {"annotations": {CLAIM: FOR_ANOTHER}}, {"files": "new"},
-    {"at_home": True}, {"at_home": True, "claim": None, "has_finalizer": False},
+    {"live": "1a"}, {"at_home": True}, {"at_home": True, "claim": None, "has_finalizer": False},
     {"terminating": True, "ends_in_s": 5}, {"terminating": True, "ends_in_s": 0},
     {"terminating": True, "phase": "Failed", "ends_in_s": 0}, {"terminating": True, "phase": "Failed", "ends_in_s": 5},
 ]  # fmt: skip
 COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
-    {"node": ""}, {"files": "old"}, {"files": "new"}, {"ready": True}, {"status": b'{"phase":"Failed"}'},
-    {"terminating": True, "status": b'{"phase":"Failed"}'}, {"terminating": True, "phase": "Running"},
+    {"node": ""}, {"files": "old"}, {"files": "new"}, {"live": "1b"}, {"ready": True},
+    {"status": b'{"phase":"Failed"}'}, {"terminating": True, "phase": "Running"},
+    {"terminating": True, "status": b'{"phase":"Failed"}'},
     {"terminating": True, "ends_in_s": 5}, {"terminating": True, "ends_in_s": 300},
 ]  # fmt: skip
 LOCALS: list[dict[str, object]] = [

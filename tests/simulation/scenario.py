@@ -249,6 +249,20 @@ class Director(Scene):
             if fact.uid in self.cluster(cluster).kubelets.running:
                 self.end(cluster, fact.uid, phase)
 
+    def step_label(self, name: str, text: str, home: str = "north") -> None:
+        """NAME TEXT: its user changes its label `text`."""
+        for pod in self._sources(home):
+            if _called(pod) == name:
+                self.cluster(home).api.ask("user", "PATCH", path_of(pod), {"metadata": {"labels": {"text": text}}})
+
+    def step_labelled(self, name: str, text: str) -> Callable[[], bool]:
+        """NAME TEXT: until all its copies have that label."""
+        return lambda: {self._label(cluster, fact) for cluster, fact in self._copies(name)} == {text}
+
+    def _label(self, cluster: str, fact: PodFact) -> str:
+        kept = self.cluster(cluster).api.kept(f"{NAMESPACES}/{fact.namespace}/pods/{fact.name}")
+        return str(kept.obj["metadata"]["labels"].get("text", "")) if kept is not None else ""
+
     # --- trouble -----------------------------------------------------------------------------------------------------
 
     def step_wait(self, seconds: str) -> float:

@@ -3,6 +3,7 @@
 First on the fake kubelet there, which runs nothing; then at the same node with a kubelet that acts.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -47,9 +48,11 @@ class World:
         return [line.split() for line in done.stdout.splitlines()]
 
     def kubectl(self, *words: str, code: int = 0, stdin: str = "") -> str:
-        done = subprocess.run(
-            self.command(*words), input=stdin, capture_output=True, text=True, check=False, timeout=60
-        )
+        return self.kubectl_at(HOME, *words, code=code, stdin=stdin)
+
+    def kubectl_at(self, cluster: str, *words: str, code: int = 0, stdin: str = "") -> str:
+        command = self.command(*words, cluster=cluster)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -134,6 +137,56 @@ def test_top_shows_what_the_kubelet_there_tells(world: World) -> None:
     assert abs(_number(memory) - _number(memory_there)) <= 1
 
 
+def copy_of(world: World, name: str = "web") -> dict[str, Any]:
+    """The pod as it is where it runs."""
+    every = json.loads(world.kubectl_at(TARGET, "get", "pods", "-o", "json"))["items"]
+    (found,) = (one for one in every if one["metadata"]["name"].startswith(f"{name}-"))
+    copy: dict[str, Any] = found
+    return copy
+
+
+def test_what_changes_of_the_pod_reaches_the_copy_that_runs(world: World) -> None:
+    world.kubectl("label", "pod", "web", "tier=front")
+    world.kubectl("set", "image", "pod/web", "main=example.invalid/app:2")
+    more = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "250m"}}}]}}
+    world.kubectl("patch", "pod", "web", "--subresource=resize", "-p", json.dumps(more))
+
+    def arrived() -> bool:
+        found = copy_of(world)
+        (main,) = found["spec"]["containers"]
+        label = found["metadata"]["labels"].get("tier")
+        return (label, main["image"], main["resources"].get("requests")) == (
+            "front",
+            "example.invalid/app:2",
+            {"cpu": "250m"},
+        )
+
+    eventually(arrived, WAIT_S, world.tails)
+    world.kubectl("label", "pod", "web", "tier-")
+    eventually(lambda: "tier" not in copy_of(world)["metadata"]["labels"], WAIT_S, world.tails)
+    assert {"global-dispatcher.io/delegate", "topology.kubernetes.io/zone"} <= copy_of(world)["metadata"][
+        "labels"
+    ].keys()
+
+
+def test_a_debug_container_runs_where_the_pod_does_and_shows_at_home(world: World) -> None:
+    east = ClusterApi(world.fleet.kubeconfig, HOME)
+    east.create("/api/v1/namespaces/default/pods", pod("probed", TARGET))
+    eventually(lambda: running(east, "probed"), WAIT_S, world.tails)
+    east.close()
+    tools = ("--image=example.invalid/tools:1", "--container=tools", "--profile=baseline")
+    world.kubectl("debug", "probed", *tools, "--", "sleep", "60")
+
+    def shown() -> bool:
+        status = json.loads(world.kubectl("get", "pod", "probed", "-o", "json"))["status"]
+        told = status.get("ephemeralContainerStatuses") or ()
+        return [(one["name"], "running" in one["state"]) for one in told] == [("tools", True)]
+
+    eventually(shown, WAIT_S, world.tails)
+    assert [one["name"] for one in copy_of(world, "probed")["spec"]["ephemeralContainers"]] == ["tools"]
+    assert "tools started on west-node-000" in world.kubectl("logs", "probed", "-c", "tools")
+
+
 def _number(quantity: str) -> int:
     return int(re.sub(r"\D", "", quantity))
 
@@ -142,6 +195,10 @@ def test_exec_has_output_input_and_exit_codes(acting: World) -> None:
     assert acting.kubectl("exec", "web", "--", "sh", "-c", "echo $((6 * 7))") == "42\n"
     assert acting.kubectl("exec", "-i", "web", "--", "cat", stdin="from home\n") == "from home\n"
     assert "exit code 7" in acting.kubectl("exec", "web", "--", "sh", "-c", "exit 7", code=7)
+
+
+def test_exec_reaches_a_debug_container_by_its_name(acting: World) -> None:
+    assert acting.kubectl("exec", "probed", "-c", "tools", "--", "sh", "-c", "echo $((6 * 7))") == "42\n"
 
 
 def test_attach_passes_input_and_output(acting: World) -> None:

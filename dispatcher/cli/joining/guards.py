@@ -30,7 +30,10 @@ _ENDS = {
         ("reserve-bindings", ""),
     ),
 }
-UNDONE = "what is changed on a pod that runs in another cluster is not done there, in silence"
+UNDONE = (
+    "what is changed on a pod that runs in another cluster, and does not reach it, is taken all the "
+    "same, in silence"
+)
 _OF_INSTALL = "global-dispatcher-reserve-gone"  # for clusters whose agent `run` starts
 _LOST = {
     "guardPolicy": "who gets hold of its token may do all that its roles name, with objects of "

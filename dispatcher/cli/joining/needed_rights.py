@@ -63,6 +63,8 @@ _LEFT_COPIES = "copies of ConfigMaps stay whose last remote pod went while it wa
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
+_FOLLOWING = "pods/ephemeralcontainers pods/resize"
+_LEFT_AS_THEY_WENT = "debug containers and resizes of pods elsewhere do not reach their copies here"
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _TOP = "kubectl top shows nothing of remote pods here"
 _CONFIG = "extension-apiserver-authentication"
@@ -144,6 +146,7 @@ NEEDS = (
         "",
         SERVED,
     ),
+    Need("executor", _FOLLOWING, "patch", _LEFT_AS_THEY_WENT, NOTE, "", SERVED),
     Need("executor", "nodes", "get create patch delete", _PROXIES, PROBLEM),
     Need("executor", "nodes/status", "patch", _PROXIES, PROBLEM),
     Need(

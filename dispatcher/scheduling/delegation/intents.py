@@ -177,13 +177,17 @@ def confirm_source(home: str, source: SourceRef, epoch: int, now: float) -> InFl
 
 
 def mirror(
-    home: str, source: Pod, cluster: str, told: tuple[bytes, bool], epoch: int, now: float
+    home: str, source: Pod, cluster: str, told: tuple[Pod, bool], epoch: int, now: float
 ) -> InFlightIntent:
-    """Write the delegate's status onto the source; `told`: the status, and `routed` as in
-    MirrorStatus.
+    """Write the delegate's status onto the source; `told`: the delegate, and `routed` as in
+    MirrorStatus. Both agents have to know what follows.
     """
-    status, routed = told
-    intent = MirrorStatus(_id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed)
+    delegate, routed = told
+    status = delegate.status
+    carries = delegate.carries if source.live else ""
+    intent = MirrorStatus(
+        _id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed, carries
+    )
     return InFlightIntent(
         IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status
     )
@@ -198,7 +202,7 @@ def sign(home: str, source: Pod, place: tuple[str, str], epoch: int, now: float)
 def update(
     signed: InFlightIntent, answer: Outcome, source: SourceRef, now: float
 ) -> InFlightIntent:
-    """Let the files of a delegate show what was signed; `source` as the delegate carries it."""
+    """Write what was signed onto the delegate; `source` as the delegate carries it."""
     cluster = signed.cluster
     node = signed.node
     epoch = signed.epoch

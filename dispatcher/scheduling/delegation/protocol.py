@@ -20,7 +20,7 @@ last word is asked. The order of the rules is the order of the code.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a
    lost node), and is let go when the delegate is gone. That it ends or goes, and how, its API
    server has to say first. Marks that somebody took off are restored as the delegate carries them.
-   What the delegate's files show of the source follows the source.
+   What may change of a pod that runs, and what its files show, follows the source.
 
 A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no
 delegate, whatever was last seen there: its sources are let go or take their claims back, and copies
@@ -52,7 +52,7 @@ class Step(enum.Enum):
     RESTORE = "restore"  # write the claim again that the delegate carries
     BIND_PROXY = "bind-proxy"
     MIRROR = "mirror"
-    # sign the manifest as it is now, then write onto the delegate what its files show
+    # sign the manifest as it is now, then write onto the delegate what has changed
     UPDATE = "update"
     DELETE_DELEGATE = "delete-delegate"
     DELETE_SOURCE = "delete-source"  # its delegate is being deleted
@@ -326,16 +326,23 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
         return _show(seen, source, target, delegate)
     return (
         NextStep(Step.UPDATE, target)
-        if files_differ(source, delegate) and not delegate.terminal
+        if outdated(source, delegate) and not delegate.terminal
         else NOTHING
     )
 
 
-def files_differ(source: Pod, delegate: Pod) -> bool:
-    """Whether files of the delegate show the source's labels or annotations as they were; agents of
-    an older version tell of none.
+def outdated(source: Pod, delegate: Pod) -> bool:
+    """Whether what may change of a pod that runs, or what its files show, has changed at home and
+    not reached the delegate; agents of an older version tell of none, and one of another format
+    (the first character) would never tell the same.
     """
-    return source.files != delegate.files and bool(source.files and delegate.files)
+    return _differ(source.files, delegate.files) or (
+        source.live[:1] == delegate.live[:1] and _differ(source.live, delegate.live)
+    )
+
+
+def _differ(wanted: str, there: str) -> bool:
+    return wanted != there and bool(wanted and there)
 
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.protocol import NextStep, ends_shown, files_differ, target_of
+from dispatcher.scheduling.delegation.protocol import NextStep, ends_shown, outdated, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
 from shared.model.pod import PENDING, RUNNING, TERMINAL, Pod
 
@@ -79,7 +79,7 @@ class StepCache:
             delegate.terminating,
             delegate.ends_within(source.ends_in_s),
             bool(ends_shown(delegate)),
-            files_differ(source, delegate),
+            outdated(source, delegate),
             bool(delegate.status),
             delegate.status == tracked.mirrored,
             now < tracked.mirrored_until,

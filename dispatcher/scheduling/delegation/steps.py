@@ -89,9 +89,7 @@ def _mirror(at: Attempt) -> InFlightIntent:
     home = at.tracked.home
     clusters = at.clusters
     routed = share_network(clusters[home], clusters[at.cluster])
-    return intents.mirror(
-        home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now
-    )
+    return intents.mirror(home, at.source, at.cluster, (at.delegate, routed), at.epoch, at.now)
 
 
 def _delete_delegate(at: Attempt) -> InFlightIntent:

@@ -77,11 +77,13 @@ VIRTUAL = (
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "attach": ("", "v1", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
+    "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "exec": ("", "v1", "PodExecOptions", ("create", "get")),
     "finalize": ("", "", "", ("update",)),
     "log": ("", "", "", ("get",)),
     "portforward": ("", "v1", "PodPortForwardOptions", ("create", "get")),
+    "resize": ("", "", "", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),

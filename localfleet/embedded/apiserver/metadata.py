@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from localfleet.embedded.apiserver import live_pod
 from localfleet.embedded.apiserver.apply import as_sent
 from localfleet.embedded.apiserver.resources import RESOURCES, Resource
 from localfleet.embedded.apiserver.schema import DecodeError, object_type
@@ -232,6 +233,8 @@ def carry_over(row: Resource, new: Object, old: Object, subresource: str) -> Non
         _only(new, old, "status" if subresource == "status" else "spec")
         if row.key == "pods":  # never taken away
             new["status"].setdefault("qosClass", (old.get("status") or {}).get("qosClass", ""))
+    elif subresource in live_pod.PARTS:
+        live_pod.keep(new, old, subresource)
     elif "status" in row.subresources:
         _restore(new, old, "status")
     if row.generation and new.get("spec") != old.get("spec"):

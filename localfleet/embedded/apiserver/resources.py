@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from localfleet.embedded.apiserver import (
     admission,
     defaults,
+    live_pod,
     validation,
     validation_kinds,
     validation_pod,
@@ -139,7 +140,7 @@ _ROWS = (
              subresources=("status",), defaults=defaults.claim, admit=admission.claim,
              first_status=_status(phase="Pending")),
     Resource("", "v1", "Pod", "pods", "core.v1.Pod", ("po",), categories=_EVERY, fields=_POD_FIELDS, graceful=True,
-             subresources=("attach", "binding", "eviction", "exec", "log", "portforward", "status"),
+             subresources=("attach", "binding", *live_pod.PARTS, "eviction", "exec", "log", "portforward", "status"),
              defaults=defaults.pod, admit=admission.pod,
              validate=validation_pod.pod, validate_update=validation_pod.pod_update, generation=True,
              validate_status=validation_pod.pod_status, first_status=defaults.pod_status),

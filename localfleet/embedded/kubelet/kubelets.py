@@ -177,6 +177,7 @@ class Kubelets:
             return
         if annotations_of(pod) != run.annotations:
             self._change_load(pod, run, now)
+        self._resize(pod, run)
         held = run.holds
         due = run.due
         run.observe(pod, now)
@@ -216,6 +217,15 @@ class Kubelets:
         self.nodes[run.node].load.change(run.uid, behaviour, now)
         times = ("start_s", "run_s", "stop_s", "exit_code")
         run.behaviour = replace(behaviour, **{key: getattr(run.behaviour, key) for key in times})
+
+    def _resize(self, pod: Object, run: PodRun) -> None:
+        if pod["metadata"].get("generation") == run.generation:
+            return
+        run.generation = pod["metadata"].get("generation")
+        with suppress(QuantityError):
+            requests = effective_requests(pod["spec"])
+            if run.holds and run.node in self.nodes and requests != run.requests:
+                self.nodes[run.node].resize(run, requests)
 
     @staticmethod
     def _admission(pod: Object, node: SimulatedNode) -> tuple[Resources, Rejection | None]:

@@ -58,6 +58,7 @@ class PodRun:
         self.behaviour = behaviour
         self.annotations = annotations_of(pod)
         self.requests = requests
+        self.generation = pod["metadata"].get("generation")
         self.place = place
         self.stage = Stage.STARTING
         self.restarts = 0
@@ -100,7 +101,11 @@ class PodRun:
         elif is_finished(pod) and self.stage is not Stage.ENDED:
             self.stage = Stage.ENDED
             self.due = inf
-        elif self.stage is Stage.RUNNING and not self.stopping and not is_ready(pod):
+        elif (
+            self.stage is Stage.RUNNING
+            and not self.stopping
+            and (not is_ready(pod) or status.lacks_debug(pod))
+        ):
             # The node controller doubted the node; its kubelet knows better. Never before a due
             # step.
             self.due = min(self.due, now)

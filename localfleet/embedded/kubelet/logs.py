@@ -16,10 +16,10 @@ def container_log(pod: Object, container: str, query: Mapping[str, str], now: fl
     """The text that `kubectl logs` shows; `query` as the API has it (previous, tailLines,
     sinceSeconds, sinceTime, timestamps, limitBytes). Text only, "" before the first start.
     """
-    entry = next(
-        (e for e in pod.get("status", {}).get("containerStatuses") or () if e["name"] == container),
-        None,
-    )
+    status = pod.get("status", {})
+    kinds = ("containerStatuses", "ephemeralContainerStatuses")
+    every = (entry for kind in kinds for entry in status.get(kind) or ())
+    entry = next((one for one in every if one["name"] == container), None)
     if entry is None:
         return ""
     state, restarts = _run(entry, previous=query.get("previous") == "true")

@@ -72,6 +72,13 @@ class SimulatedNode:
         if run.holds:
             add(self.used, run.requests)
 
+    def resize(self, run: PodRun, requests: Resources) -> None:
+        """Give a pod other room: a simulated kubelet grants every resize."""
+        for resource, amount in run.requests.items():
+            self.used[resource] = self.used.get(resource, 0) - amount
+        run.requests = requests
+        add(self.used, requests)
+
     def release(self, run: PodRun, now: float) -> None:
         """A pod has ended: its room is free and it uses nothing."""
         for resource, amount in run.requests.items():

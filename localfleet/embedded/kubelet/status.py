@@ -109,11 +109,33 @@ def _status(pod: Object, place: Place, now: float, phase: str, containers: Conta
         "startTime": old.get("startTime") or stamp(now),
         "containerStatuses": [_container(pod, entry, containers) for entry in spec["containers"]],
     }
+    if spec.get("ephemeralContainers") and phase != "Pending":
+        ended = phase != "Running"
+        status["ephemeralContainerStatuses"] = _debug_containers(pod, ended, now)
     if spec.get("initContainers"):
         status["initContainerStatuses"] = _init_containers(
             pod, old.get("initContainerStatuses"), phase, now
         )
     return status
+
+
+def lacks_debug(pod: Object) -> bool:
+    """Whether a debug container was added that its status does not show."""
+    added = pod["spec"].get("ephemeralContainers") or ()
+    return len(added) > len((pod.get("status") or {}).get("ephemeralContainerStatuses") or ())
+
+
+def _debug_containers(pod: Object, ended: bool, now: float) -> list[Object]:
+    """They run from when they are seen until the pod ends."""
+    old = (pod.get("status") or {}).get("ephemeralContainerStatuses") or ()
+    known = {entry["name"]: entry for entry in old}
+    state = Ending(0, now, now) if ended else {"running": {"startedAt": stamp(now)}}
+    return [
+        known[entry["name"]]
+        if entry["name"] in known and not ended
+        else _container(pod, entry, Containers(state))
+        for entry in pod["spec"]["ephemeralContainers"]
+    ]
 
 
 def _init_containers(pod: Object, old: list[Object] | None, phase: str, now: float) -> list[Object]:

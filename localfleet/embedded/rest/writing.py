@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver import forms, metadata, protobuf, scale
+from localfleet.embedded.apiserver import forms, live_pod, metadata, protobuf, scale
 from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.metadata import UNREADABLE
@@ -38,7 +38,7 @@ PATCH_KINDS = {
     "application/apply-patch+json": "apply",
 }
 _PATCH_ERRORS = dict.fromkeys(("merge", "json", "strategic"), "invalid JSON patch") | {"apply": ""}
-_ON_OBJECTS = ("status", "scale", "finalize")
+_ON_OBJECTS = ("status", "scale", "finalize", *live_pod.PARTS)
 
 
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")

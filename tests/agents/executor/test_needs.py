@@ -94,13 +94,14 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     derived: list[bytes] = []
+    derive = convert._derived
 
-    def counted(raw: bytes) -> Needs | None:
+    def counted(raw: bytes) -> convert._Elsewhere:
         derived.append(raw)
-        return needs_of(raw)
+        return derive(raw)
 
-    monkeypatch.setattr(convert, "_NEEDS", Latest())
-    monkeypatch.setattr(convert, "needs_of", counted)
+    monkeypatch.setattr(convert, "_ELSEWHERE", Latest())
+    monkeypatch.setattr(convert, "_derived", counted)
 
     def told(version: int, phase: str, annotations: dict[str, str], **spec: Any) -> Needs | None:
         pod = pod_object("web", nodeName=PROXY, **spec)
@@ -122,15 +123,15 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
 def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     derived: list[bytes] = []
 
-    def counted(raw: bytes) -> Needs | None:
+    def counted(raw: bytes) -> convert._Elsewhere:
         derived.append(raw)
-        return None
+        return convert._Elsewhere(None, "0" * 16, "0" * 17)
 
-    monkeypatch.setattr(convert, "_NEEDS", Latest())
-    monkeypatch.setattr(convert, "needs_of", counted)
+    monkeypatch.setattr(convert, "_ELSEWHERE", Latest())
+    monkeypatch.setattr(convert, "_derived", counted)
     pods = [pod_object(f"p{at}", nodeName=PROXY) for at in range(10_000)]
     for _ in range(2):
         for at, pod in enumerate(pods):
             pod["metadata"]["uid"] = f"u{at}"
-            convert._needs_once(msgspec.json.encode(pod))
+            convert._elsewhere_once(msgspec.json.encode(pod))
     assert len(derived) == len(pods)

@@ -1,4 +1,4 @@
-"""Files of a delegate follow the labels and annotations of its source, and nothing else of it changes by that way."""
+"""Files of a delegate follow the labels and annotations of its source."""
 
 from typing import Any
 
@@ -59,7 +59,8 @@ class Fleet:
         self.ref = self.home.submit(pod)
         claimed = self.home.do(Claim("c", self.ref, 1, "b", "n1", "b-cluster-uid"))
         assert claimed.verdict == CLAIMED
-        assert self.away.do(order_for(self.ref, 1, "n1", claimed.manifest)).verdict == BOUND
+        made = self.away.do(order_for(self.ref, 1, "n1", claimed.manifest))
+        assert made.verdict == BOUND, made.message
         self.home.sync()
         assert self.home.do(Bind("p", self.ref, 1, PROXY, proxy=True)).verdict == BOUND
 
@@ -92,7 +93,7 @@ class Fleet:
         return self.update(signed.manifest, signed.record, now)
 
     def told(self) -> tuple[str, str]:
-        """The digests that both agents tell."""
+        """The digests of files that both agents tell."""
         found = [pod_seen(msgspec.json.encode(pod)) for pod in (self.source, self.delegate)]
         source, delegate = (one.pod.files for one in found if one is not None and one.pod is not None)
         return source, delegate
@@ -102,6 +103,12 @@ def forged(fleet: Fleet, manifest: bytes, **claim: Any) -> str:
     """A claim for this manifest as `a` would sign it, but for what is said."""
     signed = SignedClaim(source_of(fleet.ref, 1), "b", "b-cluster-uid", "n1", digest_of(manifest))
     return keys_of("a").sign_claim(msgspec.structs.replace(signed, **claim))
+
+
+def ours_of(pod: Object) -> tuple[Object, Object]:
+    """Its spec, and what agents wrote on it, but for what follows."""
+    said = pod["metadata"]["annotations"].items()
+    return pod["spec"], {key: text for key, text in said if key.startswith(names.PREFIX) and key != names.CARRIES}
 
 
 def test_a_file_shows_a_label_as_it_is_at_home_by_now() -> None:
@@ -196,19 +203,21 @@ def test_a_lost_reply_is_looked_after() -> None:
 @pytest.mark.parametrize(
     "metadata",
     [
-        {"labels": {"app": "other"}, "annotations": {}},
-        {"labels": {}, "annotations": {names.EPOCH: "99", names.SOURCE_CLUSTER: "c", "sidecar.istio.io/inject": "x"}},
+        {"labels": {names.DELEGATE_LABEL: "false", "pod-template-hash": "x"}, "annotations": {}},
+        {"labels": {}, "annotations": {names.EPOCH: "99", names.SOURCE_CLUSTER: "c", "vault.hashicorp.com/x": "x"}},
         {"labels": {}, "annotations": {names.DOWNWARD + "0123456789": "new", names.DOWNWARD + "claim": "x"}},
     ],
-    ids=["labels", "annotations that steer", "files that it has not"],
+    ids=["labels of agents and controllers", "annotations of agents, and that steer", "files that it has not"],
 )
-def test_a_hostile_home_changes_nothing_but_what_the_files_show(metadata: Object) -> None:
+def test_a_hostile_home_changes_nothing_of_ours_and_nothing_that_never_changes(metadata: Object) -> None:
     fleet = Fleet()
-    before = msgspec.json.encode(fleet.delegate)
-    spec = {**pod_object()["spec"], "nodeSelector": {"secret": "yes"}}
-    manifest = msgspec.json.encode({"metadata": metadata, "spec": spec})
+    before = msgspec.json.encode(ours_of(fleet.delegate), order="sorted")
+    hostile = {**pod_object()["spec"], "nodeSelector": {"secret": "yes"}, "hostname": "other"}
+    hostile["containers"] = [{**one, "args": ["--evil"]} for one in fleet.delegate["spec"]["containers"]]
+    manifest = msgspec.json.encode({"metadata": metadata, "spec": hostile})
     assert fleet.update(manifest, forged(fleet, manifest)).verdict == DONE
-    assert msgspec.json.encode(fleet.delegate) == before
+    assert msgspec.json.encode(ours_of(fleet.delegate), order="sorted") == before
+    assert set(fleet.delegate["metadata"]["labels"]) == {names.DELEGATE_LABEL}
 
 
 UNSIGNED: dict[str, Object] = {
@@ -294,7 +303,7 @@ def test_a_source_that_may_cross_no_more_is_told_once() -> None:
     fleet.source["spec"]["volumes"][0]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] = "metadata.annotations"
     assert [fleet.sign().verdict for _ in range(2)] == [REFUSED, REFUSED]
     told = [msgspec.json.decode(one.body) for one in fleet.home.local.events]
-    (event,) = [one for one in told if one["reason"] == "FilesNotUpdated"]
+    (event,) = [one for one in told if one["reason"] == "ChangeRefused"]
     assert "256 KiB" in event["note"]
     assert fleet.told()[0] == "-"
 

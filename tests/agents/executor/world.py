@@ -88,6 +88,8 @@ class ApiModel:
         self.objects: dict[str, Object] = {}
         self.done: list[tuple[str, str, str]] = []
         self.budgets_spent = False
+        self.lacks: set[str] = set()  # subresources that it does not serve
+        self.refuses: Callable[[Object], str] = lambda body: ""  # why admission refuses a patch of a pod
         self._version = 0
 
     def put(self, path: str, obj: Object) -> Object:
@@ -211,20 +213,30 @@ class ApiModel:
         return _ok({"kind": "Status", "status": "Success"}, 201)
 
     def _patch(self, path: str, body: Object, kind: str) -> Response:
-        base = path.removesuffix("/status")
+        base, part = path, ""
+        for one in ("status", "ephemeralcontainers", "resize"):
+            if path.endswith(f"/{one}"):
+                base, part = path.removesuffix(f"/{one}"), one
         obj = self.objects.get(base)
-        if obj is None:
+        if obj is None or part in self.lacks:
             return _error(404, f"{base} not found")
         given, meta = body.pop("metadata", {}), obj["metadata"]
         if given.get("uid", meta["uid"]) != meta["uid"]:
             return _error(409, "Precondition failed: UID in precondition")
         if given.get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
             return _error(409, "the object has been modified; please apply your changes to the latest version")
+        if part in ("ephemeralcontainers", "resize"):
+            given = {}
+        if part == "" and (why := self.refuses(body)):
+            return _error(403, why)
         phase = obj.get("status", {}).get("phase")
         merge(meta, given, strategic=kind == STRATEGIC_PATCH)
         merge(obj, body, strategic=kind == STRATEGIC_PATCH)
         self._stamp(obj)
-        self.done.append(("patch", meta["uid"], f"{phase}>{obj.get('status', {}).get('phase')}"))
+        if part in ("ephemeralcontainers", "resize"):
+            self.done.append((part, meta["uid"], ""))
+        else:
+            self.done.append(("patch", meta["uid"], f"{phase}>{obj.get('status', {}).get('phase')}"))
         self._sweep(base)
         return _ok(obj)
 

@@ -1,5 +1,7 @@
 """One object for all that are equal, and a bound on what users can make an agent keep."""
 
+import pytest
+
 from agents.kube import convert
 from agents.kube.pool import MAX_BYTES, OVERHEAD, Latest, Pool
 from shared.model import names
@@ -43,7 +45,8 @@ def test_replicas_have_the_same_labels() -> None:
     assert one.labels is other.labels
 
 
-def test_a_pod_whose_large_labels_change_again_and_again_fills_no_memory() -> None:
+def test_a_pod_whose_large_labels_change_again_and_again_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "_POOL", Pool())
     size = 60_000
     for number in range(2 * MAX_BYTES // size):
         read_pod(pod_object(metadata=labelled(number, size)))

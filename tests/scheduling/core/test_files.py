@@ -1,6 +1,6 @@
 """Files of a delegate that show what its source showed before are written anew, when both agents tell of them."""
 
-from shared.messages import DONE, REFUSED, AnyIntent, DeleteDelegate, SignManifest, UpdateDelegate
+from shared.messages import DONE, REFUSED, AnyIntent, DeleteDelegate, MirrorStatus, SignManifest, UpdateDelegate
 from tests.scheduling.core.test_refused_steps import Fleet, Reply, all_done, but, delegate, source
 
 
@@ -56,3 +56,35 @@ def test_what_was_signed_is_written_for_the_source_that_the_delegate_carries() -
     (order,) = orders
     assert (order.source, order.node) == (delegate().source, "w1")
     assert (order.manifest, order.record) == (b"{}", "x.y")
+
+
+def test_so_is_what_may_change_of_a_pod_that_runs() -> None:
+    fleet = shown()
+    fleet.tell("west", delegate(files="one", live="1a"))
+    fleet.tell("east", source(phase="Running", files="one", live="1b"))
+    fleet.tell("west", delegate(files="one", live="1b"))
+    fleet.ticks(30)
+    assert fleet.ordered == {SignManifest: 1, UpdateDelegate: 1}
+
+
+def test_home_is_told_which_writes_follow_where_both_agents_know_of_it() -> None:
+    for live, told in (("1a", "pods,resize"), ("", "")):
+        orders: list[MirrorStatus] = []
+
+        def noted(intent: AnyIntent, orders: list[MirrorStatus] = orders) -> str:
+            if isinstance(intent, MirrorStatus):
+                orders.append(intent)
+            return DONE
+
+        fleet = Fleet(noted)
+        fleet.tell("east", source(live=live))
+        fleet.tell("west", delegate(live="1a", carries="pods,resize"))
+        assert {one.carries for one in orders} == {told}
+
+
+def test_a_copy_that_was_resized_takes_the_room_that_it_then_has() -> None:
+    fleet = shown()
+    fleet.tell("west", delegate(files="one", requests={"cpu": 500}))
+    occupant = fleet.core.fleet.occupant(("east", source().uid))
+    assert occupant is not None
+    assert occupant.pod_info.pod.requests == {"cpu": 500}

@@ -31,6 +31,10 @@ def told(pod: Pod, files: str) -> Pod:
     return msgspec.structs.replace(pod, files=files)
 
 
+def changed(pod: Pod, live: str) -> Pod:
+    return msgspec.structs.replace(pod, live=live)
+
+
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
 ENDED: dict[str, Any] = {"ended": {"west": "Succeeded"}}
 FAILED: dict[str, Any] = {"ended": {"west": "Failed"}}
@@ -107,6 +111,28 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         ),
         pytest.param(
             seen(told(SHOWN, "new"), told(DELEGATE, "old"), mirrored=b""), Step.MIRROR, id="after its status is shown"
+        ),
+        pytest.param(
+            seen(changed(SHOWN, "1a"), changed(DELEGATE, "1b"), mirrored=b"{}"),
+            Step.UPDATE,
+            id="what may change follows the source",
+        ),
+        pytest.param(
+            seen(changed(SHOWN, "1-"), changed(DELEGATE, "1b"), mirrored=b"{}"),
+            Step.UPDATE,
+            id="and what may cross no more is refused at home",
+        ),
+        pytest.param(
+            seen(changed(SHOWN, "1a"), changed(DELEGATE, "1a"), mirrored=b"{}"), Step.NOTHING, id="and rests as one"
+        ),
+        pytest.param(
+            seen(changed(SHOWN, "1a"), DELEGATE, mirrored=b"{}"), Step.NOTHING, id="an older target is not asked"
+        ),
+        pytest.param(seen(SHOWN, changed(DELEGATE, "1a"), mirrored=b"{}"), Step.NOTHING, id="nor is an older home"),
+        pytest.param(
+            seen(changed(SHOWN, "2a"), changed(DELEGATE, "1a"), mirrored=b"{}"),
+            Step.NOTHING,
+            id="nor are those who tell in other formats",
         ),
         pytest.param(
             seen(told(SHOWN, "new"), told(DELEGATE, "new"), mirrored=b"{}"), Step.NOTHING, id="and rest once they do"

@@ -74,9 +74,10 @@ def nothing_mirrored(patches: Patches) -> None:
 def mirror_to_the_wrong_pod(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import intents
 
-    real, last = intents.mirror, [b""]
+    real: Any = intents.mirror
+    last: list[Any] = [None]
 
-    def mirror(home: str, source: Any, cluster: str, told: tuple[bytes, bool], epoch: int, now: float) -> Any:
+    def mirror(home: str, source: Any, cluster: str, told: tuple[Any, bool], epoch: int, now: float) -> Any:
         last[:], other = [told[0]], last[0] or told[0]
         return real(home, source, cluster, (other, told[1]), epoch, now)
 

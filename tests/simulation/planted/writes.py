@@ -70,8 +70,8 @@ def mirror_without_guard(patches: Patches) -> None:
 
     real = mirror._request
 
-    def request(ref: Any, patch: bytes, version: str) -> Any:
-        made = real(ref, patch, version)
+    def request(ref: Any, what: Any, version: str) -> Any:
+        made = real(ref, what, version)
         return msgspec.structs.replace(made, body=_without(made.body, "resourceVersion"))
 
     patches.set(mirror, "_request", request)

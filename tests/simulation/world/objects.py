@@ -11,6 +11,8 @@ _MERGE_KEYS = {
     "podIPs": "ip",
     "ownerReferences": "uid",
     "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
     "addresses": "type",
 }
 _MERGE_SETS = frozenset(("finalizers",))
@@ -104,7 +106,8 @@ def _merged_list(old: list[Object], new: list[Object], by: str) -> list[Object]:
         if item.get("$patch") == "delete":
             merged.pop(item[by], None)
         else:
-            merged[item[by]] = {**merged.get(item[by], {}), **item}
+            merged[item[by]] = copy.deepcopy(merged.get(item[by], {}))
+            merge(merged[item[by]], item, strategic=True)
     return list(merged.values())
 
 

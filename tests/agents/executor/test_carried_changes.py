@@ -1,0 +1,468 @@
+"""What changes of a source after it went reaches its delegate: what may change of a pod that runs, and only that."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor import live
+from agents.executor.carried_changes import FOLLOWED
+from agents.executor.events import CHANGE_REFUSED
+from agents.executor.failover_mode import tolerations_for
+from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
+from agents.executor.procedures import carry_out
+from agents.kube.convert import pod_seen
+from agents.observer.seen import InvalidAnnotation
+from shared.kube.http import STRATEGIC_PATCH, Request, Response
+from shared.messages import BOUND, CLAIMED, DONE, REFUSED, Claim, MirrorStatus, UpdateDelegate
+from shared.model import names
+from tests.agents.executor.test_downward import in_files
+from tests.agents.executor.test_update import Fleet, forged
+from tests.agents.executor.world import NOW, World, lost_reply, order_for, pod_object, run, source_of
+
+Object = dict[str, Any]
+DEBUG = {"name": "debug", "image": "busybox", "targetContainerName": "main", "stdin": True, "tty": True}
+
+
+def debugged(fleet: Fleet, *containers: Object) -> None:
+    fleet.source["spec"].setdefault("ephemeralContainers", []).extend(containers)
+
+
+def lives(fleet: Fleet) -> tuple[str, str]:
+    """The digests of what may change that both agents tell."""
+    found = [pod_seen(msgspec.json.encode(pod)) for pod in (fleet.source, fleet.delegate)]
+    source, delegate = (one.pod.live for one in found if one is not None and one.pod is not None)
+    return source, delegate
+
+
+def main_of(pod: Object) -> Object:
+    found: Object = pod["spec"]["containers"][0]
+    return found
+
+
+def condition_of(fleet: Fleet) -> Object | None:
+    said = fleet.delegate["status"].get("conditions") or ()
+    return next((one for one in said if one["type"] == FOLLOWED), None)
+
+
+def events_of(world: World, reason: str = "ChangeRefused") -> list[str]:
+    told = [msgspec.json.decode(one.body) for one in world.local.events]
+    return [one["note"] for one in told if one["reason"] == reason]
+
+
+def warned(world: World) -> list[InvalidAnnotation]:
+    taken = [one for one in world.cache.take_warnings() if isinstance(one, InvalidAnnotation)]
+    return [one for one in taken if one.reason == CHANGE_REFUSED]
+
+
+def settled(fleet: Fleet) -> bool:
+    """Whether both agents tell the same, and doing it again writes nothing."""
+    done = list(fleet.away.api.done)
+    return fleet.follow().verdict == DONE and fleet.away.api.done == done and lives(fleet)[0] == lives(fleet)[1] != ""
+
+
+# --- labels and annotations
+
+
+def test_a_pod_that_went_has_reached_its_delegate() -> None:
+    assert settled(Fleet())
+
+
+def test_labels_and_annotations_that_cross_are_changed_added_and_removed() -> None:
+    fleet = Fleet(team="x")
+    metadata = fleet.source["metadata"]
+    metadata["labels"] |= {"tier": "two", "new": "n"}
+    del metadata["labels"]["team"]
+    metadata["annotations"] |= {"note": "n", "prometheus.io/port": "1"}
+    assert lives(fleet)[0] != lives(fleet)[1]
+    assert fleet.follow().verdict == DONE
+    labels, annotations = fleet.delegate["metadata"]["labels"], fleet.delegate["metadata"]["annotations"]
+    assert labels == {"app": "web", "tier": "two", "new": "n", names.DELEGATE_LABEL: "true"}
+    assert (annotations["note"], annotations["prometheus.io/port"]) == ("n", "1")
+    del metadata["annotations"]["note"]
+    assert fleet.follow().verdict == DONE
+    assert "note" not in fleet.delegate["metadata"]["annotations"]
+    assert in_files(fleet.delegate) == {"two"}
+    assert settled(fleet)
+
+
+def test_what_the_targets_own_admission_has_added_is_neither_taken_away_nor_written_over() -> None:
+    fleet = Fleet()
+    fleet.delegate["metadata"]["labels"] |= {"owner": "west", names.ZONE: "w-1"}
+    fleet.source["metadata"]["labels"] |= {"owner": "east"}
+    assert fleet.follow().verdict == DONE
+    del fleet.source["metadata"]["labels"]["owner"]
+    assert fleet.follow().verdict == DONE
+    labels = fleet.delegate["metadata"]["labels"]
+    assert (labels["owner"], labels[names.ZONE]) == ("west", "w-1")
+
+
+def test_what_the_targets_policy_does_not_let_in_does_not_follow() -> None:
+    fleet = Fleet()
+    fleet.source["metadata"]["labels"] |= {"cilium.io/x": "y"}
+    fleet.source["metadata"]["annotations"] |= {"vault.hashicorp.com/agent-inject": "true"}
+    assert fleet.follow().verdict == DONE
+    assert "cilium.io/x" not in fleet.delegate["metadata"]["labels"]
+    assert "vault.hashicorp.com/agent-inject" not in fleet.delegate["metadata"]["annotations"]
+    assert settled(fleet)
+
+
+def test_labels_by_which_a_controller_there_would_adopt_the_delegate_are_refused() -> None:
+    fleet = Fleet()
+    taker = {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"tier": "x"}}}}
+    fleet.away.api.put("/apis/apps/v1/namespaces/default/replicasets/rs", taker)
+    fleet.relabel("x")
+    done = fleet.follow()
+    assert done.verdict == REFUSED
+    assert "would take it" in done.message
+    assert fleet.delegate["metadata"]["labels"]["tier"] == "one"
+    assert in_files(fleet.delegate) == {"x"}
+
+
+# --- fields
+
+
+def test_image_and_deadline_follow_and_tolerations_are_added() -> None:
+    fleet = Fleet()
+    theirs = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    fleet.delegate["spec"]["tolerations"] = [theirs]
+    seconds = {"key": "tier", "operator": "Exists", "effect": "NoExecute"}
+    fleet.delegate["spec"]["tolerations"].append({**seconds, "tolerationSeconds": 300})
+    main_of(fleet.source)["image"] = "busybox:2"
+    more = [{"key": "dedicated", "operator": "Exists"}, {"key": "node-role.kubernetes.io/x", "operator": "Exists"}]
+    fleet.source["spec"] |= {"activeDeadlineSeconds": 60, "tolerations": [*more, {**seconds, "tolerationSeconds": 5}]}
+    assert fleet.follow().verdict == DONE
+    spec = fleet.delegate["spec"]
+    assert (main_of(fleet.delegate)["image"], spec["activeDeadlineSeconds"]) == ("busybox:2", 60)
+    assert spec["tolerations"] == [theirs, {**seconds, "tolerationSeconds": 5}, more[0]]
+    assert settled(fleet)
+
+
+def test_how_long_the_source_stays_on_its_proxy_node_is_nothing_of_the_copy() -> None:
+    fleet = Fleet()
+    before = lives(fleet)
+    current = [
+        {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for name in ("not-ready", "unreachable")
+    ]
+    fleet.source["spec"]["tolerations"] = tolerations_for("strict", current)
+    assert len(fleet.source["spec"]["tolerations"]) == 4
+    assert lives(fleet) == before
+    fleet.source["spec"]["tolerations"].append({"key": "dedicated", "operator": "Exists"})
+    assert fleet.follow().verdict == DONE
+    assert fleet.delegate["spec"]["tolerations"] == [{"key": "dedicated", "operator": "Exists"}]
+
+
+def test_what_admission_there_has_set_stays_until_it_changes_at_home() -> None:
+    fleet = Fleet()
+    main_of(fleet.delegate)["image"] = "mirror.west/busybox"
+    main_of(fleet.delegate)["resources"] = {"requests": {"cpu": "1"}}
+    fleet.relabel("two")
+    assert fleet.follow().verdict == DONE
+    assert main_of(fleet.delegate)["image"] == "mirror.west/busybox"
+    assert main_of(fleet.delegate)["resources"] == {"requests": {"cpu": "1"}}
+    main_of(fleet.source)["image"] = "busybox:2"
+    assert fleet.follow().verdict == DONE
+    assert main_of(fleet.delegate)["image"] == "busybox:2"
+
+
+def test_a_refusal_of_the_server_leaves_the_delegate_as_it_was_but_for_its_files_and_is_told_once() -> None:
+    fleet = Fleet()
+    image = main_of(fleet.delegate)["image"]
+    fleet.away.api.refuses = lambda body: "no such registry" if "spec" in body else ""
+    main_of(fleet.source)["image"] = "evil/busybox"
+    fleet.relabel("two")
+    assert [fleet.follow().verdict for _ in range(3)] == [REFUSED] * 3
+    assert (main_of(fleet.delegate)["image"], fleet.delegate["metadata"]["labels"]["tier"]) == (image, "one")
+    assert in_files(fleet.delegate) == {"two"}
+    (note,) = events_of(fleet.away)
+    assert "no such registry" in note
+    said = condition_of(fleet)
+    assert said is not None
+    assert (said["status"], "no such registry" in said["message"]) == ("False", True)
+    mirror(fleet, fleet.delegate["status"])
+    assert said in fleet.source["status"]["conditions"]
+    assert lives(fleet)[0] != lives(fleet)[1]
+    main_of(fleet.source)["image"] = image
+    assert fleet.follow().verdict == DONE
+    said = condition_of(fleet)
+    assert said is not None
+    assert said["status"] == "True"
+    assert settled(fleet)
+
+
+# --- resources
+
+
+def test_resources_follow_by_the_subresource_that_resizes() -> None:
+    fleet = Fleet()
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "300m", "memory": "1Gi"}}
+    assert fleet.follow().verdict == DONE
+    assert main_of(fleet.delegate)["resources"] == {"requests": {"cpu": "300m", "memory": "1Gi"}}
+    assert fleet.away.api.count("resize") == 1
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "300m"}}
+    assert fleet.follow().verdict == DONE
+    assert main_of(fleet.delegate)["resources"] == {"requests": {"cpu": "300m"}}
+    assert settled(fleet)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["by its version", "by its answer"])
+def test_a_server_that_resizes_nothing_is_told_at_home_and_the_rest_follows(known: bool) -> None:
+    fleet = Fleet()
+    fleet.away.local.server_minor = 32 if known else 0
+    fleet.away.api.lacks = {"resize"}
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "300m"}}
+    fleet.relabel("two")
+    done = fleet.follow()
+    assert (done.verdict, "1.33" in done.message) == (REFUSED, True)
+    assert fleet.delegate["metadata"]["labels"]["tier"] == "two"
+    assert "resources" not in main_of(fleet.delegate)
+    assert len(events_of(fleet.away)) == 1
+
+
+# --- debug containers
+
+
+def test_a_debug_container_is_added_to_the_delegate() -> None:
+    fleet = Fleet()
+    env = {"name": "TIER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    debugged(fleet, {**DEBUG, "env": [env]})
+    assert lives(fleet)[0] != lives(fleet)[1]
+    assert fleet.follow().verdict == DONE
+    assert fleet.delegate["spec"]["ephemeralContainers"] == [
+        {**DEBUG, "env": [{"name": "TIER", "value": fleet.ref.name}]}
+    ]
+    assert settled(fleet)
+
+
+def test_a_lost_reply_adds_none_twice() -> None:
+    fleet = Fleet()
+    debugged(fleet, DEBUG)
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+    assert run(carry_out(order, 1, fleet.away.local, NOW), lost_reply(fleet.away.api.answer, "PATCH")).verdict == DONE
+    assert fleet.away.api.count("ephemeralcontainers") == 1
+    assert settled(fleet)
+
+
+NO_ROW: dict[str, Object] = {
+    "a capability": {"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}},
+    "a Secret": {"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "db", "key": "k"}}}]},
+    "a ConfigMap that is lacking": {"envFrom": [{"configMapRef": {"name": "settings"}}]},
+}
+
+
+@pytest.mark.parametrize("more", NO_ROW.values(), ids=NO_ROW.keys())
+def test_one_that_the_targets_policy_refuses_is_told_and_the_others_follow(more: Object) -> None:
+    fleet = Fleet()
+    debugged(fleet, {**DEBUG, **more}, {**DEBUG, "name": "plain"})
+    assert fleet.follow().verdict == REFUSED
+    assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["plain"]
+    (note,) = events_of(fleet.away)
+    assert 'debug container "debug"' in note
+    said = condition_of(fleet)
+    assert said is not None
+    assert said["status"] == "False"
+    assert lives(fleet)[0] == lives(fleet)[1]
+
+
+def test_a_config_map_of_the_target_is_not_taken_for_that_of_home() -> None:
+    fleet = Fleet()
+    fleet.away.local.follows = ("ConfigMap",)
+    debugged(fleet, {**DEBUG, **NO_ROW["a ConfigMap that is lacking"]})
+    assert fleet.follow().verdict == REFUSED
+    assert "ephemeralContainers" not in fleet.delegate["spec"]
+    (note,) = events_of(fleet.away)
+    assert 'names ConfigMap "settings", and none follows a debug container' in note
+
+
+def test_what_a_pod_names_follows_by_itself_and_is_no_change_of_the_pod() -> None:
+    metadata = {"annotations": {names.FOLLOWS: '{"ConfigMap":{"settings":"00"}}', "note": "n"}}
+    found = live.parts({"metadata": metadata, "spec": {"containers": []}})
+    assert found == {(live.ANNOTATION, "note"): "n"}
+
+
+def test_a_row_of_the_policy_lets_it_in() -> None:
+    fleet = Fleet(ExecutorPolicy(accept=(Accept(allow=("capabilities",)),)))
+    debugged(fleet, {**DEBUG, **NO_ROW["a capability"]})
+    assert fleet.follow().verdict == DONE
+    assert len(fleet.delegate["spec"]["ephemeralContainers"]) == 1
+
+
+def test_one_that_never_crosses_is_told_at_home_and_the_others_follow() -> None:
+    fleet = Fleet()
+    debugged(fleet, {**DEBUG, "securityContext": {"privileged": True}})
+    assert settled(fleet)
+    fleet.home.sync()
+    (told,) = warned(fleet.home)
+    assert told.uid == fleet.ref.uid
+    assert "spec.ephemeralContainers[0].securityContext.privileged" in told.text
+    debugged(fleet, {**DEBUG, "name": "plain"})
+    assert fleet.follow().verdict == DONE
+    assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["plain"]
+    assert settled(fleet)
+    fleet.home.sync()
+    assert warned(fleet.home) == []
+
+
+def test_one_of_the_same_name_that_others_have_added_there_is_not_taken_for_it() -> None:
+    fleet = Fleet()
+    fleet.delegate["spec"]["ephemeralContainers"] = [{"name": "debug", "image": "theirs"}]
+    debugged(fleet, DEBUG)
+    assert fleet.follow().verdict == REFUSED
+    assert fleet.delegate["spec"]["ephemeralContainers"] == [{"name": "debug", "image": "theirs"}]
+
+
+def test_those_of_a_pod_that_waited_follow_once_it_runs() -> None:
+    home, away = World(cluster="a", peers=("b",)), World(cluster="b")
+    ref = home.submit(pod_object(ephemeralContainers=[DEBUG]))
+    claimed = home.do(Claim("c", ref, 1, "b", "n1", "b-cluster-uid"))
+    assert claimed.verdict == CLAIMED
+    assert away.do(order_for(ref, 1, "n1", claimed.manifest)).verdict == BOUND
+    (delegate,) = away.api.pods()
+    assert "ephemeralContainers" not in delegate["spec"]
+    found = pod_seen(msgspec.json.encode(delegate))
+    assert found is not None
+    assert found.pod is not None
+    assert found.pod.live != live.files_and_live(msgspec.json.decode(claimed.manifest))[1]
+
+
+def test_each_write_is_bound_to_the_delegate_and_the_version_that_was_read() -> None:
+    fleet = Fleet()
+    debugged(fleet, DEBUG)
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "300m"}}
+    fleet.relabel("two")
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+    bound: list[tuple[str, str, bool]] = []
+
+    def noted(request: Request) -> Response:
+        if request.method == "PATCH":
+            said = msgspec.json.decode(request.body)["metadata"]
+            now = fleet.delegate["metadata"]
+            same = (said["uid"], said["resourceVersion"]) == (now["uid"], now["resourceVersion"])
+            bound.append((request.path.rpartition("/")[2], request.content_type, same))
+            if len(bound) == 1:  # somebody else has written it meanwhile
+                return Response(409)
+        return fleet.away.api.answer(request)
+
+    assert run(carry_out(order, 1, fleet.away.local, NOW), noted).verdict == DONE
+    parts = ["ephemeralcontainers", "ephemeralcontainers", "resize", fleet.delegate["metadata"]["name"]]
+    assert bound == [(part, STRATEGIC_PATCH, True) for part in parts]
+    assert settled(fleet)
+
+
+# --- limits
+
+
+def test_a_delegate_of_an_older_agent_has_its_files_follow_alone() -> None:
+    fleet = Fleet()
+    del fleet.delegate["metadata"]["annotations"][names.CARRIES]
+    assert lives(fleet)[1] == ""
+    fleet.relabel("two")
+    assert fleet.follow().verdict == DONE
+    assert in_files(fleet.delegate) == {"two"}
+    assert fleet.delegate["metadata"]["labels"]["tier"] == "one"
+
+
+def test_more_parts_than_the_mark_holds_are_told_at_home() -> None:
+    many = {f"l{number}": "x" for number in range(live.MAX_PARTS)}
+    spec = {"containers": [{"name": "main"}]}
+    signed = {"metadata": {"labels": {}, "annotations": many}, "spec": spec}
+    assert live.first_mark(msgspec.json.encode(signed), 0) == ""
+    fleet = Fleet()
+    fleet.source["metadata"].setdefault("annotations", {}).update(many)
+    assert lives(fleet)[0] == live.NONE
+    fleet.relabel("two")
+    assert [fleet.follow().verdict for _ in range(2)] == [REFUSED, REFUSED]
+    assert in_files(fleet.delegate) == {"two"}
+    assert fleet.delegate["metadata"]["labels"]["tier"] == "one"
+    assert [len(events_of(world)) for world in (fleet.home, fleet.away)] == [1, 1]
+
+
+def test_what_is_added_counts_as_bytes_of_foreign_pods() -> None:
+    fleet = Fleet(ExecutorPolicy(foreign_bytes=ForeignBytes(1, 1, 1, 2)))
+    for number in range(1000):
+        debugged(fleet, {**DEBUG, "name": f"d{number}", "args": ["x" * 50_000]})
+        fleet.away.sync()
+        done = fleet.follow()
+        if done.verdict == REFUSED:
+            break
+    assert "foreign_bytes" in done.message
+    assert number < 40
+
+
+def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_the_same() -> None:
+    fleet = Fleet()
+    signed = msgspec.json.decode(fleet.sign().manifest)
+    signed["metadata"]["annotations"]["new.kubernetes.io/x"] = "y"
+    manifest = msgspec.json.encode(signed)
+    assert fleet.update(manifest, forged(fleet, manifest)).verdict == DONE
+    assert "new.kubernetes.io/x" not in fleet.delegate["metadata"]["annotations"]
+    every = live.digests(live.parts(signed))
+    mark = live.read(fleet.delegate["metadata"]["annotations"][names.CARRIES])
+    assert mark is not None
+    assert mark.reached == every
+
+
+# --- what home shows
+
+
+def mirror(fleet: Fleet, status: Object, carries: str = "") -> None:
+    order = MirrorStatus("m", fleet.ref, 2, msgspec.json.encode(status), carries=carries)
+    fleet.home.sync()
+    assert fleet.home.do(order).verdict == DONE
+
+
+def test_home_shows_which_writes_follow_and_only_as_long_as_they_do() -> None:
+    fleet = Fleet()
+    found = pod_seen(msgspec.json.encode(fleet.delegate))
+    assert found is not None
+    assert found.pod is not None
+    assert found.pod.carries == "pods,ephemeralcontainers,resize"
+    mirror(fleet, {"phase": "Running"}, f"{found.pod.carries},unheard-of")
+    assert fleet.source["metadata"]["annotations"][names.CARRIES] == found.pod.carries
+    mirror(fleet, {"phase": "Running"})
+    assert names.CARRIES not in fleet.source["metadata"]["annotations"]
+
+
+def test_the_mark_of_home_is_none_of_what_follows() -> None:
+    fleet = Fleet(reads="metadata.annotations")
+    before = lives(fleet)
+    mirror(fleet, {"phase": "Running"}, "pods")
+    assert lives(fleet) == before
+    assert names.CARRIES not in "".join(in_files(fleet.delegate))
+    assert fleet.told()[0] == fleet.told()[1]
+
+
+def test_states_of_debug_containers_and_of_a_resize_are_shown_at_home_and_go_as_they_do_there() -> None:
+    fleet = Fleet()
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    debug = [{"name": "debug", "state": {"running": {}}}]
+    mirror(fleet, {"phase": "Running", "ephemeralContainerStatuses": debug, "conditions": [pending]})
+    status = fleet.source["status"]
+    assert status["ephemeralContainerStatuses"] == debug
+    assert pending in status["conditions"]
+    mirror(fleet, {"phase": "Running"})
+    assert not [one for one in fleet.source["status"]["conditions"] if one["type"] == "PodResizePending"]
+
+
+@pytest.mark.parametrize("text", ["", "pods", "pods x", "a b c d", " ".join(["x" * 3000] * 3)])
+def test_a_mark_that_somebody_else_wrote_is_none_or_read_within_bounds(text: str) -> None:
+    digest, words = live.told(text)
+    assert len(digest) <= 17
+    assert set(words.split(",")) <= {*live.WORDS, ""}
+    live.read(text)
+
+
+def test_the_version_of_the_server_says_whether_it_resizes() -> None:
+    assert [live.minor_of(text) for text in ("v1.33.1", "v1.32.0+k3s1", "v1.34+", "v2.1", "", "x")] == [
+        33,
+        32,
+        34,
+        0,
+        0,
+        0,
+    ]
+    assert live.words(32) == ("pods", "ephemeralcontainers")
+    assert live.words(33) == live.words(0) == live.WORDS
