@@ -22,8 +22,8 @@ FOLLOWS = {
 MEANS = {
     Transition.SETTLE: "it holds; waits until the watch shows it",
     Transition.GIVE_BACK: "forgets the place, and is queued again with back-off",
-    Transition.AGAIN: "the same intent again, later; so does `unknown`, and no answer, of each",
-    Transition.LATER: "holds no place: is looked at again after a pause that grows",
+    Transition.AGAIN: "the same intent again, later; so does `unknown`, and no answer, of all but `sign` and `update`",
+    Transition.LATER: "holds no place: is looked at again after a pause that grows; so do these two",
     Transition.ABSENT: "it is noted that the API server has no such pod",
     Transition.ENDED: "it is noted whether the delegate goes on, and how it ends",
     Transition.DROP: "nothing holds: is looked at again",

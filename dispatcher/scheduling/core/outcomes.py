@@ -5,7 +5,7 @@ What a verdict leads to is the table in `delegation.in_flight`; here it is carri
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
@@ -74,15 +74,21 @@ class Outcomes:
         """The call failed: what happened to its intents is unknown until the cluster's truth is
         seen again.
         """
-        self._state.outbox.unanswered(event.intent_ids, now)
+        self._wait_for_answers(event.intent_ids, now)
         self._state.side_intents.unanswered(event.intent_ids, now)
+
+    def _wait_for_answers(self, intent_ids: Iterable[str], now: float) -> None:
+        for tracked in self._state.outbox.unanswered(intent_ids, now):
+            tracked.refusals += 1
+            tracked.hold_until = now + self._state.timing.refused.after(tracked.refusals)
+            self._state.dirty.add(tracked.pod_id)
 
     def unsent(self, event: events.Unsent, now: float) -> None:
         """The call that carried these was never begun: what nothing can have come of is taken back."""
         self._state.side_intents.unanswered(event.intent_ids, now)
         for tracked, in_flight in self._state.outbox.unsent(event.intent_ids, now):
             if not in_flight.fresh:
-                self._state.outbox.unanswered((in_flight.intent.id,), now)
+                self._wait_for_answers((in_flight.intent.id,), now)
                 continue
             self._unclaim(tracked, in_flight, now)
 
@@ -168,7 +174,7 @@ class Outcomes:
             timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         )
         tracked.hold_until = now + (
-            timing.refused.after(tracked.refusals) if verdict == REFUSED else pause
+            timing.refused.after(tracked.refusals) if tracked.refusals else pause
         )
 
     def _create(

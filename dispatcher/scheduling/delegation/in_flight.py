@@ -55,6 +55,11 @@ ENDED_WITH_SOURCE = frozenset(
 )
 
 
+# A change that is written onto a delegate is due as long as it does not show, and must hold up
+# nothing else of its pod: a status, an end.
+LET_GO = frozenset((IntentKind.SIGN, IntentKind.UPDATE))
+
+
 class Transition(enum.Enum):
     """What a verdict leads to."""
 
@@ -65,7 +70,8 @@ class Transition(enum.Enum):
     UNCLAIM = "unclaim"  # the target said no: take the claim back
     GIVE_BACK = "give-back"  # forget the place, queue again with back-off
     AGAIN = "again"  # the same intent again, later
-    # refused, and it holds no place: look at the world again, after a pause that grows
+    # it was refused, or does not show, and holds no place: look at the world again, after a pause
+    # that grows
     LATER = "later"
     ABSENT = "absent"  # the API server has no such pod
     UPDATE = "update"  # signed as it is now: go on with the delegate
@@ -73,7 +79,7 @@ class Transition(enum.Enum):
     DROP = "drop"  # nothing holds: look at the world again
 
 
-# UNKNOWN, and every pair without a row, mean AGAIN.
+# UNKNOWN, and every pair without a row, mean AGAIN; LATER of those that are LET_GO.
 TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.BIND, BOUND): Transition.SETTLE,
     (IntentKind.BIND, STALE): Transition.GIVE_BACK,
@@ -115,10 +121,10 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.FINISH, STALE): Transition.DROP,
     (IntentKind.FINISH, REFUSED): Transition.LATER,
     (IntentKind.SIGN, DONE): Transition.UPDATE,
-    (IntentKind.SIGN, STALE): Transition.DROP,
+    (IntentKind.SIGN, STALE): Transition.LATER,
     (IntentKind.SIGN, REFUSED): Transition.LATER,
-    (IntentKind.UPDATE, DONE): Transition.DROP,
-    (IntentKind.UPDATE, STALE): Transition.DROP,
+    (IntentKind.UPDATE, DONE): Transition.LATER,
+    (IntentKind.UPDATE, STALE): Transition.LATER,
     (IntentKind.UPDATE, REFUSED): Transition.LATER,
 }
 

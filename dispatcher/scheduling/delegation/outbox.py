@@ -15,6 +15,7 @@ import msgspec
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.in_flight import (
+    LET_GO,
     TRANSITIONS,
     InFlightIntent,
     IntentKind,
@@ -29,6 +30,7 @@ from shared.model.pod import PodId
 # Enum attributes are slow to look up
 _SETTLE = Transition.SETTLE
 _AGAIN = Transition.AGAIN
+_LATER = Transition.LATER
 
 
 class Outbox:
@@ -118,7 +120,8 @@ class Outbox:
         if tracked is None or tracked.in_flight is None:
             return None
         in_flight = tracked.in_flight
-        transition = TRANSITIONS.get((in_flight.kind, outcome.verdict), _AGAIN)
+        otherwise = _LATER if in_flight.kind in LET_GO else _AGAIN
+        transition = TRANSITIONS.get((in_flight.kind, outcome.verdict), otherwise)
         if transition is _SETTLE:
             in_flight.settling = True
             in_flight.sent_at = now
@@ -127,23 +130,34 @@ class Outbox:
             self._retry_later(tracked, in_flight, now, outcome.message)
         return tracked, in_flight, transition
 
-    def unanswered(self, intent_ids: Iterable[str], now: float) -> None:
-        """The call that carried these failed: each will be sent again."""
+    def unanswered(self, intent_ids: Iterable[str], now: float) -> list[Tracked]:
+        """The call that carried these failed: each will be sent again, but for those that are let
+        go as if their answer was UNKNOWN, whose pods are returned.
+        """
+        let_go = []
         for intent_id in intent_ids:
             tracked = self._by_intent_id.get(intent_id)
-            if tracked is not None and tracked.in_flight is not None:
+            if tracked is None or tracked.in_flight is None:
+                continue
+            if tracked.in_flight.kind in LET_GO:
+                self.drop(tracked)
+                let_go.append(tracked)
+            else:
                 self._retry_later(tracked, tracked.in_flight, now)
+        return let_go
 
     def unsent(self, intent_ids: Iterable[str], now: float) -> list[tuple[Tracked, InFlightIntent]]:
         """The call that carried these was never begun: first intents to create a delegate are
-        returned, others wait.
+        returned, and those that need not be seen through; others wait.
         """
         undone = []
         for intent_id in intent_ids:
             tracked = self._by_intent_id.get(intent_id)
             if tracked is None or tracked.in_flight is None:
                 continue
-            if tracked.in_flight.kind is IntentKind.CREATE and tracked.in_flight.attempts == 1:
+            kind = tracked.in_flight.kind
+            first = kind is IntentKind.CREATE and tracked.in_flight.attempts == 1
+            if first or kind in LET_GO:
                 undone.append((tracked, tracked.in_flight))
             else:
                 self._retry_later(tracked, tracked.in_flight, now)

@@ -1,6 +1,19 @@
 """Files of a delegate that show what its source showed before are written anew, when both agents tell of them."""
 
-from shared.messages import DONE, REFUSED, AnyIntent, DeleteDelegate, MirrorStatus, SignManifest, UpdateDelegate
+import pytest
+
+from dispatcher.scheduling.events import Unanswered, Unsent
+from shared.messages import (
+    DONE,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    AnyIntent,
+    DeleteDelegate,
+    MirrorStatus,
+    SignManifest,
+    UpdateDelegate,
+)
 from tests.scheduling.core.test_refused_steps import Fleet, Reply, all_done, but, delegate, source
 
 
@@ -34,6 +47,51 @@ def test_a_refusal_is_tried_again_ever_more_seldom() -> None:
     fleet.tell("east", source(phase="Running", files="two"))
     fleet.ticks(600)
     assert 5 <= fleet.ordered[UpdateDelegate] <= 20
+
+
+@pytest.mark.parametrize(
+    ("half", "verdict"), [(UpdateDelegate, one) for one in (DONE, STALE, UNKNOWN)] + [(SignManifest, STALE)]
+)
+def test_what_never_shows_is_tried_ever_more_seldom(half: type[AnyIntent], verdict: str) -> None:
+    fleet = shown(but(half, verdict))
+    fleet.tell("east", source(phase="Running", files="two"))
+    fleet.ticks(600)
+    assert 5 <= fleet.ordered[half] <= 20
+
+
+@pytest.mark.parametrize("half", [SignManifest, UpdateDelegate])
+def test_a_change_of_which_nobody_knows_what_came_does_not_keep_a_status_from_home(half: type[AnyIntent]) -> None:
+    fleet = shown(but(half, UNKNOWN))
+    fleet.tell("east", source(phase="Running", files="two"))
+    assert fleet.ordered[half] == 1
+    fleet.tell("west", delegate(files="one", ready=True, status=b'{"phase":"Running","message":"news"}'))
+    fleet.ticks(3)
+    assert fleet.ordered[MirrorStatus] >= 1
+
+
+@pytest.mark.parametrize("failed", [Unsent, Unanswered])
+@pytest.mark.parametrize("half", [SignManifest, UpdateDelegate])
+def test_nor_does_one_that_is_not_answered(half: type[AnyIntent], failed: type[Unsent] | type[Unanswered]) -> None:
+    sent: list[AnyIntent] = []
+
+    def lost(intent: AnyIntent) -> str:
+        if isinstance(intent, half):
+            sent.append(intent)
+        return "" if isinstance(intent, half) else DONE
+
+    def fail() -> None:
+        event = Unsent("west", (sent[-1].id,)) if failed is Unsent else Unanswered("west", (sent[-1].id,), "timeout")
+        fleet.take(fleet.core.handle(event, fleet.now))
+
+    fleet = shown(lost)
+    fleet.tell("east", source(phase="Running", files="two"))
+    for _ in range(2):
+        fail()
+        fleet.ticks(3)
+    assert fleet.ordered[half] == 3
+    fail()
+    fleet.tell("west", delegate(files="one", ready=True, status=b'{"phase":"Running","message":"news"}'))
+    assert fleet.ordered[MirrorStatus] == 1
 
 
 def test_files_that_are_refused_do_not_keep_a_deleted_pods_copy_running() -> None:
