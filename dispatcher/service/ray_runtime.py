@@ -182,7 +182,7 @@ def _probe(options: RayOptions) -> None:
     address = options.address
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), _PROBE_S):
+        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_S):
             return
     except ValueError:
         raise CommandError(

@@ -116,8 +116,9 @@ class StartedAgents:
         return [create(one) for one in self._agents.values()]
 
     def _settings(self, agent: AgentSettings) -> JoinSettings:
+        host = f"[{self._host}]" if ":" in self._host else self._host  # an address of IPv6
         gateway = {
-            "urls": [f"wss://{self._host}:{self.gateway.port}"],
+            "urls": [f"wss://{host}:{self.gateway.port}"],
             "ca_file": _NO_FILE,
             "cert_file": _NO_FILE,
             "key_file": _NO_FILE,

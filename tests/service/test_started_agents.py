@@ -73,6 +73,7 @@ async def started(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     sealer: Sealer = NO_SIGNER,
+    host: str = "127.0.0.1",
     **told: object,
 ) -> AsyncIterator[tuple[StartedAgents, Started]]:
     given = {"cluster": "east", "kubeconfig": api.kubeconfig(folder), **told}
@@ -81,7 +82,7 @@ async def started(
     async with AsyncExitStack() as stack:
         settings = AgentSettings.model_validate(given)
         relays = {"east": RelaySettings(address="127.0.0.1", port=0)}
-        agents = StartedAgents([settings], "127.0.0.1", stack.enter_context, sealer, relays)
+        agents = StartedAgents([settings], host, stack.enter_context, sealer, relays)
         await stack.enter_async_context(agents.serving())
         stack.push_async_callback(ray.end)
         yield agents, ray
@@ -101,6 +102,11 @@ async def test_they_dial_in_and_obey_the_key_that_was_made_for_them(
         stranger = agents.gateway.link("east")  # with no key
         with pytest.raises(AgentFault, match="the leader has not signed it"):
             await stranger.execute(BATCH, timeout_s=WAIT_S)
+
+
+async def test_they_dial_an_address_of_ipv6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_api() as api, started(api, tmp_path, monkeypatch, host="::1") as (agents, _):
+        await connected(agents.link("east"))
 
 
 async def test_one_that_is_told_whom_to_obey_obeys_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
