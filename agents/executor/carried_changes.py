@@ -28,6 +28,7 @@ from shared.model.pod import SourceRef
 
 FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 _MAX_WHY = 1024  # bytes of what the condition says
+_WORDS_S = 60.0  # before it says the next refusal in other words
 _PROFILE = "`kubectl debug --profile=baseline` adds one that asks for nothing"
 _NO_RESIZE = "the API server there, Kubernetes before 1.33, resizes no pod in place"
 
@@ -388,9 +389,14 @@ def _show(write: _Write) -> Procedure[None]:
     why = write.why
     if not why and (now is None or now.status == "True"):
         return
-    if now is not None and why and now.message == why:
-        return
+    if now is not None and now.status == "False" and why:
+        # Words that are others each time would bring a new status, and with it the next order.
+        shown = write.local.refusal_shown.get(write.pod.uid)
+        recent = shown is not None and write.now.mono - shown < _WORDS_S
+        if recent or now.message == why:
+            return
     if why:
+        write.local.refusal_shown.put(write.pod.uid, write.now.mono)
         events.not_followed(write.local, write.ref, why, write.now)
     condition = {
         "type": FOLLOWED,

@@ -132,6 +132,8 @@ class Local:
     status_bytes: SharedBudget = field(
         default_factory=lambda: SharedBudget(_STATUS_OF_NAMESPACE, _STATUS_OF_CLUSTER)
     )
+    # when a delegate (its UID) was last written that a change of its source is refused
+    refusal_shown: Recent[str, float] = field(default_factory=Recent)
     told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
     misplaced: Recent[str, float] = field(
         default_factory=Recent

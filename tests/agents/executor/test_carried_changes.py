@@ -9,6 +9,7 @@ from agents.executor import live
 from agents.executor.carried_changes import FOLLOWED
 from agents.executor.events import CHANGE_REFUSED
 from agents.executor.failover_mode import tolerations_for
+from agents.executor.local import Moment
 from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
@@ -189,6 +190,21 @@ def test_a_refusal_of_the_server_leaves_the_delegate_as_it_was_but_for_its_files
     assert said is not None
     assert said["status"] == "True"
     assert settled(fleet)
+
+
+def test_a_refusal_in_other_words_each_time_makes_no_new_status_each_time() -> None:
+    fleet = Fleet()
+    counted = iter(range(100))
+    fleet.away.api.refuses = lambda body: f"request {next(counted)} is denied" if "spec" in body else ""
+    main_of(fleet.source)["image"] = "evil/busybox"
+    assert fleet.follow().verdict == REFUSED
+    said = condition_of(fleet)
+    for after_s in (1, 3, 7):
+        assert fleet.follow(Moment(NOW.mono + after_s, NOW.wall + after_s)).verdict == REFUSED
+        assert condition_of(fleet) == said
+    fleet.follow(Moment(NOW.mono + 100, NOW.wall + 100))
+    assert condition_of(fleet) != said
+    assert len(events_of(fleet.away)) == 2
 
 
 # --- resources
