@@ -23,7 +23,7 @@ from agents.executor.local import Local, Moment
 from agents.executor.proxy import ReconcileTask
 from agents.executor.references import KINDS, Followed, Kind, copy_hash, copy_name
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, TRIES, Answer, error_text
+from shared.kube.verdicts import LOOKS, NOT_FOUND, TRIES, Answer, error_text, is_ambiguous
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
 from shared.messages.relay import (
     ABSENT,
@@ -261,8 +261,7 @@ def _write(
     """Make it, or make it what it is at home; None once it is."""
     key = key_of(original)
     kind = KINDS[original.kind]
-    what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
-    message = ""
+    answer = Answer(UNKNOWN)
     for _ in range(TRIES):
         found = yield from _read(original, local, now)
         if isinstance(found, Answer):
@@ -273,24 +272,40 @@ def _write(
         if (full := _too_much(original, len(body), local, now)) is not None:
             return full
         if found is not None and found.content.immutable:  # as its original was: made anew
-            yield _delete(kind, key, found)
-            local.copies.gone(key)
-            continue
-        verb = "POST" if found is None else "PUT"
-        response = yield Request(verb, kind.path(*key[1 : 2 if found is None else 3]), body)
-        if response.ok or response.unknown:
-            source = SourceRef(original.cluster, original.cluster_uid, key[1], "", "", 0)
-            local.foreign_budget.spend(source, now.mono, len(body))
-        if response.ok:
-            local.copies.saw(key, content.digest, len(body), now.mono)
-            return None
-        message = error_text(response)
-        if _may_not(response, message):
-            return _barred(kind, key[1], message, local, now)
-        if response.status != CONFLICT and not response.unknown:
-            said = f"{what} cannot be written: {message}"
-            return Answer(REFUSED, said, OF_CLUSTER, passing=response.passing)
-    return Answer(UNKNOWN, f"{what}: {message}")
+            response = yield _delete(kind, key, found)
+            if response.ok:
+                local.copies.gone(key)
+        else:
+            verb = "POST" if found is None else "PUT"
+            response = yield Request(verb, kind.path(*key[1 : 2 if found is None else 3]), body)
+            if response.ok or response.unknown:
+                source = SourceRef(original.cluster, original.cluster_uid, key[1], "", "", 0)
+                local.foreign_budget.spend(source, now.mono, len(body))
+            if response.ok:
+                local.copies.saw(key, content.digest, len(body), now.mono)
+                return None
+        answer = _not_written(original, response, local, now)
+        gone = response.status == NOT_FOUND and found is not None
+        if answer.verdict != UNKNOWN and not gone:
+            return answer
+    return answer._replace(verdict=UNKNOWN)
+
+
+def _not_written(original: Original, response: Response, local: Local, now: Moment) -> Answer:
+    """What a write came to; UNKNOWN where another one may do."""
+    key = key_of(original)
+    kind = KINDS[original.kind]
+    what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
+    if response.ok:
+        return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
+    message = error_text(response)
+    if _may_not(response, message) and " cannot delete " not in message:  # others can be written
+        return _barred(kind, key[1], message, local, now)
+    if is_ambiguous(response):
+        return Answer(UNKNOWN, f"{what}: {message}")
+    houseless = response.status == NOT_FOUND and local.policy.makes(key[1])
+    passing = response.passing or houseless
+    return Answer(REFUSED, f"{what} cannot be written: {message}", OF_CLUSTER, passing=passing)
 
 
 def _object(
@@ -335,7 +350,7 @@ def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer |
     if response.ok or response.status == NOT_FOUND:
         local.copies.gone(key)
         return None
-    return Answer(UNKNOWN, f"{_COPY.format(original)}: {error_text(response)}")
+    return _not_written(original, response, local, now)
 
 
 def _delete(kind: Kind, key: Key, found: _Found) -> Request:

@@ -357,6 +357,47 @@ def test_while_home_cannot_be_read_nothing_is_claimed_that_names_a_config_map() 
     assert 'is ConfigMap "settings", of which its own cluster does not tell now' in outcome.message
 
 
+def status(code: int, message: str) -> Response:
+    return Response(code, msgspec.json.encode({"kind": "Status", "message": message}))
+
+
+@pytest.mark.parametrize("data", [BLUE, None], ids=["replaced at home", "deleted at home"])
+@pytest.mark.parametrize(
+    "why", ['User "agent" cannot delete resource "configmaps"', 'admission webhook "w" denied the request: no']
+)
+def test_an_immutable_one_that_may_not_be_made_anew_is_said_to_be_so(why: str, data: dict[str, str] | None) -> None:
+    fleet = Fleet()
+    fleet.put(RED, immutable=True)
+    fleet.create(volume(configMap=NAMED), "first")
+    if data is None:
+        del fleet.home.api.objects[f"{MAPS}/settings"]
+        fleet.home.local.at_home.clear()
+    else:
+        fleet.put(data, immutable=True)
+    order = fleet.order(volume(configMap=NAMED), "second")
+    barred = lambda request: status(403, why) if request.method == "DELETE" else fleet.answer(request)  # noqa: E731
+    outcome = run(carry_out(order, 1, fleet.there.local, NOW), barred)
+    assert outcome.verdict == REFUSED
+    assert why in outcome.message
+
+
+@pytest.mark.parametrize(("method", "code"), [("POST", 401), ("POST", 408), ("POST", 500), ("PUT", 404), ("PUT", 409)])
+def test_what_another_try_mends_refuses_no_pod(method: str, code: int) -> None:
+    fleet = Fleet()
+    if method == "PUT":
+        fleet.create(volume(configMap=NAMED), "first")
+        fleet.put(BLUE)
+    once = iter((code,))
+
+    def failing(request: Request) -> Response:
+        ours = request.method == method and request.path.startswith(MAPS)
+        failed = next(once, 0) if ours else 0
+        return status(failed, "x") if failed else fleet.answer(request)
+
+    order = fleet.order(volume(configMap=NAMED), "second")
+    assert run(carry_out(order, 1, fleet.there.local, NOW), failing).verdict == BOUND
+
+
 def test_copies_count_with_the_bytes_of_pods() -> None:
     fleet = Fleet(data={"key": "x" * 700_000})
     local = fleet.there.local
