@@ -56,11 +56,14 @@ _RIGHTS = "get, create, update, delete"
 class PeerAsk(Request, frozen=True):
     """A request to the agent of another cluster, in place of our API server: for these objects of
     its own. The answer's body is a GivenObjects that it has signed; status 0 if none came.
+
+    `sought`: digests; no other content is taken of an answer that others have asked for.
     """
 
     cluster: str = ""
     cluster_uid: str = ""
     wants: tuple[PodWants, ...] = ()
+    sought: frozenset[bytes] = frozenset()
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -116,6 +119,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     """
     source = intent.source
     stale: list[Original] = []
+    sought: set[bytes] = set()
     for one in follows_here(intent, local, now):
         original = original_of(source, one.kind, one.name)
         copy = local.copies.put(key_of(original), original, now.mono)
@@ -129,14 +133,18 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
             return found
         if not one.digest or found is None or found.content.digest != one.digest:
             stale.append(original)
+            sought.add(one.digest)
     if not stale:
         return None
     pod = PodRef(source.namespace, source.name, source.uid)
-    return (yield from _fetch([(pod, stale)], local, now))
+    return (yield from _fetch([(pod, stale)], local, now, frozenset(sought)))
 
 
 def _fetch(
-    sought: list[tuple[PodRef, list[Original]]], local: Local, now: Moment
+    sought: list[tuple[PodRef, list[Original]]],
+    local: Local,
+    now: Moment,
+    digests: frozenset[bytes] = frozenset(),
 ) -> Procedure[Answer | None]:
     """Ask the cluster of these originals, and write what comes; the first thing that went wrong."""
     wrong: Answer | None = None
@@ -150,6 +158,7 @@ def _fetch(
             wants=tuple(
                 PodWants(pod, tuple(_want(one, local) for one in of)) for pod, of in sought
             ),
+            sought=digests,
         )
         if not response.ok:
             why = response.body.decode("utf-8", "replace")

@@ -12,6 +12,7 @@ What is optional and there at home is not optional elsewhere: without it the pod
 another one (`for_another_cluster`).
 """
 
+import datetime as dt
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -257,7 +258,8 @@ def for_another_cluster(
     of `sanitise`, and while it cannot be known what is to follow the pod.
     """
     clean = sanitise(pod)
-    objects = yield from _to_follow(clean, namespace, cluster, local, now)
+    since = _known_since(pod, now)
+    objects = yield from _to_follow(clean, (namespace, since), cluster, local, now)
     kept = frozenset(name for held in objects.values() for name in held)
     manifest = yield from _as_at_home(clean, namespace, local, now, kept)
     if not kept:
@@ -267,10 +269,32 @@ def for_another_cluster(
     return msgspec.json.encode(told)
 
 
+class _Created(msgspec.Struct, rename="camel"):
+    creation_timestamp: dt.datetime | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Created
+
+
+def _known_since(pod: bytes, now: Moment) -> float:
+    """From when on (monotonic) what was found is believed of a pod (JSON): kubelet reads what a pod
+    names once that is there, so an environment shows no content from before. Clocks that differ
+    make it a little more, or less.
+    """
+    with readable():
+        created = msgspec.json.decode(pod, type=_Pod).metadata.creation_timestamp
+    # it is cut to a second
+    age_s = now.wall - created.timestamp() - 1.0 if created is not None else KNOWN_S
+    return now.mono - min(max(age_s, 0.0), KNOWN_S)
+
+
 def _to_follow(
-    manifest: bytes, namespace: str, cluster: str, local: Local, now: Moment
+    manifest: bytes, of: tuple[str, float], cluster: str, local: Local, now: Moment
 ) -> Procedure[dict[str, dict[str, str]]]:
-    """What follows a pod to that cluster: digests (hex) by kind and name, "" of what is lacking."""
+    """What follows a pod to that cluster: digests (hex) by kind and name, "" of what is lacking.
+    `of`: its namespace, and as of _known_since.
+    """
     found: dict[str, dict[str, str]] = {}
     said = 0
     for kind in KINDS.values():
@@ -290,7 +314,7 @@ def _to_follow(
             raise ManifestError(next(iter(hits.values())), _TOO_MANY)
         digests: dict[str, str] = {}
         for name, field in hits.items():
-            known = yield from _at_home(kind, namespace, name, field, local, now)
+            known = yield from _at_home(kind, of, name, field, local, now)
             if known is not None:
                 digests[name] = known.hex()
         if digests:
@@ -310,14 +334,16 @@ def _first_of_each(manifest: bytes, kind: Kind) -> dict[str, str]:
 
 
 def _at_home(
-    kind: Kind, namespace: str, name: str, field: str, local: Local, now: Moment
+    kind: Kind, of: tuple[str, float], name: str, field: str, local: Local, now: Moment
 ) -> Procedure[bytes | None]:
     """The digest of an object here, b"" if there is none; None if it follows nobody, or is not ours
-    to read. ManifestError while that is not known. What was found is believed for KNOWN_S.
+    to read. ManifestError while that is not known. What was found is believed for KNOWN_S, of a pod
+    that was there by then. `of`: as of _to_follow.
     """
+    namespace, since = of
     key = (kind.word, namespace, name)
     known = local.at_home.get(key)
-    if known is not None and now.mono - known.at < KNOWN_S:
+    if known is not None and known.at > since:
         return known.digest
     answer = Response(0)
     for _ in range(LOOKS):

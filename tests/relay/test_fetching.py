@@ -41,6 +41,7 @@ from tests.relay.world import HOME, SOURCE, TARGET, THIRD, WAIT_S, Member, World
 WEB = PodRef("default", "web", "uid-web")
 RED = {"data": {"colour": "red"}}
 DIGEST = references.read_content(b'{"data":{"colour":"red"}}').digest
+NONE: frozenset[bytes] = frozenset()
 Between = Callable[[Stream], Any]
 
 
@@ -102,9 +103,11 @@ class Fleet:
         assert answer.ok, answer.body
         return decode_given(answer.body).given
 
-    async def answer(self, *wanted: WantedObject, pod: PodRef = WEB, of: Fetching | None = None) -> Response:
+    async def answer(
+        self, *wanted: WantedObject, pod: PodRef = WEB, of: Fetching | None = None, sought: frozenset[bytes] = NONE
+    ) -> Response:
         wants = (PodWants(pod, wanted or (WantedObject("ConfigMap", "settings"),)),)
-        ask = PeerAsk("GET", "objects", cluster=HOME, cluster_uid="uid-east", wants=wants)
+        ask = PeerAsk("GET", "objects", cluster=HOME, cluster_uid="uid-east", wants=wants, sought=sought)
         async with asyncio.timeout(WAIT_S):
             return await (of or self.fetching).send(ask)
 
@@ -299,6 +302,33 @@ async def test_what_many_want_at_once_crosses_once(fleet: Fleet) -> None:
     assert {one.state for (one,) in found} == {CONTENT}
     assert (await fleet.ask())[0].state == CONTENT
     assert fleet.opened == 1
+
+
+async def test_who_seeks_what_was_changed_meanwhile_is_not_given_what_others_had_before(fleet: Fleet) -> None:
+    await fleet.ask()
+    blue = b'{"data":{"colour":"blue"}}'
+    fleet.home.api.pods["default/settings"]["data"] = {"colour": "blue"}
+    answer = await fleet.answer(sought=frozenset((references.digest_of(blue),)))
+    assert [one.content for one in decode_given(answer.body).given] == [blue]
+    await fleet.answer(sought=frozenset((DIGEST,)))  # which is not there any more: it is asked for once
+    assert fleet.opened == 3
+
+
+@pytest.mark.parametrize("before", [Given(ABSENT), Given(CONTENT, b"{}")], ids=["lacking", "other content"])
+async def test_who_waits_for_others_that_asked_before_a_change_asks_itself(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, before: Given
+) -> None:
+    now = Given(CONTENT, b'{"data":{"colour":"red"}}')
+    answers = iter((before, now))
+
+    async def asked(ask: PeerAsk, wanted: dict[Any, Any]) -> dict[Any, Given]:
+        given = next(answers)
+        await asyncio.sleep(0)
+        return dict.fromkeys(wanted, given)
+
+    monkeypatch.setattr(fleet.fetching, "_asked", asked)
+    _, second = await asyncio.gather(fleet.ask(), fleet.answer(sought=frozenset((DIGEST,))))
+    assert decode_given(second.body).given == (now,)
 
 
 async def test_who_waits_for_others_that_fail_asks_itself(fleet: Fleet) -> None:

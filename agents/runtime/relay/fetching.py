@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agents.executor import relay
+from agents.executor import references, relay
 from agents.executor.copies import PeerAsk
 from agents.executor.local import Local
 from agents.executor.references import KINDS
@@ -20,6 +20,8 @@ from agents.runtime.relay.places import FOR_OBJECTS
 from shared.kube.client import FAILURES, describe
 from shared.kube.http import Request, Response
 from shared.messages.relay import (
+    ABSENT,
+    CONTENT,
     DENIED,
     LATER,
     MOST_GIVEN,
@@ -99,7 +101,7 @@ class Fetching:
         }
         for key, want in wanted.items():
             known = self._recalled(key)
-            if known is not None:
+            if known is not None and _is_sought(ask, known):
                 found[key] = known
             elif key in self._under_way:
                 theirs[key] = self._under_way[key]
@@ -113,7 +115,10 @@ class Fetching:
         left = {
             key: want
             for key, want in wanted.items()
-            if key not in found or (key not in mine and found[key].state in _OF_ONE)
+            if key not in found
+            or (
+                key not in mine and (found[key].state in _OF_ONE or not _is_sought(ask, found[key]))
+            )
         }
         if left:
             found |= await self._asked(ask, left)
@@ -188,6 +193,14 @@ class Fetching:
                 raise relay.Refusal(relay.FAILED, "its answer is not one to each object")
             return dict(zip(keys, given, strict=True))
         raise relay.Refusal(relay.FAILED, problem)
+
+
+def _is_sought(ask: PeerAsk, given: Given) -> bool:
+    """Whether an answer to others, who may have asked before a change at home, does for this one."""
+    if not ask.sought or given.state not in (CONTENT, ABSENT):
+        return True
+    digest = references.digest_of(given.content) if given.state == CONTENT else b""
+    return digest in ask.sought
 
 
 def _key(ask: PeerAsk, pod: PodRef, wanted: WantedObject) -> _Key:

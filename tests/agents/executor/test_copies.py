@@ -16,6 +16,7 @@ from agents.executor.policy import ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.executor.references import KINDS, copy_name
 from shared.kube.http import Request, Response
+from shared.kube.times import rfc3339
 from shared.messages import (
     BOUND,
     CLAIMED,
@@ -250,6 +251,22 @@ def test_what_its_owner_lets_follow_nobody_and_what_each_cluster_has_are_that_cl
     assert fleet.create(spec, "again").verdict == BOUND
     assert [one["configMap"]["name"] for one in fleet.delegate()["spec"]["volumes"]] == ["settings", "kube-root-ca.crt"]
     assert fleet.asks == []
+
+
+@pytest.mark.parametrize(("created_s", "read"), [(4, BLUE), (0.5, BLUE), (-5, RED)])
+def test_a_pod_that_was_made_after_a_change_names_content_as_new(created_s: float, read: dict[str, str]) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED), "first")
+    fleet.home.api.put(f"{MAPS}/settings", {"metadata": {"name": "settings"}, "data": BLUE})
+    pod = pod_object("second", **volume(configMap=NAMED))
+    pod["metadata"]["creationTimestamp"] = rfc3339(NOW.wall + created_s)
+    fleet.ref = fleet.home.submit(pod)
+    claim = Claim("c", fleet.ref, 1, THERE, "n1", "b-cluster-uid")
+    claimed = run(carry_out(claim, 1, fleet.home.local, moment(5)), fleet.home.api.answer)
+    source = source_of(fleet.ref, 1, HOME)
+    order = CreateDelegate("i", fleet.ref, 1, source, "n1", claimed.manifest, record=claimed.record)
+    assert run(carry_out(order, 1, fleet.there.local, moment(5)), fleet.answer).verdict == BOUND
+    assert (fleet.copy() or {})["data"] == read  # of an older pod what was found a moment ago does
 
 
 # --- who may not, and what stands in the way
