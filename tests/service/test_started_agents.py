@@ -1,11 +1,13 @@
 """Agents that the dispatcher starts dial it with certificates that it made for them. Ray itself is not started."""
 
 import asyncio
+import datetime as dt
 import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -102,6 +104,20 @@ async def test_they_dial_in_and_obey_the_key_that_was_made_for_them(
         stranger = agents.gateway.link("east")  # with no key
         with pytest.raises(AgentFault, match="the leader has not signed it"):
             await stranger.execute(BATCH, timeout_s=WAIT_S)
+
+
+async def test_they_dial_in_after_a_start_with_a_clock_that_was_hours_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> "Ahead":
+            return super().now(tz) + dt.timedelta(hours=6)
+
+    clock = SimpleNamespace(datetime=Ahead, timedelta=dt.timedelta, UTC=dt.UTC)
+    monkeypatch.setattr("dispatcher.service.gateway.authority.dt", clock)
+    async with fake_api() as api, started(api, tmp_path, monkeypatch) as (agents, _):
+        await connected(agents.link("east"))
 
 
 async def test_they_dial_an_address_of_ipv6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

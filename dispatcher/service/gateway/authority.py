@@ -27,6 +27,8 @@ AUTHORITY_DAYS = 3650
 LEAF_DAYS = 90
 RENEW_AT = 1 / 3  # of the lifetime left
 _SKEW = dt.timedelta(minutes=5)  # clocks of others may be behind
+# So may ours be after a start with a wrong one, for which the agents that are started have theirs.
+_SKEW_OF_YEARS = dt.timedelta(days=1)
 _CURVE = ec.SECP256R1()
 SIGNING = "signing"  # the files of the dispatcher's signing key
 Key = ec.EllipticCurvePrivateKey
@@ -335,13 +337,14 @@ def _named(common: str) -> x509.Name:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: AnyKey, now: dt.datetime, days: int
 ) -> x509.CertificateBuilder:
+    skew = _SKEW if days < AUTHORITY_DAYS else _SKEW_OF_YEARS
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
+        .not_valid_before(now - skew)
         .not_valid_after(now + dt.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
