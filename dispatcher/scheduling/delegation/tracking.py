@@ -19,6 +19,7 @@ from shared.security.signatures import read_claim
 T = TypeVar("T")
 
 _NOWHERE: frozenset[str] = frozenset()
+_ANOTHER = b"-"  # a status that no delegate has
 _NONE: Mapping[str, Any] = MappingProxyType(
     {}
 )  # nearly always empty: one for all; who adds to one makes a new dict
@@ -176,6 +177,8 @@ class Tracked(msgspec.Struct, gc=False):
         saw it deleted.
         """
         self.vanished = None if seen_deleted or pod is not None else self._unseen_abroad()
+        if self.source is not None and pod is not None and bool(self.source.live) != bool(pod.live):
+            self._show_again()
         self.source = pod
         self._seen(self.pod_id[0], pod, seen_deleted=seen_deleted)
 
@@ -199,10 +202,19 @@ class Tracked(msgspec.Struct, gc=False):
             self.delegates = _without(self.delegates, cluster)
             self.ended = _without(self.ended, cluster)
         else:
+            before = self.delegates.get(cluster)
+            if before is not None and before.carries != pod.carries:
+                self._show_again()
             self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
             self.disproved = _without(self.disproved, cluster)
         self._seen(cluster, pod, seen_deleted=seen_deleted)
+
+    def _show_again(self) -> None:
+        """An agent was replaced by one of another version: home is to be told with the status which
+        changes follow now.
+        """
+        self.mirrored = self.mirrored and _ANOTHER
 
     def reset_missing(self, cluster: str) -> None:
         """Forget since when the delegate is missing there; the next look that does not find it

@@ -119,6 +119,9 @@ def test_what_was_signed_is_written_for_the_source_that_the_delegate_carries() -
 def test_so_is_what_may_change_of_a_pod_that_runs() -> None:
     fleet = shown()
     fleet.tell("west", delegate(files="one", live="1a"))
+    fleet.tell("east", source(phase="Running", files="one", live="1a"))
+    fleet.ticks(3)
+    fleet.ordered.clear()
     fleet.tell("east", source(phase="Running", files="one", live="1b"))
     fleet.tell("west", delegate(files="one", live="1b"))
     fleet.ticks(30)
@@ -138,6 +141,27 @@ def test_home_is_told_which_writes_follow_where_both_agents_know_of_it() -> None
         fleet.tell("east", source(live=live))
         fleet.tell("west", delegate(live="1a", carries="pods,resize"))
         assert {one.carries for one in orders} == {told}
+
+
+def test_home_is_told_anew_where_an_agent_of_another_version_follows_with_the_status_as_it_was() -> None:
+    orders: list[str] = []
+
+    def noted(intent: AnyIntent) -> str:
+        if isinstance(intent, MirrorStatus):
+            orders.append(intent.carries)
+        return DONE
+
+    fleet = Fleet(noted)
+    fleet.tell("east", source(live="1a", phase="Running"))
+    fleet.tell("west", delegate(live="1a", carries="pods"))
+    told = ["pods"]
+    for there, home in [("", "1a"), ("pods", "1a"), ("pods,resize", "1a"), ("pods,resize", ""), ("pods,resize", "1a")]:
+        fleet.ticks(10)
+        fleet.tell("west", delegate(live="1a" if there else "", carries=there))
+        fleet.tell("east", source(live=home, phase="Running"))
+        fleet.ticks(10)
+        told.append(there if home else "")
+    assert orders == told
 
 
 def test_a_copy_that_was_resized_takes_the_room_that_it_then_has() -> None:
