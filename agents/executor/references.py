@@ -63,6 +63,10 @@ _TOO_MANY = (
 )
 
 
+class NotKnownError(ManifestError):
+    """What is to follow a pod is not known just now."""
+
+
 class Kind(NamedTuple):
     """A kind of object that follows pods: its `plural` in paths, the fields that name one, and what
     is in every manifest that does.
@@ -306,7 +310,7 @@ def _to_follow(
         peer = local.peers.last_word(f"{PROXY_NODE_PREFIX}{cluster}")
         if peer is not None and peer.follows is None:
             why = f'cluster "{cluster}" has not said yet whether {kind.word}s follow pods to it'
-            raise ManifestError(next(iter(hits.values())), why)
+            raise NotKnownError(next(iter(hits.values())), why)
         if peer is None or kind.word not in (peer.follows or ()):
             continue
         said += len(written((kind.word, name) for name in hits))
@@ -360,7 +364,7 @@ def _at_home(
         except msgspec.MsgspecError:
             why = error_text(answer) if not answer.ok else "it cannot be read"
             said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
-            raise ManifestError(field, said) from None
+            raise NotKnownError(field, said) from None
     local.at_home.put(key, AtHome(digest, now.mono))
     return digest
 

@@ -33,6 +33,8 @@ def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[
         sanitised = yield from references.for_another_cluster(
             crossing, intent.pod.namespace, claimed.target, local, now
         )
+    except references.NotKnownError as error:  # soon: nothing of it is the owner's to mend
+        return outcome(intent, UNKNOWN, str(error))
     except manifest.ManifestError as error:
         why = f"no change of the pod is made where it runs: {error}"
         _tell(intent.pod, why, local, now)

@@ -11,7 +11,7 @@ from agents.executor.policy import ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.runtime.executor_loop import read_pod
-from shared.kube.http import Response
+from shared.kube.http import Request, Response
 from shared.messages import (
     BOUND,
     CLAIMED,
@@ -22,6 +22,7 @@ from shared.messages import (
     Bind,
     Claim,
     Outcome,
+    Peer,
     PodRef,
     SignManifest,
     UpdateDelegate,
@@ -306,6 +307,20 @@ def test_a_source_that_may_cross_no_more_is_told_once() -> None:
     (event,) = [one for one in told if one["reason"] == "ChangeRefused"]
     assert "256 KiB" in event["note"]
     assert fleet.told()[0] == "-"
+
+
+@pytest.mark.parametrize("why", ["the agent there has not said yet", "the server fails"])
+def test_what_is_not_known_just_now_is_no_refusal_of_which_its_owner_is_told(why: str) -> None:
+    fleet = Fleet()
+    fleet.source["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    fleet.home.peers = (Peer("b", ready=True, follows=None if why.startswith("the agent") else ("ConfigMap",)),)
+    fleet.home.restart()
+
+    def failing(request: Request) -> Response:
+        return Response(500) if "/configmaps/" in request.path else fleet.home.api.answer(request)
+
+    done = run(carry_out(SignManifest("s", fleet.ref, 2), 1, fleet.home.local, NOW), failing)
+    assert (done.verdict, list(fleet.home.local.events)) == (UNKNOWN, [])
 
 
 def test_what_is_signed_could_be_made_anew_without_losing_an_optional_config_map_that_is_at_home() -> None:
