@@ -492,7 +492,8 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     """Delete one as it was just read; '' once there is none of ours."""
     found = yield from _read(original, local, now)
     if isinstance(found, Answer):  # what somebody else has put there is none of ours
-        return found.message if found.verdict == UNKNOWN else ""
+        unread = found.verdict == UNKNOWN or local.copies.barred(original.namespace, now.mono)
+        return found.message if unread else ""
     if found is None:
         return ""
     response = yield _delete(KINDS[original.kind], key_of(original), found)

@@ -455,6 +455,19 @@ def test_a_change_at_home_arrives_and_what_is_unchanged_does_not_cross_again() -
     assert (fleet.copy() or {})["data"] == BLUE
 
 
+def test_one_that_could_not_be_read_for_a_while_is_deleted_all_the_same() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.ends()
+    fleet.forbidden = frozenset(("GET",))
+    for at in range(0, 200, 10):
+        fleet.tend(at)
+    fleet.forbidden = frozenset()
+    for at in range(200, 300, 10):
+        fleet.tend(at)
+    assert fleet.copy() is None
+
+
 def test_an_immutable_original_that_is_made_anew_is_made_anew_there() -> None:
     fleet = Fleet()
     fleet.put(RED, immutable=True)
