@@ -56,6 +56,7 @@ class _Write:
 
     def __post_init__(self) -> None:
         self.version = self.pod.metadata.resource_version
+        self.passing = False  # the last refusal, of a webhook that failed
         self.there: Object = msgspec.json.decode(self.body)
 
     @property
@@ -88,6 +89,7 @@ class _Write:
             return _NO_RESIZE
         if response.status == NOT_FOUND:
             raise _ReadAgainError(response)
+        self.passing = response.passing
         return error_text(response)
 
 
@@ -221,13 +223,14 @@ def _add_debug(write: _Write, name: str) -> Procedure[bool]:
     if no_room := write.room_for(_size(change)):
         write.refused.append(f"{what}: {no_room}")
         return False
+    write.passing = False
     why = "another one of that name is there" if there is not None else ""
     why = (
         why or (yield from _barred(write, container)) or (yield from write.send(change, live.DEBUG))
     )
     if why:
         write.refused.append(f"{what} ({_PROFILE}): {why}")
-    return True
+    return not (why and write.passing)
 
 
 def _barred(write: _Write, container: Object) -> Procedure[str]:

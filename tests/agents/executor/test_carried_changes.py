@@ -251,6 +251,24 @@ def test_a_debug_container_is_added_to_the_delegate() -> None:
     assert settled(fleet)
 
 
+def test_one_that_a_webhook_which_failed_refused_is_tried_again() -> None:
+    fleet = Fleet()
+    debugged(fleet, DEBUG)
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+    failed = b'{"kind":"Status","message":"Internal error occurred: failed calling webhook \\"w\\": refused"}'
+
+    def failing(request: Request) -> Response:
+        added = request.path.endswith("/ephemeralcontainers")
+        return Response(500, failed) if added else fleet.away.api.answer(request)
+
+    assert run(carry_out(order, 1, fleet.away.local, NOW), failing).verdict == REFUSED
+    assert lives(fleet)[0] != lives(fleet)[1]
+    assert fleet.follow().verdict == DONE
+    assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["debug"]
+    assert settled(fleet)
+
+
 def test_a_lost_reply_adds_none_twice() -> None:
     fleet = Fleet()
     debugged(fleet, DEBUG)
