@@ -70,7 +70,7 @@ class StartedAgents:
         )
         signing = SigningSection(cert_file=file(f"{SIGNING}.crt"), key_file=file(f"{SIGNING}.key"))
         self._own_sealer = Signer(signing)
-        self.gateway = Gateway(section, self._agents)
+        self.gateway = Gateway(section, self._agents, key="ray.port")
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to one of them."""

@@ -17,6 +17,7 @@ from agents.runtime.join.dial_out import Outbound, be_agent
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
+from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.link import AgentFault
 from dispatcher.service.signing import NO_SIGNER, Sealer, Signer
@@ -118,6 +119,16 @@ async def test_they_dial_in_after_a_start_with_a_clock_that_was_hours_ahead(
     monkeypatch.setattr("dispatcher.service.gateway.authority.dt", clock)
     async with fake_api() as api, started(api, tmp_path, monkeypatch) as (agents, _):
         await connected(agents.link("east"))
+
+
+async def test_where_their_port_is_taken_the_key_is_named_that_says_which() -> None:
+    async with AsyncExitStack() as stack:
+        west = AgentSettings(cluster="west")
+        first = StartedAgents([west], "127.0.0.1", stack.enter_context)
+        await stack.enter_async_context(first.gateway.serving())
+        second = StartedAgents([west], "127.0.0.1", stack.enter_context, port=first.gateway.port)
+        with pytest.raises(CommandError, match=r"^ray\.port: cannot listen at 127\.0\.0\.1:"):
+            await stack.enter_async_context(second.serving())
 
 
 async def test_they_dial_an_address_of_ipv6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

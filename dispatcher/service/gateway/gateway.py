@@ -60,9 +60,15 @@ class Gateway:
     """Serves the clusters that are configured to come through it."""
 
     def __init__(
-        self, section: GatewaySection, clusters: Iterable[str], sealer: Sealer = NO_SIGNER
+        self,
+        section: GatewaySection,
+        clusters: Iterable[str],
+        sealer: Sealer = NO_SIGNER,
+        *,
+        key: str = "gateway",
     ) -> None:
-        """`sealer` is for the links alone."""
+        """`sealer` is for the links alone. `key`: of the configuration, which says where it listens."""
+        self._key = key
         self._section = section
         self._sealer = sealer
         self.objection: Objection = lambda home, target, pod: (
@@ -152,7 +158,7 @@ class Gateway:
             self.port = await entrance.listen(host, port)
         except OSError as error:
             raise CommandError(
-                f"gateway: cannot listen at {host}:{port}: {error.strerror or error}"
+                f"{self._key}: cannot listen at {host}:{port}: {error.strerror or error}"
             ) from None
         log.info("gateway listens", host=host, port=self.port)
 
