@@ -7,6 +7,7 @@ its server, refuses leaves the delegate as it was; the others are made. A refusa
 delegate, and a condition as long as it stands, which both go home with its status.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from agents.executor.live import Mark, Part
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, Lookup, guarded_change
 from agents.executor.restrict import restrict
-from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
+from shared.kube.http import SERVER_ERROR, STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.times import rfc3339
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, PodRef, UpdateDelegate
@@ -38,6 +39,7 @@ class _ReadAgainError(Exception):
 
     def __init__(self, response: Response) -> None:
         super().__init__(error_text(response))
+        self.failed = response.code >= SERVER_ERROR
 
 
 @dataclass
@@ -186,12 +188,7 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     def reach(parts: list[Part]) -> None:
         reached.update((live.name_digest(part), digests[live.name_digest(part)]) for part in parts)
 
-    for part in [one for one in new if one[0] == live.ADDED]:
-        if (yield from _add_debug(write, part[1])):
-            reach([part])
-    resized = {part: value for part, value in new.items() if part[0] == live.RESOURCES}
-    if resized and (yield from _resize(write, resized)):
-        reach(list(resized))
+    doubt = yield from _write_apart(write, new, reach)
     rest = {
         part: value for part, value in new.items() if part[0] not in (live.ADDED, live.RESOURCES)
     }
@@ -204,6 +201,37 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     if not done and (spec or metadata["labels"] or metadata["annotations"]):
         # Refused as one: what files show follows all the same, and what was written is noted.
         yield from _write_rest(write, {}, before)
+    if doubt is not None:
+        raise doubt
+
+
+def _write_apart(
+    write: _Write, new: dict[Part, Any], reach: Callable[[list[Part]], None]
+) -> Procedure[_ReadAgainError | None]:
+    """What has writes of its own, debug containers and resources. That the server fails at one is
+    told at the end: it may do so for long, and the rest goes on.
+    """
+    doubt: _ReadAgainError | None = None
+    for part in [one for one in new if one[0] == live.ADDED]:
+        try:
+            if (yield from _add_debug(write, part[1])):
+                reach([part])
+        except _ReadAgainError as error:
+            doubt = _lasting(error)
+    resized = {part: value for part, value in new.items() if part[0] == live.RESOURCES}
+    try:
+        if resized and (yield from _resize(write, resized)):
+            reach(list(resized))
+    except _ReadAgainError as error:
+        doubt = _lasting(error)
+    return doubt
+
+
+def _lasting(doubt: _ReadAgainError) -> _ReadAgainError:
+    """The same, where the server fails at a write; raised, where a look tells."""
+    if not doubt.failed:
+        raise doubt
+    return doubt
 
 
 def _add_debug(write: _Write, name: str) -> Procedure[bool]:

@@ -15,7 +15,7 @@ from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.observer.seen import InvalidAnnotation
 from shared.kube.http import STRATEGIC_PATCH, Request, Response
-from shared.messages import BOUND, CLAIMED, DONE, REFUSED, Claim, MirrorStatus, UpdateDelegate
+from shared.messages import BOUND, CLAIMED, DONE, REFUSED, UNKNOWN, Claim, MirrorStatus, UpdateDelegate
 from shared.model import names
 from tests.agents.executor.test_downward import in_files
 from tests.agents.executor.test_update import Fleet, forged
@@ -266,6 +266,25 @@ def test_one_that_a_webhook_which_failed_refused_is_tried_again() -> None:
     assert lives(fleet)[0] != lives(fleet)[1]
     assert fleet.follow().verdict == DONE
     assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["debug"]
+    assert settled(fleet)
+
+
+@pytest.mark.parametrize("write", ["ephemeralcontainers", "resize"])
+def test_a_write_of_which_nobody_knows_keeps_no_other_from_being_made(write: str) -> None:
+    fleet = Fleet()
+    debugged(fleet, DEBUG)
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "300m", "memory": "1Gi"}}
+    fleet.relabel("two")
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+
+    def failing(request: Request) -> Response:
+        return Response(500) if request.path.endswith(write) else fleet.away.api.answer(request)
+
+    assert run(carry_out(order, 1, fleet.away.local, NOW), failing).verdict == UNKNOWN
+    assert fleet.delegate["metadata"]["labels"]["tier"] == "two"
+    assert in_files(fleet.delegate) == {"two"}
+    assert fleet.follow().verdict == DONE
     assert settled(fleet)
 
 
