@@ -20,7 +20,7 @@ import msgspec
 from agents.executor import pods, references
 from agents.executor.copy_table import Original
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from agents.executor.references import KINDS, Followed, Kind, copy_hash, copy_name
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, TRIES, Answer, error_text

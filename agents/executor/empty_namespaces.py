@@ -13,7 +13,7 @@ import msgspec
 
 from agents.executor import made_namespaces
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import NOT_FOUND, error_text
 from shared.model.names import MADE_FOR

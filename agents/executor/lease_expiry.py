@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from agents.executor import events
 from agents.executor.deletion import delete_exactly
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from shared.kube.http import Procedure
 from shared.messages import DONE, PodRef
 from shared.model.leases import LEASE

@@ -15,7 +15,7 @@ from agents.executor.deletion import delete_exactly
 from agents.executor.existing_delegate import unbound_version
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from shared.kube.http import Procedure
 from shared.model import names
 from shared.model.pod import PodRef

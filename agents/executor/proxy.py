@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor import proxy_objects
+from agents.executor.reconcile_task import ReconcileTask
 from agents.executor.local import KubeletEndpoint, Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy, name_taken
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
@@ -30,18 +31,6 @@ HEARTBEAT_S = 30.0  # status writes when nothing changed
 CHANGE_S = 5.0  # status writes when only the amounts changed, or when the view has not caught up
 _NODES = "/api/v1/nodes"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{proxy_objects.LEASE_NAMESPACE}/leases"
-
-
-class ReconcileTask(NamedTuple):
-    """A procedure that reconciles one object without an intent; it returns '' or an error text.
-
-    `name` identifies the object: at most one task of a name runs at once. `lane` is its queue for
-    request slots (its namespace), None for a task that needs no slot.
-    """
-
-    name: str
-    lane: str | None
-    procedure: Procedure[str]
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from agents.executor.deletion import delete_exactly
 from agents.executor.local import Local, Moment
 from agents.executor.peers import is_proxy
 from agents.executor.pods import LivePod
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from shared.kube.times import rfc3339
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text, is_ambiguous

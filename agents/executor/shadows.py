@@ -17,7 +17,7 @@ import msgspec
 
 from agents.executor import events, pods
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from shared.kube.http import MERGE_PATCH, Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 from shared.messages import Cover, Shadow

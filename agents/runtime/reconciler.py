@@ -17,7 +17,8 @@ from agents.executor import (
     shadows,
 )
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import ProxyNodes, ReconcileTask
+from agents.executor.proxy import ProxyNodes
+from agents.executor.reconcile_task import ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
 from agents.runtime.task_places import TaskPlaces

@@ -7,7 +7,7 @@ import pytest
 
 from agents.executor import proxy_pods
 from agents.executor.local import Moment
-from agents.executor.proxy import ReconcileTask
+from agents.executor.reconcile_task import ReconcileTask
 from agents.runtime.driver import Execution
 from agents.runtime.reconciler import Reconciler
 from agents.runtime.task_places import TaskPlaces
