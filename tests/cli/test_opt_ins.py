@@ -158,7 +158,11 @@ def test_what_an_agent_may_besides_is_given_by_name_and_taken_back_with_all_else
     usual = roles()
     done = installing(server, monkeypatch, "--may", "namespaces", "--may", "accounts")
     assert done.exit_code == 0, done.output
-    assert "what is changed on a pod that runs in another cluster, and does not reach it, is taken" in done.stdout
+    assert roles() - usual == {"global-dispatcher-run-namespaces", "global-dispatcher-run-accounts"}
+    unknown = installing(server, monkeypatch, "--may", "everything")
+    assert unknown.exit_code == ExitCode.USAGE
+    installing(server, monkeypatch, "--uninstall")
+    assert roles() == set()
 
 
 def test_changes_of_pods_that_went_are_refused_also_where_pods_do_not_opt_in_by_annotation(
@@ -178,10 +182,8 @@ def test_an_installation_without_validating_policies_says_what_is_accepted_and_n
     server.validates = False
     done = installing(server, monkeypatch, minor=36)
     assert done.exit_code == 0, done.output
-    assert (
-        "it is not served, so that what is changed on a pod that runs in another cluster, and does not reach it, is taken"
-        in done.stdout
-    )
+    why = "what is changed on a pod that runs in another cluster, and does not reach it, is taken all the same"
+    assert f"it is not served, so that {why}" in done.stdout
 
 
 def test_a_dry_run_is_not_blamed_for_a_policy_that_it_has_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
