@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from agents.executor import references, relay
-from agents.executor.copies import PeerAsk
+from agents.executor.objects import references
+from agents.executor.objects.copies import PeerAsk
+from agents.executor.relayed import relay
 from agents.runtime.relay import far_end, fetching
 from agents.runtime.relay.fetching import Fetching
 from shared.kube.http import Request, Response
