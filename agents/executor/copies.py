@@ -30,6 +30,7 @@ from shared.messages.relay import (
     CONTENT,
     DENIED,
     LATER,
+    MOST_OBJECT,
     SAME,
     Given,
     PodWants,
@@ -182,6 +183,9 @@ def _want(original: Original, local: Local) -> WantedObject:
 
 def _apply(original: Original, given: Given, local: Local, now: Moment) -> Procedure[Answer | None]:
     if given.state == CONTENT:
+        if len(given.content) > MOST_OBJECT:
+            said = f"{_COPY.format(original)} has more than {MOST_OBJECT} bytes"
+            return Answer(REFUSED, said, OF_CLUSTER, passing=True)
         try:
             content = references.read_content(given.content)
         except msgspec.MsgspecError as error:

@@ -20,6 +20,7 @@ from shared.messages.relay import (
     DENIED,
     LATER,
     MOST_GIVEN,
+    MOST_OBJECT,
     SAME,
     Given,
     GivenObjects,
@@ -33,7 +34,6 @@ from shared.model import names
 from shared.model.pod import PodRef
 
 MOST_WANTED = 1_000  # objects of one question
-MOST_OBJECT = MOST_GIVEN // 3  # bytes: etcd takes less
 _LATER = Given(LATER)
 
 

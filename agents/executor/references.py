@@ -51,6 +51,7 @@ _SECRETS = Tree(
 _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 # characters that name all that follows one pod: they are written on its delegate, and told
 MOST_NAMES = 3 * 1024
+MOST_KEYS = 8_192  # of an object's JSON: each of its data is told of in managedFields, too
 _DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
 _MOST_NAME = 63  # characters of the name of a copy
 
@@ -211,7 +212,19 @@ def digest_of(encoded: bytes) -> bytes:
     return hashlib.sha256(encoded).digest()
 
 
-read_content = msgspec.json.Decoder(Content).decode
+_decode_content = msgspec.json.Decoder(Content).decode
+_KEY, _QUOTED = b'":', b'\\":'  # what ends a key, and what looks so within a text
+
+
+def read_content(body: bytes) -> Content:
+    """What an object (JSON) holds. MsgspecError, also where it has so many keys that reading it
+    would hold up all else: a user may write 150,000 into one.
+    """
+    if body.count(_KEY) - body.count(_QUOTED) > MOST_KEYS:
+        raise msgspec.ValidationError(
+            f"its JSON has more than {MOST_KEYS} keys, those of managedFields included"
+        )
+    return _decode_content(body)
 
 
 class _Marked(msgspec.Struct, gc=False):
@@ -331,8 +344,8 @@ def _at_home(
     else:
         try:
             digest = None if stays(answer.body) else read_content(answer.body).digest
-        except msgspec.MsgspecError:
-            why = error_text(answer) if not answer.ok else "it cannot be read"
+        except msgspec.MsgspecError as error:
+            why = error_text(answer) if not answer.ok else f"it cannot be read: {error}"
             said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
             raise ManifestError(field, said) from None
     local.at_home.put(key, AtHome(digest, now.mono))

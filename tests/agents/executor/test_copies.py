@@ -30,7 +30,11 @@ from shared.messages import (
 )
 from shared.messages.relay import (
     CONTENT,
+    MOST_GIVEN,
+    MOST_OBJECT,
     OBJECTS,
+    Given,
+    GivenObjects,
     PodWants,
     RelayAsk,
     WantedObject,
@@ -250,6 +254,37 @@ def test_what_its_owner_lets_follow_nobody_and_what_each_cluster_has_are_that_cl
     assert fleet.create(spec, "again").verdict == BOUND
     assert [one["configMap"]["name"] for one in fleet.delegate()["spec"]["volumes"]] == ["settings", "kube-root-ca.crt"]
     assert fleet.asks == []
+
+
+def test_what_has_so_many_keys_that_reading_it_holds_up_all_else_does_not_follow() -> None:
+    many = {f"k{at}": "" for at in range(references.MOST_KEYS + 1)}
+    fleet = Fleet(data=many)
+    refused = fleet.claim(volume(configMap=NAMED))
+    assert (refused.verdict, "more than 8192 keys" in refused.message) == (REFUSED, True)
+    fleet.put(RED)
+    assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
+    fleet.put(many)
+    assert all("more than 8192 keys" in said for at in range(0, 31, 10) for said in fleet.tend(at))
+    assert (fleet.copy() or {})["data"] == RED
+    fleet.put(text := {"json": msgspec.json.encode(many).decode()})  # what a text holds is no key
+    fleet.tend(60)
+    assert (fleet.copy() or {})["data"] == text
+
+
+@pytest.mark.parametrize("size", [MOST_OBJECT, MOST_GIVEN])
+def test_what_a_hostile_source_gives_is_not_read_where_it_is_too_large(size: int) -> None:
+    fleet = Fleet()
+    order = fleet.order(volume(configMap=NAMED))
+    content = msgspec.json.encode({"data": {"k": "x" * size}})
+
+    def answer(request: Request) -> Response:
+        if isinstance(request, PeerAsk):
+            return Response(200, encode_relay(GivenObjects((Given(CONTENT, content),))))
+        return fleet.answer(request)
+
+    done = run(carry_out(order, 1, fleet.there.local, NOW), answer)
+    assert (done.verdict, f"more than {MOST_OBJECT} bytes" in done.message) == (REFUSED, True)
+    assert fleet.copy() is None
 
 
 # --- who may not, and what stands in the way
