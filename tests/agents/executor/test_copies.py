@@ -1,5 +1,6 @@
 """Copies of the ConfigMaps that delegates name: made before these, kept like the originals, deleted after the last."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -490,6 +491,24 @@ def test_what_is_deleted_at_home_is_deleted_there() -> None:
 
 # --- deleted after the last pod
 # ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once() -> None:
+    fleet = Fleet()
+    many = [f"large-{at}" for at in range(40)]
+    for name in many:
+        fleet.put({"text": name + "x" * 900_000}, name)
+    fleet.order(container(envFrom=[{"configMapRef": {"name": one}} for one in many]))
+    wanted = tuple(WantedObject("ConfigMap", one) for one in many)
+    asked = RelayAsk(
+        source_of(fleet.ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=(PodWants(fleet.ref, wanted),)
+    )
+    tracemalloc.start()
+    try:
+        run(giving.answer(asked, b"", fleet.home.local), fleet.home.api.answer)
+        assert tracemalloc.get_traced_memory()[1] < 5 * MOST_GIVEN
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_copy_goes_some_time_after_the_last_pod_that_names_it() -> None:
