@@ -297,7 +297,13 @@ def _rest_of(
         let_in = write.let_in["metadata"][where]
         names = {key: live.name_digest((kind, key)) for key in has}
         # What is there otherwise than the source had it is this cluster's own, and stays.
-        ours = {key for key in has if mark.reached.get(names[key]) == live.value_digest(has[key])}
+        # Nor is any of ours, of which a user may have found one whose short digest is the same.
+        ours = {
+            key
+            for key in has
+            if mark.reached.get(names[key]) == live.value_digest(has[key])
+            and not key.startswith(PREFIX)
+        }
         change: Object = {key: None for key in ours if names[key] in gone}
         for of, key in new:
             if of == kind and key in let_in and (key in ours or key not in has):

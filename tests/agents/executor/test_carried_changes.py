@@ -97,6 +97,17 @@ def test_what_the_targets_own_admission_has_added_is_neither_taken_away_nor_writ
     assert (labels["owner"], labels[names.ZONE]) == ("west", "w-1")
 
 
+def test_no_mark_of_ours_goes_with_a_label_of_the_same_short_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = live._short
+    ours, theirs = f"label/{names.DELEGATE_LABEL}".encode(), b"label/found"
+    monkeypatch.setattr(live, "_short", lambda text: short(ours if text == theirs else text))
+    fleet = Fleet(found="true")
+    del fleet.source["metadata"]["labels"]["found"]
+    assert fleet.follow().verdict == DONE
+    assert fleet.delegate["metadata"]["labels"][names.DELEGATE_LABEL] == "true"
+    assert "found" not in fleet.delegate["metadata"]["labels"]
+
+
 def test_what_the_targets_policy_does_not_let_in_does_not_follow() -> None:
     fleet = Fleet()
     fleet.source["metadata"]["labels"] |= {"cilium.io/x": "y"}
