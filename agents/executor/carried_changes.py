@@ -176,6 +176,10 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
         return
     changed = {name for name, digest in digests.items() if mark.reached.get(name) != digest}
     new = {part: value for part, value in found.items() if live.name_digest(part) in changed}
+    for part in [one for one in new if _is_of_another_container(one, mark)]:
+        del new[part]
+        why = f'container "{part[1]}" is none that the delegate was made with: its {part[0]} stays'
+        write.refused.append(why)
     # What this version lets nothing cross of has arrived as soon as it was read.
     aside = digests.keys() - {live.name_digest(part) for part in found}
     reached = {**mark.reached, **{name: digests[name] for name in aside}}
@@ -201,6 +205,16 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     if not done and (spec or metadata["labels"] or metadata["annotations"]):
         # Refused as one: what files show follows all the same, and what was written is noted.
         yield from _write_rest(write, {}, before)
+
+
+def _is_of_another_container(part: Part, mark: Mark) -> bool:
+    """Whether it is of a container that was not in the manifest from the beginning: one of that
+    name is this cluster's own, as admission has added it.
+    """
+    kind, name = part
+    if kind not in (live.IMAGE, live.RESOURCES) or not name:
+        return False
+    return live.name_digest((live.IMAGE, name)) not in mark.reached
 
 
 def _add_debug(write: _Write, name: str) -> Procedure[bool]:

@@ -177,6 +177,20 @@ def test_what_admission_there_has_set_stays_until_it_changes_at_home() -> None:
     assert main_of(fleet.delegate)["image"] == "busybox:2"
 
 
+def test_a_container_that_admission_there_has_added_is_none_that_another_cluster_changes() -> None:
+    fleet = Fleet()
+    sidecar = {"name": "sidecar", "image": "west/sidecar", "resources": {"requests": {"cpu": "1"}}}
+    fleet.delegate["spec"]["containers"].append(dict(sidecar))
+    fleet.source["spec"]["containers"].append({"name": "sidecar", "image": "east/evil"})
+    main_of(fleet.source)["image"] = "busybox:2"
+    for image in ("east/evil", "east/worse"):
+        fleet.source["spec"]["containers"][1]["image"] = image
+        done = fleet.follow()
+        assert (done.verdict, "none that the delegate was made with" in done.message) == (REFUSED, True)
+        assert fleet.delegate["spec"]["containers"][1] == sidecar
+    assert main_of(fleet.delegate)["image"] == "busybox:2"
+
+
 def test_a_refusal_of_the_server_leaves_the_delegate_as_it_was_but_for_its_files_and_is_told_once() -> None:
     fleet = Fleet()
     image = main_of(fleet.delegate)["image"]
