@@ -12,13 +12,13 @@ silence of a source cluster is no word against any.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from agents.executor import pods, references
-from agents.executor.copy_table import Original
+from agents.executor.copy_table import Copies, Original, Sought
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ReconcileTask
 from agents.executor.references import KINDS, Followed, Kind, copy_hash, copy_name
@@ -47,6 +47,10 @@ UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 _ROUNDS = 8  # answers to one question, each as large as may be
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
+_AT_ONCE = (
+    2_000  # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
+)
+_MUCH = 100  # objects of a namespace, for which others do not wait
 _PAGE = "500"
 _LISTED = "50"  # copies: each may have a mebibyte
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
@@ -361,24 +365,39 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     copies = local.copies
     if not copies.listed:
         yield ReconcileTask("copies", None, _list_all(local, now))
-    if now.mono - copies.looked_at >= REFRESH_S:
+    if copies.look is None and now.mono - copies.looked_at >= REFRESH_S:
         copies.looked_at = now.mono
-        copies.due = _in_use(local, now)
-    for uid in list(copies.due):
-        yield ReconcileTask(f"copies of {uid}", None, refresh(uid, local, now))
+        copies.look = _in_use(local, now)
+    _look_on(copies)
+    for asked in list(copies.due):
+        yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
     unused: dict[str, list[Key]] = {}
-    for key in copies.unused(now.mono - UNUSED_S):
-        unused.setdefault(key[1], []).append(key)
+    if copies.look is None:  # else there may be very many, and it is not known yet who uses them
+        for key in copies.unused(min(now.mono - UNUSED_S, copies.known_since)):
+            unused.setdefault(key[1], []).append(key)
     for namespace, keys in unused.items():
         yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
 
 
-def _in_use(local: Local, now: Moment) -> dict[str, list[tuple[PodRef, list[Original]]]]:
+def _look_on(copies: Copies) -> None:
+    """Look at some more of who uses what."""
+    look, copies.look = copies.look, None
+    if look is None:
+        return
+    try:
+        next(look)
+        copies.look = look
+    except StopIteration as end:
+        copies.due, copies.known_since = end.value, copies.looked_at
+
+
+def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     """By source cluster's UID, what delegates here name, each object with one of its pods: as few
-    pods as come, those that go on before those that end.
+    pods as come, those that go on before those that end. Of a namespace with very much by itself,
+    so that others do not wait for it. It rests after every `_AT_ONCE` names.
     """
     seen: set[Original] = set()
-    found: dict[str, list[tuple[PodRef, list[Original]]]] = {}
+    found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
     delegates = deque(
         pod
         for node in tuple(local.view.nodes())
@@ -387,17 +406,27 @@ def _in_use(local: Local, now: Moment) -> dict[str, list[tuple[PodRef, list[Orig
     )
     # by other pods each time: one of them may not be known at home any more
     delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
+    looked = 0
     for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
-        named = [original_of(source, *one) for one in named_by(pod) if one[0] in local.follows]
+        words = dict.fromkeys(named_by(pod))
+        named = [original_of(source, *one) for one in words if one[0] in local.follows]
         for original in named:
             local.copies.put(key_of(original), original, now.mono)
         if more := [one for one in named if one not in seen]:
             seen.update(more)
             ref = PodRef(source.namespace, source.name, source.uid)
-            found.setdefault(source.cluster_uid, []).append((ref, more))
-    return found
+            found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
+        looked += 1 + len(named)
+        if looked >= _AT_ONCE:
+            looked = 0
+            yield
+    due: Sought = {}
+    for (uid, namespace), sought in found.items():
+        much = sum(len(of) for _, of in sought) > _MUCH
+        due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
+    return due
 
 
 def named_by(pod: Pod) -> list[tuple[str, str]]:
@@ -406,9 +435,9 @@ def named_by(pod: Pod) -> list[tuple[str, str]]:
     return [(kind, name) for kind, _, name in words if name]
 
 
-def refresh(cluster_uid: str, local: Local, now: Moment) -> Procedure[str]:
+def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     """Have the copies of what one cluster's delegates name follow their originals."""
-    sought = local.copies.due.pop(cluster_uid, [])
+    sought = local.copies.due.pop(asked, [])
     problem = ""
     for of in _asks(sought):
         for original in (one for _, named in of for one in named):

@@ -1,7 +1,7 @@
 """Copies of objects of other clusters that are here, as they were last seen: see `copies`."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,9 @@ class Original(NamedTuple):
     namespace: str
     kind: str
     name: str
+
+
+Sought = dict[str, list[tuple[PodRef, list[Original]]]]
 
 
 @dataclass(slots=True)
@@ -43,9 +46,13 @@ class Copies:
 
     known: dict[tuple[str, str, str], Copy] = field(default_factory=dict)
     listed: bool = False
-    looked_at: float = float("-inf")  # when it was last looked who uses what
-    # by UID of a source cluster that is to be asked: its pods, and what they name
-    due: dict[str, list[tuple[PodRef, list[Original]]]] = field(default_factory=dict)
+    # When it was last begun to look who uses what, that look while it lasts, and when the last one
+    # began that has come to its end: of what was not used before that it is known.
+    looked_at: float = float("-inf")
+    look: Generator[None, None, Sought] | None = None
+    known_since: float = float("-inf")
+    # what is to be asked for, and of which pods, in questions to one cluster each
+    due: Sought = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     _barred: dict[str, tuple[float, str]] = field(default_factory=dict)
 
@@ -56,7 +63,7 @@ class Copies:
     def put(self, key: tuple[str, str, str], original: Original, now: float) -> Copy:
         """One that is named now, or about to be."""
         found = self.known.setdefault(key, Copy(original))
-        found.used = now
+        found.used = max(found.used, now)
         return found
 
     def saw(self, key: tuple[str, str, str], digest: bytes, size: int, now: float) -> None:

@@ -511,6 +511,28 @@ def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once() -> None:
         tracemalloc.stop()
 
 
+def test_however_much_pods_name_a_turn_is_short_and_others_do_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_AT_ONCE", 100)
+    fleet = Fleet()
+    for name in ("one", "two"):
+        many = [{"configMapRef": {"name": f"{name}-{at}", "optional": True}} for at in range(60)]
+        fleet.create(container(envFrom=[*many, {"configMapRef": NAMED}]), name)
+    local = fleet.there.local
+    assert [one.name for one in reconcile_tasks(local, moment(0))] == ["copies"]
+    assert local.copies.look is not None
+    assert [one.name for one in reconcile_tasks(local, moment(1))] == ["copies", "copies of a-cluster-uid/default"]
+    assert local.copies.look is None
+
+
+def test_a_name_that_a_delegate_tells_twice_is_asked_for_once() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] = "ConfigMap/settings ConfigMap/settings"
+    fleet.put(BLUE)
+    fleet.tend_until(30)
+    assert (fleet.copy() or {})["data"] == BLUE
+
+
 def test_a_copy_goes_some_time_after_the_last_pod_that_names_it() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
