@@ -123,7 +123,10 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     stale: list[Original] = []
     for one in follows_here(intent, local, now):
         original = original_of(source, one.kind, one.name)
-        copy = local.copies.put(key_of(original), original, now.mono)
+        key = key_of(original)
+        if key not in local.copies.known and (full := local.copies.full(original)):
+            return Answer(REFUSED, full, OF_CLUSTER, passing=True)
+        copy = local.copies.put(key, original, now.mono)
         if copy.removing:
             return Answer(UNKNOWN, f"{_COPY.format(original)} is being deleted: it is made anew")
         fresh = now.mono - copy.seen < references.KNOWN_S and copy.digest == one.digest

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from shared.model.pod import PodRef
 
+# Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
+MOST_OF_NAMESPACE = 2_000
+MOST_OF_CLUSTER = 20_000
 BARRED_S = 60.0  # until it is tried again what a namespace did not let us write
 
 
@@ -54,15 +57,31 @@ class Copies:
     # what is to be asked for, and of which pods, in questions to one cluster each
     due: Sought = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     _barred: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def bytes_of(self, cluster: str, namespace: str = "") -> int:
         """Of content, of a source cluster, or of a namespace of it."""
         return self._bytes[cluster, namespace]
 
+    def full(self, original: Original) -> str:
+        """Why one more, of this, is too much; '' if it is not."""
+        cluster, namespace = original.cluster, original.namespace
+        for key, most in (
+            ((cluster, namespace), MOST_OF_NAMESPACE),
+            ((cluster, ""), MOST_OF_CLUSTER),
+        ):
+            if self._count_of[key] >= most:
+                whose = f'namespace "{namespace}" of cluster' if key[1] else "cluster"
+                return f'pods of {whose} "{cluster}" name more than {most} objects here'
+        return ""
+
     def put(self, key: tuple[str, str, str], original: Original, now: float) -> Copy:
         """One that is named now, or about to be."""
-        found = self.known.setdefault(key, Copy(original))
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Copy(original)
+            self._count_of.update(_counted(original))
         found.used = max(found.used, now)
         return found
 
@@ -81,7 +100,8 @@ class Copies:
     def drop(self, key: tuple[str, str, str]) -> None:
         """There is none, and nobody uses it."""
         self.gone(key)
-        self.known.pop(key, None)
+        if (copy := self.known.pop(key, None)) is not None:
+            self._count_of.subtract(_counted(copy.original))
 
     def doubt(self) -> None:
         """What was seen is not believed any more."""
@@ -105,6 +125,9 @@ class Copies:
         return (key for key, copy in list(self.known.items()) if copy.used < since)
 
     def _count(self, copy: Copy, size: int) -> None:
-        cluster, namespace = copy.original.cluster, copy.original.namespace
-        for key in ((cluster, ""), (cluster, namespace)):
+        for key in _counted(copy.original):
             self._bytes[key] += size - copy.size
+
+
+def _counted(original: Original) -> tuple[tuple[str, str], ...]:
+    return (original.cluster, ""), (original.cluster, original.namespace)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import copies, giving, references
+from agents.executor import copies, copy_table, giving, references
 from agents.executor.copies import PeerAsk, bring, reconcile_tasks
 from agents.executor.copy_table import BARRED_S
 from agents.executor.foreign_bytes import ForeignBudget
@@ -522,6 +522,20 @@ def test_however_much_pods_name_a_turn_is_short_and_others_do_not_wait_for_it(mo
     assert local.copies.look is not None
     assert [one.name for one in reconcile_tasks(local, moment(1))] == ["copies", "copies of a-cluster-uid/default"]
     assert local.copies.look is None
+
+
+@pytest.mark.parametrize("bound", ["MOST_OF_NAMESPACE", "MOST_OF_CLUSTER"])
+def test_so_many_names_have_copies_and_no_more(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_table, bound, 3)
+    fleet = Fleet()
+    some = [{"configMapRef": {"name": f"n-{at}", "optional": True}} for at in range(4)]
+    assert fleet.create(container(envFrom=some[:3]), "one").verdict == BOUND
+    refused = fleet.create(container(envFrom=some[2:]), "two")
+    assert (refused.verdict, refused.message.endswith("name more than 3 objects here")) == (REFUSED, True)
+    assert fleet.create(container(envFrom=some[1:3]), "three").verdict == BOUND
+    fleet.ends()
+    fleet.tend_until(120)
+    assert fleet.create(container(envFrom=some[2:]), "four", moment(130)).verdict == BOUND
 
 
 def test_a_name_that_a_delegate_tells_twice_is_asked_for_once() -> None:
