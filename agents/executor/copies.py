@@ -51,8 +51,8 @@ _AT_ONCE = (
     2_000  # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
 )
 _MUCH = 100  # objects of a namespace, for which others do not wait
-_PAGE = "500"
-_LISTED = "50"  # copies: each may have a mebibyte
+_PAGE = "100"  # pods: each may have a mebibyte, though few have
+_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _NO_LIST = "its agent may not list"
 _RIGHTS = "get, create, update, delete"
@@ -70,6 +70,7 @@ class PeerAsk(Request, frozen=True):
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
@@ -518,9 +519,11 @@ def _named_in(namespace: str) -> Procedure[set[tuple[str, str]] | str]:
     """
     named: set[tuple[str, str]] = set()
 
-    def take(pod: dict[str, Any]) -> None:
+    def take(pod: bytes) -> None:
         for kind in KINDS.values():
-            named.update((kind.word, one) for one in references.named(pod, kind))
+            if kind.hint in pod:
+                read = msgspec.json.decode(pod)
+                named.update((kind.word, one) for one in references.named(read, kind))
 
     problem = yield from _each(pods.collection(namespace), {"limit": _PAGE}, take)
     return problem or named
@@ -531,9 +534,7 @@ class _Page(msgspec.Struct):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def _each(
-    path: str, params: dict[str, str], take: Callable[[dict[str, Any]], None]
-) -> Procedure[str]:
+def _each(path: str, params: dict[str, str], take: Callable[[bytes], None]) -> Procedure[str]:
     """Take all that a list shows, page by page; why not all is known, '' if it is."""
     following = ""
     while True:
@@ -544,7 +545,7 @@ def _each(
         try:
             page = msgspec.json.decode(response.body, type=_Page)
             for item in page.items:
-                take(msgspec.json.decode(item))
+                take(bytes(item))
         except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
             return f"{path}: what is listed cannot be read: {error!r}"
         following = page.metadata.get("continue") or ""
@@ -558,15 +559,11 @@ def _list_all(local: Local, now: Moment) -> Procedure[str]:
     """
     for kind in KINDS.values():
 
-        def take(item: dict[str, Any], kind: Kind = kind) -> None:
-            body = msgspec.json.encode(item)
-            metadata = _read_object(body).metadata
-            original = original_in(metadata, kind, item["metadata"]["namespace"])
-            if original is not None and key_of(original) not in local.copies.known:
-                key = key_of(original)
-                local.copies.put(key, original, now.mono)
-                digest = references.read_content(body).digest
-                local.copies.saw(key, digest, len(body), now.mono)
+        def take(item: bytes, kind: Kind = kind) -> None:
+            metadata = _read_object(item).metadata
+            original = original_in(metadata, kind, metadata.namespace)
+            if original is not None:
+                local.copies.put(key_of(original), original, now.mono, named=False)
 
         params = {"labelSelector": names.COPY, "limit": _LISTED}
         problem = yield from _each(f"/api/v1/{kind.plural}", params, take)

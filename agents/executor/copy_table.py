@@ -29,7 +29,8 @@ Sought = dict[str, list[tuple[PodRef, list[Original]]]]
 @dataclass(slots=True)
 class Copy:
     """One that is here. `digest`: of its content when it was last read, at `seen` (monotonic; minus
-    infinity: never). `used`: when it was last known to be named, or about to be. `removing`: it is
+    infinity: never). `used`: when it was last known to be named, or about to be. `named`: by a
+    delegate, in this life; else it counts for nothing: anybody may have made it. `removing`: it is
     being deleted.
     """
 
@@ -38,6 +39,7 @@ class Copy:
     size: int = 0
     seen: float = float("-inf")
     used: float = float("-inf")
+    named: bool = False
     removing: bool = False
 
 
@@ -76,11 +78,15 @@ class Copies:
                 return f'pods of {whose} "{cluster}" name more than {most} objects here'
         return ""
 
-    def put(self, key: tuple[str, str, str], original: Original, now: float) -> Copy:
-        """One that is named now, or about to be."""
+    def put(
+        self, key: tuple[str, str, str], original: Original, now: float, *, named: bool = True
+    ) -> Copy:
+        """One that is named now, or about to be; or, not `named`, one that was found here."""
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = Copy(original)
+        if named and not found.named:
+            found.named = True
             self._count_of.update(_counted(original))
         found.used = max(found.used, now)
         return found
@@ -100,7 +106,7 @@ class Copies:
     def drop(self, key: tuple[str, str, str]) -> None:
         """There is none, and nobody uses it."""
         self.gone(key)
-        if (copy := self.known.pop(key, None)) is not None:
+        if (copy := self.known.pop(key, None)) is not None and copy.named:
             self._count_of.subtract(_counted(copy.original))
 
     def doubt(self) -> None:

@@ -613,6 +613,25 @@ def test_a_copy_whose_last_pod_went_in_an_earlier_life_is_found_by_its_label() -
     assert f"{MAPS}/mine" in fleet.there.api.objects
 
 
+def test_what_anybody_marks_as_a_copy_takes_nothing_of_what_its_cluster_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copy_table, "MOST_OF_CLUSTER", 3)
+    fleet = Fleet()
+    for at in range(5):
+        name = copy_name("a-cluster-uid", "default", "ConfigMap", f"forged-{at}")
+        marks = {names.SOURCE_CLUSTER: HOME, names.SOURCE_CLUSTER_UID: "a-cluster-uid", names.COPY_OF: f"forged-{at}"}
+        metadata = {"name": name, "namespace": "default", "annotations": marks}
+        metadata["labels"] = {names.COPY: name.rpartition("-")[2]}
+        fleet.there.api.put(f"{MAPS}/{name}", {"metadata": metadata, "data": RED})
+        fleet.there.submit(pod_object(f"holds-{at}", **volume(configMap={"name": name})))
+    fleet.tend_until(120)
+    assert (len(fleet.there.local.copies.known), fleet.there.local.copies.bytes_of(HOME)) == (5, 0)
+    assert (
+        run(carry_out(fleet.order(volume(configMap=NAMED)), 1, fleet.there.local, NOW), fleet.answer).verdict == BOUND
+    )
+
+
 def test_a_pod_that_comes_while_a_copy_is_being_deleted_waits_for_a_new_one() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
