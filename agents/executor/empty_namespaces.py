@@ -89,6 +89,7 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
 
 def _remove(name: str, local: Local, now: Moment) -> Procedure[str]:
     local.looked_at.put(name, now.mono)
+    named = local.named.get(name)
     response = yield Request("GET", made_namespaces.path(name))
     found = made_namespaces.read(response)
     if found is None:
@@ -100,7 +101,8 @@ def _remove(name: str, local: Local, now: Moment) -> Procedure[str]:
             return ""
     except _UnknownError as error:
         return f'whether namespace "{name}" is empty is not known: {error}'
-    if (local.named.get(name) or 0.0) >= now.mono:  # an order has come meanwhile
+    # An order has come meanwhile, which may have begun before this.
+    if local.named.get(name) != named:
         return ""
     only = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}

@@ -382,23 +382,24 @@ async def test_one_of_which_not_all_is_known_stays_and_is_looked_at_no_more_ofte
         assert len(await it.tend(2 * AFTER_S)) == 1
 
 
-def order_at(it: Target, method: str, path: str) -> list[Outcome]:
-    """An order comes while this request is on its way; what becomes of it."""
+def order_at(it: Target, method: str, path: str, began_s: float = AFTER_S + 1) -> list[Outcome]:
+    """An order comes while this request is on its way; what becomes of it. It may have begun before, and waited."""
     answers: list[Outcome] = []
 
     async def order(request: Request) -> None:
         if (request.method, request.path) == (method, path) and not answers:
-            answers.append(await it.create(name="late", now=NOW._replace(mono=NOW.mono + AFTER_S + 1)))
+            answers.append(await it.create(name="late", now=NOW._replace(mono=NOW.mono + began_s)))
 
     it.before = order
     return answers
 
 
-async def test_an_order_that_comes_while_one_is_looked_at_keeps_it() -> None:
+@pytest.mark.parametrize("began_s", [AFTER_S + 1, AFTER_S - 1])
+async def test_an_order_that_comes_while_one_is_looked_at_keeps_it(began_s: float) -> None:
     async with target() as it:
         await emptied(it)
         last = "/apis/storage.k8s.io/v1/namespaces/team-a/csistoragecapacities"  # pods were listed before, in vain
-        answers = order_at(it, "GET", last)
+        answers = order_at(it, "GET", last, began_s)
         assert await it.tend(AFTER_S) == [""]
         assert [one.verdict for one in answers] == [BOUND]
         assert [one for one in it.asked if one.method == "DELETE"] == []
