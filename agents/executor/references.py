@@ -61,6 +61,8 @@ _TOO_MANY = (
     f"and others name objects that would follow the pod by more than {MOST_NAMES} characters, or "
     "by what is no name"
 )
+MOST_FOLLOWING = 32 * 1024 * 1024  # bytes of what follows one pod, of each kind, as read at home
+_TOO_LARGE = f"and others name more than {MOST_FOLLOWING // 2**20} MiB that would follow the pod"
 
 
 class Kind(NamedTuple):
@@ -301,13 +303,25 @@ def _to_follow(
         said += len(written((kind.word, name) for name in hits))
         if said > MOST_NAMES:
             raise ManifestError(next(iter(hits.values())), _TOO_MANY)
-        digests: dict[str, str] = {}
-        for name, field in hits.items():
-            known = yield from _at_home(kind, namespace, name, field, local, now)
-            if known is not None:
-                digests[name] = known.hex()
+        digests = yield from _digests(kind, namespace, hits, local, now)
         if digests:
             found[kind.word] = digests
+    return found
+
+
+def _digests(
+    kind: Kind, namespace: str, hits: dict[str, str], local: Local, now: Moment
+) -> Procedure[dict[str, str]]:
+    """Of those that follow, by name; `hits` has the field that names each."""
+    found: dict[str, str] = {}
+    size = 0
+    for name, field in hits.items():
+        known = yield from _at_home(kind, namespace, name, field, local, now)
+        size += known.size
+        if size > MOST_FOLLOWING:
+            raise ManifestError(field, _TOO_LARGE)
+        if known.digest is not None:
+            found[name] = known.digest.hex()
     return found
 
 
@@ -324,21 +338,21 @@ def _first_of_each(manifest: bytes, kind: Kind) -> dict[str, str]:
 
 def _at_home(
     kind: Kind, namespace: str, name: str, field: str, local: Local, now: Moment
-) -> Procedure[bytes | None]:
-    """The digest of an object here, b"" if there is none; None if it follows nobody, or is not ours
-    to read. ManifestError while that is not known. What was found is believed for KNOWN_S.
+) -> Procedure[AtHome]:
+    """An object here; without a digest if it follows nobody, or is not ours to read. ManifestError
+    while that is not known. What was found is believed for KNOWN_S.
     """
     key = (kind.word, namespace, name)
     known = local.at_home.get(key)
     if known is not None and now.mono - known.at < KNOWN_S:
-        return known.digest
+        return known
     answer = Response(0)
     for _ in range(LOOKS):
         answer = yield Request("GET", kind.path(namespace, name))
         if answer.ok or answer.status in (NOT_FOUND, FORBIDDEN):
             break
     if answer.status == FORBIDDEN:
-        return None
+        return AtHome(None, now.mono)
     if answer.status == NOT_FOUND:
         digest: bytes | None = b""
     else:
@@ -348,8 +362,9 @@ def _at_home(
             why = error_text(answer) if not answer.ok else f"it cannot be read: {error}"
             said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
             raise ManifestError(field, said) from None
-    local.at_home.put(key, AtHome(digest, now.mono))
-    return digest
+    found = AtHome(digest, now.mono, len(answer.body))
+    local.at_home.put(key, found)
+    return found
 
 
 def _as_at_home(

@@ -493,7 +493,8 @@ def test_what_is_deleted_at_home_is_deleted_there() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once() -> None:
+def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_FOLLOWING", 2**30)
     fleet = Fleet()
     many = [f"large-{at}" for at in range(40)]
     for name in many:
@@ -536,6 +537,18 @@ def test_so_many_names_have_copies_and_no_more(bound: str, monkeypatch: pytest.M
     fleet.ends()
     fleet.tend_until(120)
     assert fleet.create(container(envFrom=some[2:]), "four", moment(130)).verdict == BOUND
+
+
+def test_a_pod_that_very_much_would_follow_stays_and_no_more_is_read_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_FOLLOWING", 3_500)
+    fleet = Fleet()
+    for at in range(6):
+        fleet.put({"text": "x" * 1_000}, f"n-{at}")
+    some = [{"configMapRef": {"name": f"n-{at}"}} for at in range(6)]
+    assert fleet.claim(container(envFrom=some[:3]), "little").verdict == CLAIMED
+    refused = fleet.claim(container(envFrom=some), "much")
+    assert (refused.verdict, "MiB that would follow the pod" in refused.message) == (REFUSED, True)
+    assert ("ConfigMap", "default", "n-5") not in dict(fleet.home.local.at_home.items())
 
 
 def test_a_name_that_a_delegate_tells_twice_is_asked_for_once() -> None:
