@@ -377,6 +377,16 @@ async def test_who_looks_at_pods_and_asks_for_nothing_is_charged_too(
         assert b"too much of late" in (await fleet.answer()).body
 
 
+async def test_answers_for_those_who_ask_soon_after_are_kept_no_longer(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.ask()
+    assert (len(fleet.fetching._recent), fleet.fetching._kept) == (1, len(b'{"data":{"colour":"red"}}'))
+    monkeypatch.setattr(fetching, "FRESH_S", 0.0)
+    await fleet.ask(WantedObject("ConfigMap", "large-0"))
+    assert (len(fleet.fetching._recent), fleet.fetching._kept) == (0, 0)
+
+
 async def test_an_answer_that_is_too_long_is_not_read_to_its_end(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "MOST_GIVEN", 0)
     monkeypatch.setattr(fetching, "_MORE", 10)

@@ -63,7 +63,8 @@ class Fetching:
         self._streams: OpenStreams = lambda opening: iter(())
         self._under_way: dict[_Key, asyncio.Future[Given]] = {}
         self._places: dict[str, asyncio.Semaphore] = {}  # by UID of the cluster that is asked
-        self._recent: dict[_Key, tuple[float, Given]] = {}
+        self._recent: dict[_Key, tuple[float, Given]] = {}  # the oldest first
+        self._kept = 0  # bytes of these
 
     def begin(self, local: Local, streams: OpenStreams) -> None:
         """From now on others can be asked, and their objects follow pods to this cluster."""
@@ -97,10 +98,11 @@ class Fetching:
         wanted = {
             _key(ask, pods.pod, one): (pods.pod, one) for pods in ask.wants for one in pods.objects
         }
+        self._forget()
         for key, want in wanted.items():
-            known = self._recalled(key)
+            known = self._recent.get(key)
             if known is not None:
-                found[key] = known
+                found[key] = known[1]
             elif key in self._under_way:
                 theirs[key] = self._under_way[key]
             else:
@@ -119,11 +121,15 @@ class Fetching:
             found |= await self._asked(ask, left)
         return [found[key] for key in wanted]
 
-    def _recalled(self, key: _Key) -> Given | None:
-        now = time.monotonic()
-        self._recent = {one: kept for one, kept in self._recent.items() if now - kept[0] < FRESH_S}
-        kept = self._recent.get(key)
-        return kept[1] if kept is not None else None
+    def _forget(self) -> None:
+        """Answers that are good no longer."""
+        before = time.monotonic() - FRESH_S
+        while self._recent:
+            key, (at, given) = next(iter(self._recent.items()))
+            if at > before:
+                return
+            self._kept -= len(given.content)
+            del self._recent[key]
 
     async def _mine(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
@@ -147,9 +153,11 @@ class Fetching:
                     future.cancel()
 
     def _keep(self, key: _Key, given: Given) -> None:
-        kept = sum(len(one.content) for _, one in self._recent.values())
-        if given.content and kept + len(given.content) <= _KEPT:
+        self._forget()
+        size = len(given.content)
+        if size and key not in self._recent and self._kept + size <= _KEPT:
             self._recent[key] = time.monotonic(), given
+            self._kept += size
 
     async def _asked(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
