@@ -421,9 +421,11 @@ def _show(write: _Write) -> Procedure[None]:
     }
     body = {"metadata": {"uid": write.pod.uid}, "status": {"conditions": [condition]}}
     # What it answers does not matter: as long as it stands, the next order says so again.
-    yield Request(
+    response = yield Request(
         "PATCH",
         pods.path(write.source.namespace, write.ref.name, "status"),
         msgspec.json.encode(body),
         STRATEGIC_PATCH,
     )
+    if response.ok:
+        write.local.foreign_budget.spend(write.source, write.now.mono, len(response.body))

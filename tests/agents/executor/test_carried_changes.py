@@ -417,6 +417,19 @@ def test_what_is_added_counts_as_bytes_of_foreign_pods() -> None:
     assert number < 40
 
 
+def test_what_is_told_of_refusals_counts_as_bytes_of_foreign_pods() -> None:
+    fleet = Fleet(ExecutorPolicy(foreign_bytes=ForeignBytes(1, 1, 1, 2)))
+    fleet.source["metadata"].setdefault("annotations", {})["note"] = "x" * 50_000
+    assert fleet.follow().verdict == DONE
+    fleet.away.api.refuses = lambda body: f"no {main_of(fleet.source)['image']}" if "spec" in body else ""
+    for number in range(100):
+        main_of(fleet.source)["image"] = f"evil:{number}"
+        done = fleet.follow()
+        if "foreign_bytes" in done.message:
+            break
+    assert number < 30
+
+
 def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_the_same() -> None:
     fleet = Fleet()
     signed = msgspec.json.decode(fleet.sign().manifest)
