@@ -13,7 +13,7 @@ silence of a source cluster is no word against any.
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -63,6 +63,7 @@ class PeerAsk(Request, frozen=True):
     its own. The answer's body is a GivenObjects that it has signed; status 0 if none came.
     """
 
+    elsewhere: ClassVar[bool] = True
     cluster: str = ""
     cluster_uid: str = ""
     wants: tuple[PodWants, ...] = ()

@@ -377,6 +377,15 @@ async def test_who_looks_at_pods_and_asks_for_nothing_is_charged_too(
         assert b"too much of late" in (await fleet.answer()).body
 
 
+async def test_who_would_wait_for_earlier_questions_without_an_answer_is_told_so(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = fleet.fetching._places["uid-east"] = asyncio.Semaphore(1)
+    await places.acquire()
+    monkeypatch.setattr(fetching, "ANSWER_S", 0.01)
+    assert b"does not answer 2 earlier questions" in (await fleet.answer()).body
+
+
 async def test_answers_for_those_who_ask_soon_after_are_kept_no_longer(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ _MORE = 256 * 1024  # bytes of an answer beside contents
 _OK = 200
 _OF_ONE = (SAME, LATER, DENIED)  # what is told to one asker, and may be another word to the next
 _NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
+_BUSY = f"it does not answer {AT_ONCE} earlier questions"
 _Key = tuple[str, str, str, str]  # of the source's cluster, by its UID: namespace, kind, name
 
 
@@ -164,8 +165,15 @@ class Fetching:
     ) -> dict[_Key, Given]:
         """One question, and what its cluster has signed. Refusal, and what streams raise."""
         places = self._places.setdefault(ask.cluster_uid, asyncio.Semaphore(AT_ONCE))
-        async with places:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await places.acquire()
+        except TimeoutError:
+            raise relay.Refusal(relay.FAILED, _BUSY) from None
+        try:
             return await self._asked_now(ask, wanted)
+        finally:
+            places.release()
 
     async def _asked_now(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
