@@ -8,6 +8,7 @@ delegate, and a condition as long as it stands, which both go home with its stat
 """
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -249,7 +250,17 @@ def _barred(write: _Write, container: Object) -> Procedure[str]:
     metadata: Object = {"labels": {}, "annotations": {}, "namespace": write.source.namespace}
     alone = {"metadata": metadata, "spec": {"ephemeralContainers": [container]}}
     try:
-        restrict(alone, local.cluster, local.policy.grants(write.source))
+        mounted = _mounted(container, write.there["spec"])
+        said = _mounted(container, write.wanted["spec"])
+        if another := next(
+            (one for one in mounted if not mounted[one] <= said.get(one, set())), ""
+        ):
+            return f'mounts volume "{another}", which is none of its pod at home'
+        volumes = [
+            one for one in write.there["spec"].get("volumes") or () if one["name"] in mounted
+        ]
+        held = {**alone, "spec": {**alone["spec"], "volumes": volumes}}
+        restrict(held, local.cluster, local.policy.grants(write.source))
         named = references.named(alone, references.CONFIG_MAP)
         if named and references.CONFIG_MAP.word in local.follows:  # theirs may be another one
             return f'names ConfigMap "{min(named)}", and none follows a debug container'
@@ -257,6 +268,18 @@ def _barred(write: _Write, container: Object) -> Procedure[str]:
     except manifest.ManifestError as error:
         return str(error)
     return (yield from references.missing(sought, local, write.now)) if sought else ""
+
+
+def _mounted(container: Object, spec: Object) -> dict[str, set[str]]:
+    """The volumes of a pod that a container mounts, by name: of what kinds they are. Those that
+    admission has added may hold what no pod of another cluster has.
+    """
+    mounts = {one["name"] for one in container.get("volumeMounts") or ()}
+    return {
+        one["name"]: {*one, *chain(*((one.get("projected") or {}).get("sources") or ()))}
+        for one in spec.get("volumes") or ()
+        if one["name"] in mounts
+    }
 
 
 def _resize(write: _Write, new: dict[Part, Any]) -> Procedure[bool]:

@@ -307,6 +307,28 @@ def test_what_a_pod_names_follows_by_itself_and_is_no_change_of_the_pod() -> Non
     assert found == {(live.ANNOTATION, "note"): "n"}
 
 
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [
+        ({}, {"hostPath": {"path": "/"}}),
+        ({"emptyDir": {}}, {"hostPath": {"path": "/"}}),
+        ({"projected": {"sources": []}}, {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
+        ({"secret": {"secretName": "a"}}, {"secret": {"secretName": "b"}}),
+    ],
+)
+def test_a_volume_that_admission_there_has_added_is_not_mounted(said: Object, there: Object) -> None:
+    fleet = Fleet()
+    volumes = [{"name": "kept", "emptyDir": {}}]
+    fleet.delegate["spec"].setdefault("volumes", []).extend([*volumes, {"name": "added", **there}])
+    fleet.source["spec"].setdefault("volumes", []).extend([*volumes, *([{"name": "added", **said}] if said else [])])
+    for name in ("kept", "added"):
+        debugged(fleet, {**DEBUG, "name": name, "volumeMounts": [{"name": name, "mountPath": "/x"}]})
+    done = fleet.follow()
+    assert done.verdict == REFUSED
+    assert 'debug container "added"' in done.message
+    assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["kept"]
+
+
 def test_a_row_of_the_policy_lets_it_in() -> None:
     fleet = Fleet(ExecutorPolicy(accept=(Accept(allow=("capabilities",)),)))
     debugged(fleet, {**DEBUG, **NO_ROW["a capability"]})
