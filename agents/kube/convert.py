@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from agents.executor import downward, live, manifest, needs, status_size
-from agents.executor.events import CHANGE_REFUSED
+from agents.executor.crossing import downward, live, manifest, needs, status_size
+from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
 from agents.kube.pool import Latest, Pool

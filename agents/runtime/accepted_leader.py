@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
-from agents.executor.local import Local, Moment
-from agents.executor.state import ASKS, CLUSTER, CONFIRMED, KEYS, OWN_KEYS, other_name
+from agents.executor.context.local import Local, Moment
+from agents.executor.trust.state import ASKS, CLUSTER, CONFIRMED, KEYS, OWN_KEYS, other_name
 from shared.kube.http import Procedure
 from shared.model.names import CONFIRM_RESTORED, FORGET_KEYS
 from shared.security.keys import FORGET

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor.live import minor_of
-from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes, MadeNamespaces
+from agents.executor.crossing.live import minor_of
+from agents.executor.crossing.policy import Accept, ExecutorPolicy, ForeignBytes, MadeNamespaces
 from agents.observer.change_feed import Health, Identity
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, WrongSchedulerName

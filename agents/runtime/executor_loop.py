@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor import events, shadows
-from agents.executor.local import Local, Moment
-from agents.executor.peers import PEER_TTL_S, PeerTable
-from agents.executor.policy import ExecutorPolicy
-from agents.executor.procedures import carry_out
-from agents.executor.view import ClusterView
+from agents.executor.context.local import Local, Moment
+from agents.executor.context.view import ClusterView
+from agents.executor.crossing.policy import ExecutorPolicy
+from agents.executor.duties import shadows
+from agents.executor.intents.procedures import carry_out
+from agents.executor.objects import events
+from agents.executor.trust.peers import PEER_TTL_S, PeerTable
 from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
 from agents.runtime.driver import (

@@ -9,7 +9,7 @@ executor itself has told.
 import time
 from collections.abc import Callable
 
-from agents.executor.state import CLUSTER, CONFIRMED, OWN_KEYS, ExecutorState, other_name
+from agents.executor.trust.state import CLUSTER, CONFIRMED, OWN_KEYS, ExecutorState, other_name
 from shared.kube.client import KubeClient
 from shared.kube.http import Procedure
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from agents.executor.orders import EPOCH, REASONS, OrderCheck, Refused
+from agents.executor.trust.orders import EPOCH, REASONS, OrderCheck, Refused
 from agents.runtime.settings import OrderSettings
 from shared.model.token_buckets import TokenBuckets
 from shared.security.leader_certificate import Authorities, Leader, leader_of, objection

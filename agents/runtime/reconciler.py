@@ -8,16 +8,17 @@ from itertools import chain
 
 import structlog
 
-from agents.executor import (
-    copies,
+from agents.executor.context.local import Local, Moment
+from agents.executor.context.reconcile_task import ReconcileTask
+from agents.executor.duties import (
     empty_namespaces,
     lease_expiry,
     orphan_delegates,
     proxy_pods,
     shadows,
 )
-from agents.executor.local import Local, Moment
-from agents.executor.proxy import ProxyNodes, ReconcileTask
+from agents.executor.duties.proxy import ProxyNodes
+from agents.executor.objects import copies
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
 from agents.runtime.task_places import TaskPlaces

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from agents.executor.policy import HIGHEST_OF_USERS, LEAST_REMOVE_AFTER_S, Allowance
+from agents.executor.crossing.policy import HIGHEST_OF_USERS, LEAST_REMOVE_AFTER_S, Allowance
 from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings

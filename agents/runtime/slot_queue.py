@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 
-from agents.executor.slots import SlotRules, Slots
-from agents.executor.throttle import Throttle
+from agents.executor.bounds.slots import SlotRules, Slots
+from agents.executor.bounds.throttle import Throttle
 
 Sleep = Callable[[float], Awaitable[None]]
 _LEAST_S = 0.01  # between two looks at slots that may have become slow

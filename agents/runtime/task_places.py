@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TypeVar
 
-from agents.executor.slots import SlotRules, Slots
+from agents.executor.bounds.slots import SlotRules, Slots
 
 T = TypeVar("T")
 

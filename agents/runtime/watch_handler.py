@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import structlog
 
-from agents.executor.recent import Recent
+from agents.executor.bounds.recent import Recent
 from agents.observer.cache import ClusterCache
 from agents.observer.delegate_events import DelegateEvents
 from agents.observer.mark_verifier import MarkVerifier

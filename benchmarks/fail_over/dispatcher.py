@@ -12,9 +12,9 @@ from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import LeaderElectionSection, TimingSection
 from dispatcher.scheduling.framework.kernels import compile_all
-from dispatcher.service.leader_client import candidate
-from dispatcher.service.leadership import Leadership
-from dispatcher.service.term_runner import TermRunner
+from dispatcher.service.leading.leader_client import candidate
+from dispatcher.service.leading.leadership import Leadership
+from dispatcher.service.leading.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often
 from shared.process import event_loop
 

@@ -26,7 +26,7 @@ from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.link import AgentLink
+from dispatcher.service.links.link import AgentLink
 from dispatcher.service.service import Service
 from dispatcher.service.warm_up import collect_less_often
 from shared.process import event_loop

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
+from dispatcher.service.links.link import AgentDied, Arrived, at_once, read, within
 from shared.messages import (
     Changes,
     Hello,

@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.mixed.stage import Stage
 from benchmarks.workloads.mixed import Mix
-from dispatcher.service.journal import Journal
+from dispatcher.service.files.journal import Journal
 from shared.model.labels import LabelSelector
 from shared.model.objects import PodDisruptionBudget
 from shared.model.pod import RUNNING, Pod

@@ -22,7 +22,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import tables_of
-from dispatcher.service.journal import Journal
+from dispatcher.service.files.journal import Journal
 from dispatcher.service.warm_up import collect_less_often
 from shared.messages import BOUND, DONE, AnyIntent, Bind, Changes, Outcome, SelectNode
 from shared.model.objects import AnyObject, PersistentVolumeClaim

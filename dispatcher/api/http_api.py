@@ -20,7 +20,7 @@ from dispatcher.api.shared import Shared
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.gateway.sparing_log import SparingLog, http_logger
-from dispatcher.service.leadership import LeaderStatus
+from dispatcher.service.leading.leadership import LeaderStatus
 from dispatcher.service.service import Service
 from dispatcher.service.telemetry import ask_all
 from shared.model import names

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.journal import Unread, journal_lines
+from dispatcher.service.files.journal import Unread, journal_lines
 
 
 def print_journal(file: Path) -> None:

@@ -23,17 +23,17 @@ from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector, WrittenCollector
+from dispatcher.service.files.journal import Journal
+from dispatcher.service.files.quota_file import QuotaFile, read_quota
 from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
-from dispatcher.service.journal import Journal
-from dispatcher.service.link import AgentLink
+from dispatcher.service.links.link import AgentLink
 from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.metrics.links import LinkCollector
 from dispatcher.service.metrics.load import LoadCollector
 from dispatcher.service.metrics.owners import OwnerUseCollector
 from dispatcher.service.metrics.quotas import QuotaCollector
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
-from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.timing import ServiceTiming

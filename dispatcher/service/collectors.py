@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 from dispatcher.scheduling.core.preemptors import HELD, UNCONFIRMED
 from dispatcher.scheduling.core.rebalancing import COUNTER, Result
 from dispatcher.scheduling.core.starts import COUNTER as NOT_STARTED
+from dispatcher.service.files.reload import Reloader
 from dispatcher.service.metrics.counters import RESULTS
 from dispatcher.service.queue_metrics import queue_metrics
-from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
 from shared.model.names import SCHEDULER_NAME
 

@@ -10,9 +10,9 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.views import Pieces, Row
-from dispatcher.service.greeting import Greeting
-from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.poller import Poller
+from dispatcher.service.links.greeting import Greeting
+from dispatcher.service.links.intent_sender import IntentSender
+from dispatcher.service.links.poller import Poller
 from shared.model.resources import format_quantity
 
 

@@ -17,20 +17,20 @@ from dispatcher.config.agents import relays_of
 from dispatcher.config.gateway import here
 from dispatcher.config.sections import LoginSection
 from dispatcher.plugins.registry import PluginSpec
-from dispatcher.service.cluster_profiles import publishing
+from dispatcher.service.agents_on_ray.ray_runtime import RayOptions, RayRuntime
+from dispatcher.service.agents_on_ray.started_agents import StartedAgents, agent_with_log
 from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.files.cluster_profiles import publishing
+from dispatcher.service.files.logs import configure_logging
+from dispatcher.service.files.reload import Reloader
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.interrupts import interruptible, uninterrupted
-from dispatcher.service.leader_client import access_of, candidate
-from dispatcher.service.leadership import Leadership
-from dispatcher.service.link import AgentLink
-from dispatcher.service.logs import configure_logging
-from dispatcher.service.ray_runtime import RayOptions, RayRuntime
-from dispatcher.service.reload import Reloader
-from dispatcher.service.signing import Sealer, sealer_of
-from dispatcher.service.started_agents import StartedAgents, agent_with_log
-from dispatcher.service.term_runner import TermRunner
+from dispatcher.service.leading.leader_client import access_of, candidate
+from dispatcher.service.leading.leadership import Leadership
+from dispatcher.service.leading.term_runner import TermRunner
+from dispatcher.service.links.link import AgentLink
+from dispatcher.service.links.signing import Sealer, sealer_of
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
 from shared.process.event_loop import run
 from shared.process.logs import log_path

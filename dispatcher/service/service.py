@@ -34,14 +34,14 @@ from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.service.clock import Clock
+from dispatcher.service.files.journal import Journal
+from dispatcher.service.files.quota_file import QuotaFile
 from dispatcher.service.free_memory import FreeMemory
-from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.journal import Journal
-from dispatcher.service.link import AgentLink
+from dispatcher.service.links.intent_sender import IntentSender
+from dispatcher.service.links.link import AgentLink
+from dispatcher.service.links.poller import Poller
 from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
-from dispatcher.service.poller import Poller
-from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
 from dispatcher.service.traces.pod_traces import PodTraces

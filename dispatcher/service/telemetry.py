@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.service.link import AgentLink, LinkError
+from dispatcher.service.links.link import AgentLink, LinkError
 from shared.messages import SourceReport, Telemetry
 
 TIMEOUT_S = 5.0

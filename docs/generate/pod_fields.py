@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from agents.executor.pod_fields import FIELD_PATHS, NEWEST, OLDEST, SAME, TYPES, walk_types
+from agents.executor.crossing.pod_fields import FIELD_PATHS, NEWEST, OLDEST, SAME, TYPES, walk_types
 from docs.generate.markdown import code, page, table
 
 

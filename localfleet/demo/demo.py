@@ -21,15 +21,15 @@ from agents.runtime.settings import AgentSettings, ExecutorOptions
 from dispatcher.api.http_api import OnlyOne
 from dispatcher.api.listen import check_port, listen
 from dispatcher.cli.output import Output
+from dispatcher.service.agents_on_ray.ray_runtime import RayRuntime
+from dispatcher.service.agents_on_ray.started_agents import StartedAgents
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.files.logs import configure_logging
+from dispatcher.service.files.reload import Reloader
 from dispatcher.service.interrupts import interruptible, uninterrupted
-from dispatcher.service.logs import configure_logging
-from dispatcher.service.ray_runtime import RayRuntime
-from dispatcher.service.reload import Reloader
 from dispatcher.service.run import Configured, read_config
-from dispatcher.service.started_agents import StartedAgents
 from localfleet.demo.clusters import Clusters, EmbeddedClusters, Running
 from localfleet.demo.show import DemoShow
 from localfleet.demo.submit import Submitter

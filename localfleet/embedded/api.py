@@ -11,27 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from localfleet.embedded.apiserver import (
-    apply,
-    binding,
-    deletion,
-    events,
-    eviction,
-    live_pod,
-    metadata,
-    namespaces,
-    ownership,
-    patching,
-    scale,
-    validation,
-    validation_kinds,
-)
+from localfleet.embedded.apiserver import binding, deletion, eviction, metadata, namespaces
 from localfleet.embedded.apiserver.bootstrap import FIRST_OBJECTS
 from localfleet.embedded.apiserver.deletion import DEFAULTS, Options
 from localfleet.embedded.apiserver.objects import HISTORY, Objects
+from localfleet.embedded.apiserver.patch import apply, live_pod, ownership, patching
 from localfleet.embedded.apiserver.resources import RESOURCES, Resource
 from localfleet.embedded.apiserver.schema import object_type
-from localfleet.embedded.apiserver.selectors import Matcher, matcher, parse_fields
+from localfleet.embedded.apiserver.show import events, scale
 from localfleet.embedded.apiserver.status import (
     ApiError,
     FieldError,
@@ -47,7 +34,9 @@ from localfleet.embedded.apiserver.status import (
     success,
 )
 from localfleet.embedded.apiserver.store import Event, Record, Subscription
-from localfleet.embedded.apiserver.topology import topology_labels
+from localfleet.embedded.apiserver.validate import validation, validation_kinds
+from localfleet.embedded.apiserver.validate.selectors import Matcher, matcher, parse_fields
+from localfleet.embedded.apiserver.validate.topology import topology_labels
 from localfleet.embedded.apiserver.write import AS_IS, Write
 from localfleet.embedded.storage import Storage
 from localfleet.embedded.usage import Usage

@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver import discovery
-from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.resources import Resource
+from localfleet.embedded.apiserver.show import discovery
+from localfleet.embedded.apiserver.show.forms import Shape
 from localfleet.embedded.apiserver.status import (
     ApiError,
     FieldError,

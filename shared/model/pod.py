@@ -201,7 +201,7 @@ class Pod(Record, frozen=True):
     `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older
     version did not say. `live`: a digest of what may change of a pod that runs, of a source on a
     proxy node as it is, of a delegate as it reached that, of one format where they begin alike;
-    "" where nothing follows. `carries`: which writes on its source reach a delegate (agents/executor/live).
+    "" where nothing follows. `carries`: which writes on its source reach a delegate (agents/executor/crossing/live).
     `labels_cut`: it has more labels than `labels`, which are too large to be
     told. `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without
     a request; None: unknown.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from agents.executor.delegate import delegate_name
+from agents.executor.intents.delegate import delegate_name
 from shared.model.pod import SourceRef
 from shared.security import signatures
 from shared.security.signatures import SignedClaim

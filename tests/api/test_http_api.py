@@ -12,7 +12,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import FoldOn
 from dispatcher.scheduling.views import whole
 from dispatcher.service.collectors import ServiceCollector
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.link import LocalLink
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, ScriptedLink, service
 
 Client = TestClient[Any, Any]

@@ -13,7 +13,7 @@ from dispatcher.api.http_api import OnlyOne, make_app, serve
 from dispatcher.api.login import Login
 from dispatcher.api.shared import Shared
 from dispatcher.config.sections import LoginSection
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.link import LocalLink
 from dispatcher.service.metrics.counters import Metrics
 from shared.messages import Telemetry
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, service

@@ -13,8 +13,8 @@ from dispatcher.api.login import Login
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import LeaderElectionSection, LoginSection
 from dispatcher.service.assembly import assemble
-from dispatcher.service.link import AgentLink, LocalLink
-from dispatcher.service.term_runner import TermRunner
+from dispatcher.service.leading.term_runner import TermRunner
+from dispatcher.service.links.link import AgentLink, LocalLink
 from tests.service.fakes import FakeAgent, ScriptedLink
 from tests.service.test_leadership import Office, leadership, playing, until
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cryptography import x509
 
-from agents.executor import live
+from agents.executor.crossing import live
 from agents.runtime.join import settings as join
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings

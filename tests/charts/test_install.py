@@ -307,7 +307,7 @@ def test_the_dispatchers_account_uses_all_that_it_is_given_and_nothing_else(inst
 FORBIDDEN = [
     ("GET", "/api/v1/secrets"),
     ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/global-dispatcher-gateway"),
-    ("GET", "/api/v1/configmaps"),
+    ("GET", "/api/v1/serviceaccounts"),
     ("GET", "/api/v1/namespaces/default"),
     ("GET", "/api/v1/nodes/east-0000/proxy/stats/summary"),
     ("POST", "/api/v1/namespaces"),

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 import yaml
 
-from agents.executor import empty_namespaces, made_namespaces
-from agents.executor.policy import ExecutorPolicy, MadeNamespaces
+from agents.executor.crossing.policy import ExecutorPolicy, MadeNamespaces
+from agents.executor.duties import empty_namespaces
+from agents.executor.objects import made_namespaces
 from agents.kube.objects import KINDS
 from agents.observer.seen import ObjectSeen
 from localfleet.controlplane.plane import ControlPlane

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.executor import state
+from agents.executor.trust import state
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.operate import drain, words
 from dispatcher.cli.operate.members import Member

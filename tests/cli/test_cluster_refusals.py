@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from agents.executor import state
+from agents.executor.trust import state
 from dispatcher.cli.operate.command import operate
 from dispatcher.cli.operate.table import Wish
 from dispatcher.cli.output import Output

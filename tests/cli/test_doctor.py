@@ -11,7 +11,7 @@ from cryptography import x509
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner, Result
 
-from agents.executor import state
+from agents.executor.trust import state
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
 from dispatcher.cli.expiry import SOON_S, about_expiry
@@ -21,13 +21,13 @@ from dispatcher.cli.own_files import about_own_files
 from dispatcher.config.certificates import SOON
 from dispatcher.service.collectors import ReloadCollector, WrittenCollector
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.files.reload import Reloader
 from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.gateway.authority import ensure, revoke
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
-from dispatcher.service.link import AgentMissing
-from dispatcher.service.reload import Reloader
+from dispatcher.service.links.link import AgentMissing
 from localfleet.embedded.fleet import EmbeddedFleet
 from shared.kube.client import KubeClient
 from shared.messages import SourceReport, UnreadSignal

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from typer.testing import CliRunner, Result
 
-from agents.executor.state import PATH as STATE
-from agents.executor.state import VALUES
+from agents.executor.trust.state import PATH as STATE
+from agents.executor.trust.state import VALUES
 from dispatcher.cli.joining import target
 from dispatcher.cli.joining.gateway_secret import LOOKED
 from dispatcher.cli.joining.opt_in import WEBHOOK

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from dispatcher.cli.main import app
 from dispatcher.scheduling.framework.value_columns import Each, Table
 from dispatcher.service.errors import ExitCode
-from dispatcher.service.journal import Journal
+from dispatcher.service.files.journal import Journal
 
 
 def test_records_are_printed_oldest_first(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localfleet.embedded.api import Api, ApiError
-from localfleet.embedded.apiserver import tables
 from localfleet.embedded.apiserver.resources import RESOURCES
+from localfleet.embedded.apiserver.show import tables
 from localfleet.embedded.storage import Storage
 from tests.embedded.api_client import Body, binding, deployment, node, pod
 

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from localfleet.embedded.apiserver import label_query, patching, quantity, tables
+from localfleet.embedded.apiserver import quantity
+from localfleet.embedded.apiserver.patch import patching
 from localfleet.embedded.apiserver.schema import object_type
+from localfleet.embedded.apiserver.show import tables
 from localfleet.embedded.apiserver.status import ApiError
+from localfleet.embedded.apiserver.validate import label_query
 from shared.model.resources import parse_quantity
 
 _NUMBERS = st.decimals(min_value=0, max_value=10**12, places=3).map(str)

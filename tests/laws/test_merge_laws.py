@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework import SKIP, FleetView, Plugin, PodInfo, Pr
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
-from dispatcher.service.journal import Journal, journal_lines
+from dispatcher.service.files.journal import Journal, journal_lines
 from shared.model.node import PREFER_NO_SCHEDULE
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.laws import test_affinity_laws as affinity

@@ -15,7 +15,7 @@ import msgspec
 
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
+from dispatcher.service.links.link import AgentDied, Arrived, at_once, read, within
 from shared.messages import (
     Changes,
     Hello,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.service.cluster_profiles import PREFIX, ClusterProfiles
+from dispatcher.service.files.cluster_profiles import PREFIX, ClusterProfiles
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from shared.kube.client import KubeClient

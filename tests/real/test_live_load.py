@@ -22,7 +22,7 @@ from agents.runtime.settings import AgentSettings
 from dispatcher.config import load_config
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher, assemble
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.link import LocalLink
 from localfleet.controlplane.nodes import NodeSpec
 from localfleet.controlplane.plane import ControlPlane
 from tests.controlplane.fixtures import ControlPlanes

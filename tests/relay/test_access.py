@@ -11,7 +11,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from agents.executor import relay
+from agents.executor.relayed import relay
 from agents.runtime.outbound import dialling
 from shared.messages.relay import decode_ask, decode_signed, encode_relay
 from shared.model.pod import Pod

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from agents.executor import giving, references, relay
-from agents.executor.byte_budget import ByteRate
-from agents.executor.copies import PeerAsk
+from agents.executor.bounds.byte_budget import ByteRate
+from agents.executor.objects import references
+from agents.executor.objects.copies import PeerAsk
+from agents.executor.relayed import giving, relay
 from agents.runtime.relay import far_end, fetching
 from agents.runtime.relay.fetching import Fetching
 from shared.kube.http import Request, Response

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agents.executor.relay import Refusal
+from agents.executor.relayed.relay import Refusal
 from agents.runtime.relay.fresh import Fresh
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.relay import FORBIDDEN, Refusal, Wanted
+from agents.executor.relayed.relay import FORBIDDEN, Refusal, Wanted
 from agents.runtime.relay import endpoint, far_end, near_end
 from agents.runtime.relay.far_end import FarEnd
 from dispatcher.service.gateway.certificates import Named

@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from agents.executor import usage
-from agents.executor.relay import Refusal, Wanted
+from agents.executor.relayed import usage
+from agents.executor.relayed.relay import Refusal, Wanted
 from agents.observer.seen import NodeTarget
 from agents.runtime.relay import endpoint, usage_far
 from agents.runtime.relay.tokens import Tokens

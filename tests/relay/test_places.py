@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from agents.executor.relay import Refusal
+from agents.executor.relayed.relay import Refusal
 from agents.runtime.relay.places import BETWEEN, LEFT, OF_NAMESPACE, Places
 from shared.streams.relayed import MAX_BETWEEN
 

@@ -13,10 +13,10 @@ from typing import Any, cast
 import trustme
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from agents.executor.delegate import delegate_name
-from agents.executor.local import Local
-from agents.executor.policy import ExecutorPolicy
-from agents.executor.view import ClusterView
+from agents.executor.context.local import Local
+from agents.executor.context.view import ClusterView
+from agents.executor.crossing.policy import ExecutorPolicy
+from agents.executor.intents.delegate import delegate_name
 from agents.observer.seen import NodeTarget
 from agents.runtime.executor_loop import read_pod
 from agents.runtime.outbound.answering import answers_of

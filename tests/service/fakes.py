@@ -15,7 +15,7 @@ from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.scheduling.views import Pieces, Row, whole
 from dispatcher.service.clock import Clock
-from dispatcher.service.link import AgentTimeout, Arrived, LinkError, at_once
+from dispatcher.service.links.link import AgentTimeout, Arrived, LinkError, at_once
 from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.service import Service
 from dispatcher.service.timing import ServiceTiming

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.service.cluster_profiles import PREFIX, ClusterProfiles, properties_of
+from dispatcher.service.files.cluster_profiles import PREFIX, ClusterProfiles, properties_of
 from dispatcher.service.metrics.load import LoadCollector
 from shared.kube.http import Request, Response
 from tests.builders import fleet, node, put, reading

@@ -2,7 +2,7 @@
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.link import LocalLink
 from shared.messages import Changes, encode
 from shared.messages.memory import memory_of
 from shared.model.bounds import MAX_USES

@@ -5,8 +5,8 @@ import pytest
 from dispatcher.config import DispatcherConfig
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
-from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.greeting import Greeting
+from dispatcher.service.links.link import LocalLink
 from shared.messages import Hello
 from tests.service.fakes import FakeAgent
 

@@ -23,8 +23,8 @@ from dispatcher.scheduling.events import (
 )
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
-from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
+from dispatcher.service.links.intent_sender import IntentSender
+from dispatcher.service.links.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
 from dispatcher.service.term import Term
 from shared.messages import (
     CLAIMED,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dispatcher.service.descendants import descendants, end
+from dispatcher.service.agents_on_ray.descendants import descendants, end
 from dispatcher.service.interrupts import interruptible, uninterrupted
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from typing_extensions import Buffer
 
 from dispatcher.scheduling.framework.value_columns import Each, Fields, Picked, Table
-from dispatcher.service.journal import MARK, Journal, Unread, journal_lines, lines_of, older
+from dispatcher.service.files.journal import MARK, Journal, Unread, journal_lines, lines_of, older
 
 
 def table(*numbers: int) -> Table:

@@ -28,19 +28,19 @@ from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
 from dispatcher.scheduling.framework import PluginUse
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ReloadCollector
-from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.leader_client import access_of
-from dispatcher.service.leadership import Leadership, NoElection
-from dispatcher.service.link import AgentLink, LocalLink
+from dispatcher.service.files.reload import Reloader
+from dispatcher.service.leading import leadership as subject
+from dispatcher.service.leading.leader_client import access_of
+from dispatcher.service.leading.leadership import Leadership, NoElection
+from dispatcher.service.leading.term_runner import TermRunner
+from dispatcher.service.links.intent_sender import IntentSender
+from dispatcher.service.links.link import AgentLink, LocalLink
 from dispatcher.service.metrics.counters import Metrics
-from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, NOBODY, Deposed, Term
-from dispatcher.service.term_runner import TermRunner
 from shared.messages import BOUND, Hello, IntentBatch, Outcome, OutcomeBatch, Peer
 from shared.model import names
 from shared.model.pod import SourceRef

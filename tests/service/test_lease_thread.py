@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dispatcher.service import lease_thread as subject
-from dispatcher.service.lease_thread import LeaseThread, loop_thread
+from dispatcher.service.leading import lease_thread as subject
+from dispatcher.service.leading.lease_thread import LeaseThread, loop_thread
 from shared.kube.elector import Elector, LeaderTiming
 from shared.kube.leader_lease import LeaseStore
 from tests.service.leases import PLACE, Server

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.service.link import AgentFault, AgentMismatch, AgentTimeout, LinkError, LocalLink
+from dispatcher.service.links.link import AgentFault, AgentMismatch, AgentTimeout, LinkError, LocalLink
 from shared.messages import Hello
 from tests.service.fakes import FakeAgent
 

@@ -8,12 +8,12 @@ from dispatcher.config import DispatcherConfig
 from dispatcher.scheduling.events import ClusterSilent, SendIntents, Unanswered
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
-from dispatcher.service.link import AgentLink, LocalLink
+from dispatcher.service.leading.term_runner import TermRunner
+from dispatcher.service.links.link import AgentLink, LocalLink
 from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.obeyed_epochs import MOST_AHEAD, MOST_TOGETHER, QUARANTINE_S, ObeyedEpochs
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
-from dispatcher.service.term_runner import TermRunner
 from shared.messages import Hello, IntentBatch, OutcomeBatch
 from tests.service.fakes import FAST, FakeAgent, FakeCore, bind
 from tests.service.test_leadership import Obedient, Office, leadership, playing, until

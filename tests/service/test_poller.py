@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
-from dispatcher.service import poller
-from dispatcher.service.link import AgentDied, AgentTimeout, LocalLink
-from dispatcher.service.poller import LONGEST_REPORT_S
+from dispatcher.service.links import poller
+from dispatcher.service.links.link import AgentDied, AgentTimeout, LocalLink
+from dispatcher.service.links.poller import LONGEST_REPORT_S
 from shared.messages import Changes, Hello
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
-from dispatcher.service.quota_file import QuotaFile, read_quota
+from dispatcher.service.files.quota_file import QuotaFile, read_quota
 from shared.model.tenant import Share, Tenant
 
 TENANTS = (Tenant("team", ("shop",), {"cpu": Share(absolute=1000)}),)
@@ -104,7 +104,7 @@ def test_a_disk_that_fails_costs_the_file_and_leaves_no_old_one_behind(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dispatcher.service.quota_file.os.fsync", full)
+    monkeypatch.setattr("dispatcher.service.files.quota_file.os.fsync", full)
     kept.charge("2", 80, now=1)
     failing.append(kept.file.failing)
     assert not kept.path.exists()

@@ -14,9 +14,10 @@ from ray._private import log_monitor
 from structlog.testing import capture_logs
 
 from dispatcher.config import load_config
-from dispatcher.service import ray_runtime, run
+from dispatcher.service import run
+from dispatcher.service.agents_on_ray import ray_runtime
+from dispatcher.service.agents_on_ray.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.errors import CommandError
-from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 
 # As Ray 2.60 says it.
 MISMATCH = """Version mismatch: The cluster was started with:

@@ -9,7 +9,7 @@ from dispatcher.config import DispatcherConfig, load_config
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.service.collectors import ReloadCollector
-from dispatcher.service.reload import Reloader
+from dispatcher.service.files.reload import Reloader
 
 QUIET = new_plugin("QuietZone")["quiet_zone.py"]
 PROFILE = "plugins: [{name: PrioritySort}, {name: NodeResourcesFit}, {name: QuietZone, weight: 3}]"

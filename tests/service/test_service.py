@@ -20,7 +20,7 @@ from dispatcher.scheduling.events import (
     OperatorWarning,
     Tick,
 )
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.link import LocalLink
 from dispatcher.service.service import MOST_WARNED
 from dispatcher.service.timing import Round
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service

@@ -15,10 +15,10 @@ from agents.runtime.join.dial_out import Outbound, be_agent
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
+from dispatcher.service.agents_on_ray.started_agents import StartedAgents
 from dispatcher.service.gateway.authority import ensure
-from dispatcher.service.link import AgentFault
-from dispatcher.service.signing import NO_SIGNER, Sealer, Signer
-from dispatcher.service.started_agents import StartedAgents
+from dispatcher.service.links.link import AgentFault
+from dispatcher.service.links.signing import NO_SIGNER, Sealer, Signer
 from shared.messages import Bind, IntentBatch, Peers, PodRef
 from tests.agents.kube.fake_server import FakeApi, fake_api
 from tests.agents.runtime.leader import signing_section

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from agents.executor.orders import Refused
+from agents.executor.trust.orders import Refused
 from shared.messages import (
     IntentBatch,
     Peers,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agents.executor.relay import FORBIDDEN, Refusal
+from agents.executor.relayed.relay import FORBIDDEN, Refusal
 from agents.runtime.relay.settings import RelaySettings
 from shared.kube.client import KubeClient
 from shared.kube.http import Request

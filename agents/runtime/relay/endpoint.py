@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from agents.executor.relay import Refusal
+from agents.executor.relayed.relay import Refusal
 from agents.runtime.relay.callers import caller_of
 from agents.runtime.relay.serving import ServingCertificate
 from agents.runtime.relay.settings import RelaySettings

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import h11
 
-from agents.executor import giving, relay
-from agents.executor.byte_budget import ByteRate, SharedBudget
-from agents.executor.local import Local
-from agents.executor.relay import Call, Refusal
+from agents.executor.bounds.byte_budget import ByteRate, SharedBudget
+from agents.executor.context.local import Local
+from agents.executor.relayed import giving, relay
+from agents.executor.relayed.relay import Call, Refusal
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
 from shared.kube.client import FAILURES, KubeClient, describe
 from shared.kube.http import Procedure, Request, Response

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agents.executor import relay
-from agents.executor.copies import PeerAsk
-from agents.executor.local import Local
-from agents.executor.references import KINDS
+from agents.executor.context.local import Local
+from agents.executor.objects.copies import PeerAsk
+from agents.executor.objects.references import KINDS
+from agents.executor.relayed import relay
 from agents.runtime.driver import ApiClient
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.places import FOR_OBJECTS

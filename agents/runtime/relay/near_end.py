@@ -10,10 +10,10 @@ import h11
 import msgspec
 import structlog
 
-from agents.executor import relay
-from agents.executor.delegate import delegate_name
-from agents.executor.local import Local
-from agents.executor.relay import Refusal, Wanted
+from agents.executor.context.local import Local
+from agents.executor.intents.delegate import delegate_name
+from agents.executor.relayed import relay
+from agents.executor.relayed.relay import Refusal, Wanted
 from agents.runtime.relay.callers import Caller, caller_of
 from agents.runtime.relay.places import Places
 from agents.runtime.relay.spdy import Frames

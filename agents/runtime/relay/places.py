@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agents.executor.relay import FAILED, Refusal
+from agents.executor.relayed.relay import FAILED, Refusal
 from shared.streams.relayed import MAX_BETWEEN
 
 FOR_METRICS = 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from agents.executor.local import KubeletEndpoint
+from agents.executor.context.local import KubeletEndpoint
 from agents.observer.seen import NodeTarget
 from agents.runtime.executor_loop import ExecutorLoop
 from agents.runtime.relay.callers import Callers

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from agents.executor.relay import FAILED, Refusal
+from agents.executor.relayed.relay import FAILED, Refusal
 from agents.runtime.relay.callers import UNAUTHORIZED, Caller
 from agents.runtime.relay.fresh import Fresh
 from shared.kube.client import KubeClient

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from agents.executor import usage
-from agents.executor.local import Local
-from agents.executor.recent import Recent
+from agents.executor.bounds.recent import Recent
+from agents.executor.context.local import Local
+from agents.executor.relayed import usage
 from agents.observer.seen import NodeTarget
 from agents.runtime.relay.fresh import Fresh
 from agents.telemetry.resource_metrics import PATH, Pods, read_pods

@@ -11,9 +11,9 @@ import h11
 import msgspec
 import structlog
 
-from agents.executor import relay, usage
-from agents.executor.local import Local
-from agents.executor.relay import Refusal, Wanted
+from agents.executor.context.local import Local
+from agents.executor.relayed import relay, usage
+from agents.executor.relayed.relay import Refusal, Wanted
 from agents.runtime.relay.callers import Caller, caller_of
 from agents.runtime.relay.fresh import Fresh
 from agents.runtime.relay.tokens import Tokens

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import h11
 
-from agents.executor.relay import Headers
+from agents.executor.relayed.relay import Headers
 from agents.runtime.relay.spdy import Frames
 from shared.kube.pipe import Pipe
 from shared.streams.frames import CHUNK

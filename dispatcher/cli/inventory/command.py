@@ -15,8 +15,8 @@ from dispatcher.cli.joining.target import Place, access_to, code_of
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.output import Column, Output, print_rows
 from dispatcher.config.sections import CLUSTER_NAME, TENANT_NAME
-from dispatcher.service.cluster_profiles import folder_of
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.files.cluster_profiles import folder_of
 from dispatcher.service.gateway.folder import write_whole
 from shared.kube.client import KubeClient, Patience
 

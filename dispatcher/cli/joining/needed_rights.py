@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor.state import NAME, NAMESPACE
+from agents.executor.trust.state import NAME, NAMESPACE
 from agents.runtime.executor_lease import PLACE
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 

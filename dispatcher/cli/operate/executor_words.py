@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.state import ASKS, KEYS, NAME, NAMESPACE, OWN_KEYS, PATH, VALUES
+from agents.executor.trust.state import ASKS, KEYS, NAME, NAMESPACE, OWN_KEYS, PATH, VALUES
 from dispatcher.cli.operate.drain import POLL_S
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight

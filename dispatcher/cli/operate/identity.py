@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.executor.state import CLUSTER, PATH, VALUES
+from agents.executor.trust.state import CLUSTER, PATH, VALUES
 from dispatcher.cli.diagnosis import PROBLEM, Finding
 from dispatcher.cli.operate.members import (
     Member,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 
 from dispatcher.service.gateway.splices import Objection, RelayLine
-from dispatcher.service.link import AgentDied, AgentFault
+from dispatcher.service.links.link import AgentDied, AgentFault
 from shared.streams import FrameKind, Message, Priority
 from shared.streams.calls import PRIORITIES, Call, encode_call
 from shared.streams.connection import Connection, Socket

@@ -30,7 +30,7 @@ from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog, http_logger, shortened
 from dispatcher.service.gateway.splices import Objection, RelayLine
 from dispatcher.service.gateway.stream_limit import StreamLimit
-from dispatcher.service.signing import NO_SIGNER, Sealer
+from dispatcher.service.links.signing import NO_SIGNER, Sealer
 from shared.streams import ProtocolError
 from shared.streams.calls import EXECUTOR, HEARTBEAT_S, PATH, REPLACED
 from shared.streams.frames import CHUNK

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from dispatcher.service.gateway.agent_connection import AgentConnection
-from dispatcher.service.link import (
+from dispatcher.service.links.link import (
     AgentMismatch,
     AgentMissing,
     Arrived,
@@ -21,7 +21,7 @@ from dispatcher.service.link import (
     read,
     within,
 )
-from dispatcher.service.signing import NO_SIGNER, Sealer
+from dispatcher.service.links.signing import NO_SIGNER, Sealer
 from shared.messages import (
     Changes,
     Hello,

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from dispatcher.config.certificates import list_end
 from dispatcher.service.gateway.link import GatewayLink
-from dispatcher.service.link import AgentLink
+from dispatcher.service.links.link import AgentLink
 
 
 class CertificateCollector(Collector):

@@ -1,8 +1,8 @@
 """pods/eviction: deleting a pod only as far as its PodDisruptionBudget allows."""
 
 from localfleet.embedded.apiserver.metadata import timestamp
-from localfleet.embedded.apiserver.selectors import label_selector_matches
 from localfleet.embedded.apiserver.status import ApiError, Object, forbidden, too_many_requests
+from localfleet.embedded.apiserver.validate.selectors import label_selector_matches
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 

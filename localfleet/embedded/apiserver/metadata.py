@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from localfleet.embedded.apiserver import live_pod
-from localfleet.embedded.apiserver.apply import as_sent
+from localfleet.embedded.apiserver.patch import live_pod
+from localfleet.embedded.apiserver.patch.apply import as_sent
 from localfleet.embedded.apiserver.resources import RESOURCES, Resource
 from localfleet.embedded.apiserver.schema import DecodeError, object_type
 from localfleet.embedded.apiserver.status import (

@@ -4,12 +4,13 @@ object in it.
 
 from collections.abc import Callable
 
-from localfleet.embedded.apiserver import admission, metadata
+from localfleet.embedded.apiserver import metadata
 from localfleet.embedded.apiserver.bootstrap import NAMESPACE_OBJECTS
 from localfleet.embedded.apiserver.objects import Objects
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.status import Object, not_found, terminating
 from localfleet.embedded.apiserver.store import Record
+from localfleet.embedded.apiserver.validate import admission
 
 KEY = "namespaces"
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from localfleet.embedded.apiserver import (
+from localfleet.embedded.apiserver.patch import live_pod
+from localfleet.embedded.apiserver.schema import ObjectType, object_type
+from localfleet.embedded.apiserver.status import Object
+from localfleet.embedded.apiserver.validate import (
     admission,
     defaults,
-    live_pod,
     validation,
     validation_kinds,
     validation_pod,
 )
-from localfleet.embedded.apiserver.schema import ObjectType, object_type
-from localfleet.embedded.apiserver.status import Object
-from localfleet.embedded.apiserver.validation import Errors, NameRule, name_rule
+from localfleet.embedded.apiserver.validate.validation import Errors, NameRule, name_rule
 
 READ = ("get", "list", "watch")
 ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

@@ -8,9 +8,9 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from localfleet.embedded.apiserver import protobuf
 from localfleet.embedded.apiserver.metadata import UNREADABLE
 from localfleet.embedded.apiserver.resources import RESOURCES
+from localfleet.embedded.apiserver.show import protobuf
 from localfleet.embedded.apiserver.status import ApiError, Object, bad_request
 
 JSON = "application/json"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.resources import Resource
+from localfleet.embedded.apiserver.show.forms import Shape
 from localfleet.embedded.apiserver.status import (
     ApiError,
     FieldError,

@@ -9,9 +9,8 @@ import msgspec
 from aiohttp import web
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver.forms import TABLE, Shape
 from localfleet.embedded.apiserver.resources import Resource
-from localfleet.embedded.apiserver.selectors import Matcher
+from localfleet.embedded.apiserver.show.forms import TABLE, Shape
 from localfleet.embedded.apiserver.status import ApiError, Object, expired
 from localfleet.embedded.apiserver.store import (
     ADDED,
@@ -21,6 +20,7 @@ from localfleet.embedded.apiserver.store import (
     Record,
     Subscription,
 )
+from localfleet.embedded.apiserver.validate.selectors import Matcher
 from localfleet.embedded.rest.listing import Query, check_watch, parse_version
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

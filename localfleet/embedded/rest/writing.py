@@ -8,11 +8,13 @@ import msgspec
 from aiohttp import web
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver import forms, live_pod, metadata, protobuf, scale
+from localfleet.embedded.apiserver import metadata
 from localfleet.embedded.apiserver.deletion import Options
-from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.metadata import UNREADABLE
+from localfleet.embedded.apiserver.patch import live_pod
 from localfleet.embedded.apiserver.resources import Resource
+from localfleet.embedded.apiserver.show import forms, protobuf, scale
+from localfleet.embedded.apiserver.show.forms import Shape
 from localfleet.embedded.apiserver.status import (
     ApiError,
     FieldError,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agents.executor import state
-from agents.executor.local import Moment
+from agents.executor.context.local import Moment
+from agents.executor.trust import state
 from agents.runtime.accepted_leader import BELIEVED_S
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from shared.kube.http import MERGE_PATCH, Request, Response

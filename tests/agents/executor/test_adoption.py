@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.adoption import MOST_CLAUSES
+from agents.executor.objects.adoption import MOST_CLAUSES
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
 from shared.model import names
 from tests.agents.executor.world import World, order_for, pod_object

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.executor.local import Moment
-from agents.executor.procedures import carry_out
+from agents.executor.context.local import Moment
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Response
 from shared.messages import BOUND, CLAIMED, REFUSED, STALE, UNKNOWN, Bind, Claim, PodRef
 from shared.model import names

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import manifest
-from agents.executor.local import Moment
+from agents.executor.context.local import Moment
+from agents.executor.crossing import manifest
 from agents.runtime.driver import LONGEST_S, SHORTEST_S, UNASKED_S, Pauses
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings, lane_of
 from shared.kube.http import Request, Response

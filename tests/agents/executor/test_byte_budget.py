@@ -1,6 +1,6 @@
 """Bytes a second that namespaces share: a few of them keep no others out."""
 
-from agents.executor.byte_budget import ALL_BUT_KEPT, OF_CLUSTER, OF_NAMESPACE, ByteRate, SharedBudget
+from agents.executor.bounds.byte_budget import ALL_BUT_KEPT, OF_CLUSTER, OF_NAMESPACE, ByteRate, SharedBudget
 
 
 def used_up(budget: SharedBudget, namespace: str, size: int, now: float = 0.0, cluster: str = "b") -> tuple[int, str]:

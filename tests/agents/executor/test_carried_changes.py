@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import live
-from agents.executor.carried_changes import FOLLOWED
-from agents.executor.events import CHANGE_REFUSED
-from agents.executor.failover_mode import tolerations_for
-from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
-from agents.executor.procedures import carry_out
+from agents.executor.context.failover_mode import tolerations_for
+from agents.executor.crossing import live
+from agents.executor.crossing.policy import Accept, ExecutorPolicy, ForeignBytes
+from agents.executor.intents.carried_changes import FOLLOWED
+from agents.executor.intents.procedures import carry_out
+from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube.convert import pod_seen
 from agents.observer.seen import InvalidAnnotation
 from shared.kube.http import STRATEGIC_PATCH, Request, Response

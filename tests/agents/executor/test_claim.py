@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.fields import Object
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.fields import Object
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import (
     CLAIMED,

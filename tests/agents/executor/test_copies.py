@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import copies, copy_table, giving, references
-from agents.executor.copies import PeerAsk, bring, reconcile_tasks
-from agents.executor.copy_table import BARRED_S
-from agents.executor.foreign_bytes import ForeignBudget
-from agents.executor.local import Moment
-from agents.executor.manifest import ManifestError
-from agents.executor.policy import ForeignBytes
-from agents.executor.procedures import carry_out
-from agents.executor.references import KINDS, copy_name
+from agents.executor.context import copy_table
+from agents.executor.context.copy_table import BARRED_S
+from agents.executor.context.foreign_bytes import ForeignBudget
+from agents.executor.context.local import Moment
+from agents.executor.crossing.manifest import ManifestError
+from agents.executor.crossing.policy import ForeignBytes
+from agents.executor.intents.procedures import carry_out
+from agents.executor.objects import copies, references
+from agents.executor.objects.copies import PeerAsk, bring, reconcile_tasks
+from agents.executor.objects.references import KINDS, copy_name
+from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
 from shared.messages import (
     BOUND,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.executor.manifest import ManifestError, sanitise
-from agents.executor.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants, MadeNamespaces
-from agents.executor.restrict import restrict
+from agents.executor.crossing.manifest import ManifestError, sanitise
+from agents.executor.crossing.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants, MadeNamespaces
+from agents.executor.crossing.restrict import restrict
 from agents.runtime.agent import executor_settings
 from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions, NamespaceSettings
 from shared.messages import BOUND, REFUSED, Outcome, PodRef

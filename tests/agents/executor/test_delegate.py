@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.executor.delegate import delegate_name
-from agents.executor.manifest import sanitise
-from agents.executor.pods import delete_request
-from agents.executor.policy import Accept, ExecutorPolicy
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.crossing.policy import Accept, ExecutorPolicy
+from agents.executor.intents.delegate import delegate_name
+from agents.executor.intents.procedures import carry_out
+from agents.executor.objects.pods import delete_request
 from agents.kube.convert import pod_seen
 from agents.observer.seen import PODS
 from shared.kube.http import Request, Response

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agents.executor.procedures import carry_out
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import (
     BOUND,

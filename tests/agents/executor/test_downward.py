@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.downward import formatted
-from agents.executor.manifest import MAX_BYTES, ManifestError, sanitise
-from agents.executor.pod_fields import FIELD_PATHS, RESOLVED
-from agents.executor.policy import Grants
-from agents.executor.restrict import restrict
+from agents.executor.crossing.downward import formatted
+from agents.executor.crossing.manifest import MAX_BYTES, ManifestError, sanitise
+from agents.executor.crossing.pod_fields import FIELD_PATHS, RESOLVED
+from agents.executor.crossing.policy import Grants
+from agents.executor.crossing.restrict import restrict
 from shared.messages import BOUND, PodRef
 from shared.model import names
 from tests.agents.executor.world import World, node_object, order_for, pod_object

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.executor.epoch_guard import EpochGuard
-from agents.executor.recent import Recent
+from agents.executor.bounds.recent import Recent
+from agents.executor.trust.epoch_guard import EpochGuard
 
 
 def test_a_dispatcher_of_a_lower_epoch_or_a_twin_of_the_same_is_superseded() -> None:

@@ -1,6 +1,6 @@
 """Events that wait are written of each namespace in turn, and of too many whoever has most loses some."""
 
-from agents.executor.event_queue import EventQueue
+from agents.executor.context.event_queue import EventQueue
 from shared.kube.http import Request
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.policy import ExecutorPolicy
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.policy import ExecutorPolicy
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import DONE, NO_PRIORITY, REFUSED, STALE, UNKNOWN, Evict, PodRef, ReportUnschedulable
 from shared.messages.intents import Intent

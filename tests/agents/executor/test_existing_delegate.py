@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.manifest import sanitise
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import (
     BOUND,

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.procedures import carry_out
-from agents.executor.proxy_pods import reconcile_tasks
+from agents.executor.duties.proxy_pods import reconcile_tasks
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
 from shared.model import names

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from agents.executor.foreign_bytes import ForeignBudget
-from agents.executor.local import Moment
-from agents.executor.policy import ExecutorPolicy, ForeignBytes
-from agents.executor.procedures import carry_out
+from agents.executor.context.foreign_bytes import ForeignBudget
+from agents.executor.context.local import Moment
+from agents.executor.crossing.policy import ExecutorPolicy, ForeignBytes
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, delegate_of, node_object, order_for, pod_path, run

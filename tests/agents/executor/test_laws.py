@@ -14,8 +14,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.executor.manifest import sanitise
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.intents.procedures import carry_out
 from shared import messages as m
 from shared.kube.http import Procedure, Request, Response
 from shared.messages import PodRef

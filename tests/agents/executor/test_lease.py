@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import lease_expiry
-from agents.executor.renewals import Renewals
+from agents.executor.duties import lease_expiry
+from agents.executor.trust.renewals import Renewals
 from shared.messages import BOUND, CLAIMED, STALE, UNKNOWN, Claim, CreateDelegate, PodRef
 from shared.model import names
 from shared.model.leases import LEASE, RESTART_S

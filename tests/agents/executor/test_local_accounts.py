@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import mutations
-from agents.executor.local import Moment
-from agents.executor.manifest import sanitise
-from agents.executor.policy import Accept, ExecutorPolicy
-from agents.executor.procedures import carry_out
+from agents.executor.context.local import Moment
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.crossing.policy import Accept, ExecutorPolicy
+from agents.executor.intents.procedures import carry_out
+from agents.executor.objects import mutations
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
 from shared.model import names

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.local import Moment
+from agents.executor.context.local import Moment
 from agents.runtime.accepted_leader import BELIEVED_S
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.reconciler import Reconciler

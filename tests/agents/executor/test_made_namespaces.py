@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from agents.executor import empty_namespaces
-from agents.executor.local import Moment
-from agents.executor.manifest import sanitise
-from agents.executor.policy import Accept, ExecutorPolicy, MadeNamespaces
-from agents.executor.procedures import carry_out
+from agents.executor.context.local import Moment
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.crossing.policy import Accept, ExecutorPolicy, MadeNamespaces
+from agents.executor.duties import empty_namespaces
+from agents.executor.intents.procedures import carry_out
 from agents.kube.objects import KINDS
 from agents.observer.seen import ObjectSeen
 from shared.kube.http import Procedure, Request, Response

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.executor.manifest import MAX_BYTES, ManifestError, sanitise
+from agents.executor.crossing.manifest import MAX_BYTES, ManifestError, sanitise
 from shared.model import names
 from tests.agents.executor.world import pod_object
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import local
-from agents.executor.byte_budget import ByteRate
-from agents.executor.local import Moment
-from agents.executor.procedures import carry_out
-from agents.executor.relayed_events import BURST, EVERY_S
+from agents.executor.bounds.byte_budget import ByteRate
+from agents.executor.context import local
+from agents.executor.context.local import Moment
+from agents.executor.context.relayed_events import BURST, EVERY_S
+from agents.executor.intents.procedures import carry_out
 from agents.observer.seen import NODES, PODS
 from shared.kube.http import Request, Response
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef

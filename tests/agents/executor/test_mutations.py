@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.procedures import carry_out
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, CreateDelegate, Outcome, PodRef
 from shared.model import names

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.procedures import carry_out
-from agents.executor.proxy import ProxyNodes
-from agents.executor.proxy_pods import reconcile_tasks
+from agents.executor.duties.proxy import ProxyNodes
+from agents.executor.duties.proxy_pods import reconcile_tasks
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import (
     BOUND,

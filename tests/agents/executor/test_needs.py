@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.needs import needs_of
-from agents.executor.policy import Accept, ExecutorPolicy
+from agents.executor.crossing.needs import needs_of
+from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.kube import convert
 from agents.kube.convert import pod_seen
 from agents.kube.pool import Latest

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from agents.executor import state
-from agents.executor.state import CLUSTER, OWN_KEYS
+from agents.executor.trust import state
+from agents.executor.trust.state import CLUSTER, OWN_KEYS
 from agents.runtime import accepted_leader
 from agents.runtime.accepted_leader import BELIEVED_S, LASTS_S
 from shared.messages import BOUND, UNKNOWN, IntentBatch, Peer, Peers

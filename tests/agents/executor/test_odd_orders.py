@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.executor.policy import ALLOWANCES
+from agents.executor.crossing.policy import ALLOWANCES
 from shared.messages import BOUND, REFUSED, Outcome
 from tests.agents.executor.test_crossing import asked, rows, target
 from tests.agents.executor.world import pod_object

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agents.executor import state
+from agents.executor.trust import state
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, UNKNOWN, Peer, Peers
 from tests.agents.executor.one_executor import Executor, stored, world

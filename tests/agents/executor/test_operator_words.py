@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from agents.executor import state
+from agents.executor.trust import state
 from shared.model.names import CONFIRM_RESTORED, FORGET_KEYS
 from tests.agents.executor.one_executor import Executor, answer, hear, insist, say, stored, words_of, world
 from tests.agents.executor.world import keys_of

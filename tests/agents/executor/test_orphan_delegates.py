@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import orphan_delegates
-from agents.executor.manifest import sanitise
-from agents.executor.orphan_delegates import LEFT_S, NOT_OURS_S
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.duties import orphan_delegates
+from agents.executor.duties.orphan_delegates import LEFT_S, NOT_OURS_S
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, UNKNOWN, CreateDelegate, PodRef
 from shared.model import names

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from agents.executor import state
-from agents.executor.state import OWN_KEYS, ExecutorState
+from agents.executor.trust import state
+from agents.executor.trust.state import OWN_KEYS, ExecutorState
 from agents.runtime.accepted_leader import BELIEVED_S
 from shared.kube.http import MERGE_PATCH, Procedure, Request
 from shared.messages import BOUND, UNKNOWN, Peer, Peers

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from agents.executor.manifest import ManifestError, sanitise
-from agents.executor.pod_fields import LEFT, MAPPED, NEWEST, OLDEST, REFUSED, SAME, TYPES, copied
+from agents.executor.crossing.manifest import ManifestError, sanitise
+from agents.executor.crossing.pod_fields import LEFT, MAPPED, NEWEST, OLDEST, REFUSED, SAME, TYPES, copied
 from localfleet.controlplane import binaries
 from tests.agents.executor.podschema.__main__ import VERSIONS
 from tests.agents.executor.world import pod_object
@@ -46,7 +46,9 @@ FIELDS = list(fields_to_decide())
 @pytest.mark.parametrize("field", FIELDS, ids=[f"{one.kind}.{one.name}" for one in FIELDS])
 def test_every_field_of_a_pod_has_a_decision(field: Field) -> None:
     decision = TYPES.get(field.kind, {}).get(field.name)
-    assert decision is not None, f"say in agents/executor/pod_fields.py what becomes of {field.kind}.{field.name}"
+    assert decision is not None, (
+        f"say in agents/executor/crossing/pod_fields.py what becomes of {field.kind}.{field.name}"
+    )
     if decision.how in (LEFT, MAPPED, REFUSED):
         assert decision.why, f"say why {field.kind}.{field.name} is {decision.how}"
     else:

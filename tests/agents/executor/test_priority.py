@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.manifest import ManifestError, sanitise
-from agents.executor.needs import needs_of
-from agents.executor.policy import HIGHEST_OF_USERS, Accept, ExecutorPolicy
+from agents.executor.crossing.manifest import ManifestError, sanitise
+from agents.executor.crossing.needs import needs_of
+from agents.executor.crossing.policy import HIGHEST_OF_USERS, Accept, ExecutorPolicy
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
 from shared.model import names
 from shared.model.pod import Need

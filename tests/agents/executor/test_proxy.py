@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.local import KubeletEndpoint, Moment
-from agents.executor.peers import PEER_TTL_S
-from agents.executor.proxy import CHANGE_S, HEARTBEAT_S, LEASE_S, ProxyNodes
-from agents.executor.proxy_objects import METRICS_PATH
+from agents.executor.context.local import KubeletEndpoint, Moment
+from agents.executor.duties.proxy import CHANGE_S, HEARTBEAT_S, LEASE_S, ProxyNodes
+from agents.executor.duties.proxy_objects import METRICS_PATH
+from agents.executor.trust.peers import PEER_TTL_S
 from shared.kube.http import Request, Response
 from shared.messages import Peer
 from shared.model import names

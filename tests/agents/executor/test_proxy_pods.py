@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import failover_mode, proxy_pods
-from agents.executor.failover_mode import tolerations_for
+from agents.executor.context import failover_mode
+from agents.executor.context.failover_mode import tolerations_for
+from agents.executor.duties import proxy_pods
 from shared.kube.http import Request, Response
 from shared.messages import Peer, PodRef
 from shared.model import names

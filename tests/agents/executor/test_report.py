@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.events import MAX_NOTE, foreign_scheduler
-from agents.executor.local import Moment
-from agents.executor.procedures import carry_out
-from agents.executor.report import EVENT_GAP_S, REPEAT_S
+from agents.executor.context.local import Moment
+from agents.executor.intents.procedures import carry_out
+from agents.executor.intents.report import EVENT_GAP_S, REPEAT_S
+from agents.executor.objects.events import MAX_NOTE, foreign_scheduler
 from shared.kube.http import Response
 from shared.messages import (
     DONE,

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.policy import Accept, ExecutorPolicy
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.policy import Accept, ExecutorPolicy
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import OF_CLUSTER, OF_NODE, OF_POD, REFUSED, Bind, Claim, CreateDelegate, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, node_object, order_for, pod_object, run

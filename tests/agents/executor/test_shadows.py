@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import shadows
-from agents.executor.byte_budget import ByteBudget, ByteRate
+from agents.executor.bounds.byte_budget import ByteBudget, ByteRate
+from agents.executor.duties import shadows
 from shared.kube.http import Request, Response
 from shared.messages import Cover, PodRef, Shadow, Shadows, UncountedBudgets
 from shared.model import names

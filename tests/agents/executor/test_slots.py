@@ -6,8 +6,8 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.executor.slots import SlotRules, Slots
-from agents.executor.throttle import REST_S, Throttle
+from agents.executor.bounds.slots import SlotRules, Slots
+from agents.executor.bounds.throttle import REST_S, Throttle
 
 RULES = SlotRules(limit=8, share=2, cap=24, slow_s=1.0, forget_s=60.0)
 

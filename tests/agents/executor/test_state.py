@@ -5,8 +5,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from agents.executor import state
-from agents.executor.state import CLUSTER, ExecutorState
+from agents.executor.trust import state
+from agents.executor.trust.state import CLUSTER, ExecutorState
 from shared.kube.http import Request, Response
 from tests.agents.executor.one_executor import stored
 from tests.agents.executor.world import ApiModel, lost_reply, run, scripted

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.delegate import delegate_name
-from agents.executor.policy import ExecutorPolicy
-from agents.executor.procedures import carry_out
+from agents.executor.crossing.policy import ExecutorPolicy
+from agents.executor.intents.delegate import delegate_name
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, PodRef
 from shared.model import names

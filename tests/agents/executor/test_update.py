@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.local import Moment
-from agents.executor.manifest import sanitise
-from agents.executor.policy import ExecutorPolicy, ForeignBytes
-from agents.executor.procedures import carry_out
+from agents.executor.context.local import Moment
+from agents.executor.crossing.manifest import sanitise
+from agents.executor.crossing.policy import ExecutorPolicy, ForeignBytes
+from agents.executor.intents.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.runtime.executor_loop import read_pod
 from shared.kube.http import Response

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.executor.procedures import carry_out
+from agents.executor.intents.procedures import carry_out
 from shared.kube.http import Response
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, AnyIntent, BindVolume, PodRef, SelectNode
 from tests.agents.executor.world import NOW, Object, World, lost_reply, run, scripted

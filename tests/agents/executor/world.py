@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from agents.executor.delegate import delegate_name
-from agents.executor.local import Local, Moment
-from agents.executor.policy import ExecutorPolicy
-from agents.executor.procedures import carry_out
+from agents.executor.context.local import Local, Moment
+from agents.executor.crossing.policy import ExecutorPolicy
+from agents.executor.intents.delegate import delegate_name
+from agents.executor.intents.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS

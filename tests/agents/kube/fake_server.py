@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from agents.executor import state
+from agents.executor.trust import state
 from agents.kube.objects import KINDS
 from agents.runtime.executor_lease import PLACE
 from tests.agents.kube.objects import Object, node_object

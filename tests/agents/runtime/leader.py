@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from dispatcher.config.sections import SigningSection
 from dispatcher.service.gateway.authority import SIGNING, ensure
-from dispatcher.service.signing import read_signing_key
+from dispatcher.service.links.signing import read_signing_key
 from shared.security.leader_certificate import LEADER_URI
 from shared.security.seals import LIFE_S, ORDERS, Audience, Header, SigningKey, seal
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from agents.executor.local import Reported
+from agents.executor.context.local import Reported
 from agents.runtime.settings import AgentSettings
 from shared.messages import UNKNOWN, Bind, IntentBatch, PodRef
 from shared.model import names

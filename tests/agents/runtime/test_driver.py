@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from agents.executor.copies import PeerAsk
+from agents.executor.objects.copies import PeerAsk
 from agents.runtime.driver import Driver, Execution, Pauses
 from agents.runtime.slot_queue import SlotQueue
 from shared.kube.http import Procedure, Request, Response

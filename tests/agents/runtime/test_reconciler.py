@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from agents.executor import proxy_pods
-from agents.executor.local import Moment
-from agents.executor.proxy import ReconcileTask
+from agents.executor.context.local import Moment
+from agents.executor.context.reconcile_task import ReconcileTask
+from agents.executor.duties import proxy_pods
 from agents.runtime.driver import Execution
 from agents.runtime.reconciler import Reconciler
 from agents.runtime.task_places import TaskPlaces

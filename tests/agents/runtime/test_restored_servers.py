@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.executor.local import Mirrored
+from agents.executor.context.local import Mirrored
 from agents.runtime import health
 from tests.agents.kube.fake_server import fake_api
 from tests.agents.kube.objects import node_object, pod_object

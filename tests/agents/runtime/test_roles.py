@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.executor.state import CONFIRMED, OWN_KEYS, PATH, VALUES
+from agents.executor.trust.state import CONFIRMED, OWN_KEYS, PATH, VALUES
 from agents.runtime import agent as agent_module
 from agents.runtime.agent import Agent, WrongRole
 from agents.runtime.executor_record import NO_KEYS, ExecutorRecord

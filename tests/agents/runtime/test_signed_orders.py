@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from agents.executor.orders import Refused, _Taken
+from agents.executor.trust.orders import Refused, _Taken
 from agents.runtime.order_gate import LOOK_S, TELL_S, OrderGate
 from agents.runtime.outbound.answering import hear_of_peers, obey
 from agents.runtime.settings import OrderSettings
 from dispatcher.config.certificates import ROLES
 from dispatcher.service.gateway.authority import ensure, name_of, read_authority
 from dispatcher.service.gateway.revocation import with_list
-from dispatcher.service.signing import Signer
+from dispatcher.service.links.signing import Signer
 from shared.messages import (
     BOUND,
     DONE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.executor import state
+from agents.executor.trust import state
 from agents.runtime import agent as agent_module
 from shared.model import names
 from tests.agents.kube.fake_server import fake_api

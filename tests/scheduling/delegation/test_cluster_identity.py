@@ -20,7 +20,7 @@ from dispatcher.scheduling.events import (
 )
 from dispatcher.scheduling.views import clusters_view, whole
 from dispatcher.service.assembly import assemble
-from dispatcher.service.link import LocalLink
+from dispatcher.service.links.link import LocalLink
 from shared.messages import DONE, Bind, Changes, ConfirmNoDelegate, FinishSource, Intent, Outcome
 from shared.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
 from shared.model.node import Node

@@ -26,7 +26,7 @@ from dispatcher.service.gateway.agent_connection import AgentConnection
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.certificates import Refresh, ServerTls
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.link import AgentMissing
+from dispatcher.service.links.link import AgentMissing
 from shared.streams import Frame, FrameKind, encode_frame
 from shared.streams import connection as connection_module
 from shared.streams.connection import LITTLE_PER_S, Pace

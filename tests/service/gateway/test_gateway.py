@@ -13,7 +13,7 @@ from aiohttp import ClientConnectionResetError
 from aiohttp.http import WebSocketWriter
 from structlog.testing import capture_logs
 
-from agents.executor.orders import Refused
+from agents.executor.trust.orders import Refused
 from agents.runtime.outbound import dialling as subject
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler, Lease
@@ -23,7 +23,7 @@ from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
-from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout
+from dispatcher.service.links.link import AgentDied, AgentFault, AgentMissing, AgentTimeout
 from shared.kube.elector import awake
 from shared.messages import Bind, IntentBatch, PodRef, WireError
 from shared.streams.calls import REPLACED

@@ -10,7 +10,7 @@ from agents.runtime.outbound.dialling import Dialler
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
-from dispatcher.service.link import AgentFault, AgentMismatch, AgentMissing
+from dispatcher.service.links.link import AgentFault, AgentMismatch, AgentMissing
 from shared.messages import Bind, Changes, Hello, IntentBatch, LinkReading, Peers, PeersAck, PodRef
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, Site, dialling, eventually, problem_of, section

@@ -13,8 +13,8 @@ from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.settings import OrderSettings
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.link import AgentFault
-from dispatcher.service.signing import NO_SIGNER, Sealer, Signer
+from dispatcher.service.links.link import AgentFault
+from dispatcher.service.links.signing import NO_SIGNER, Sealer, Signer
 from shared.messages import Bind, IntentBatch, Peers, PodRef, encode
 from shared.security.seals import Audience
 from shared.streams.calls import EXECUTE, EXECUTOR, SET_PEERS, Call

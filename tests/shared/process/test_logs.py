@@ -11,8 +11,8 @@ import pytest
 import structlog
 
 from dispatcher.config.sections import ClusterSection
-from dispatcher.service.logs import configure_logging as configure_dispatcher_logging
-from dispatcher.service.started_agents import agent_with_log
+from dispatcher.service.agents_on_ray.started_agents import agent_with_log
+from dispatcher.service.files.logs import configure_logging as configure_dispatcher_logging
 from shared.process.logs import FILES, Lines, configure_logging, log_path
 
 

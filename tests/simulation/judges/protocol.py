@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from agents.executor.state import PATH as STATE
+from agents.executor.trust.state import PATH as STATE
 from agents.runtime.executor_lease import PLACE
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLUSTERS, EPOCH, FAILOVER, PREFIX, PROXY, by_product

@@ -53,7 +53,7 @@ def _unseen_is_absent(patches: Patches, when: Callable[[Any, str], bool]) -> Non
 
 @plant("a claim is not taken back when the target refuses", hint=Hint(stories.refused_by_the_best))
 def never_unclaim(patches: Patches) -> None:
-    from agents.executor import procedures
+    from agents.executor.intents import procedures
     from shared.kube.verdicts import outcome
     from shared.messages import DONE, Unclaim
 
@@ -66,21 +66,21 @@ def never_unclaim(patches: Patches) -> None:
 
 @plant("a claim for another cluster is written over", hint=Hint(stories.forgotten_claim))
 def claims_unchecked(patches: Patches) -> None:
-    from agents.executor import claim
+    from agents.executor.intents import claim
 
     patches.set(claim, "_taken", lambda *_: None)
 
 
 @plant("an old attempt is as good as a new one", hint=Hint(stories.late_copies))
 def no_attempt_fence(patches: Patches) -> None:
-    from agents.executor.epoch_guard import EpochGuard
+    from agents.executor.trust.epoch_guard import EpochGuard
 
     patches.set(EpochGuard, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
 @plant("an order that was carried out is carried out again", hint=Hint(stories.drained_and_late_copies))
 def made_again(patches: Patches) -> None:
-    from agents.executor import procedures
+    from agents.executor.intents import procedures
     from shared.messages import REFUSED, STALE, CreateDelegate
 
     patches.item(procedures._ENDS, CreateDelegate, (REFUSED, STALE))
@@ -88,7 +88,7 @@ def made_again(patches: Patches) -> None:
 
 @plant("an answer that is not known counts as a no, and nobody looks before saying so", hint=Hint(stories.reply_lost))
 def unknown_means_no(patches: Patches) -> None:
-    from agents.executor import delegate
+    from agents.executor.intents import delegate
     from shared.kube.http import Response
 
     def refused(intent: Any, no: Any, local: Any) -> Any:
@@ -148,7 +148,7 @@ def no_claim_is_untouched(patches: Patches) -> None:
 
 @plant("orders are answered stale without a look", hint=Hint(stories.server_away_at_the_second_order))
 def stale_without_a_look(patches: Patches) -> None:
-    from agents.executor import procedures
+    from agents.executor.intents import procedures
     from agents.runtime import executor_loop
     from shared.kube.verdicts import outcome
     from shared.messages import STALE
@@ -163,7 +163,7 @@ def stale_without_a_look(patches: Patches) -> None:
 
 @plant("that an attempt was undone is forgotten", hint=Hint(stories.late_copies))
 def no_tombstones(patches: Patches) -> None:
-    from agents.executor.epoch_guard import EpochGuard
+    from agents.executor.trust.epoch_guard import EpochGuard
 
     patches.set(EpochGuard, "invalidate", lambda self, uid, dispatcher_epoch, epoch, why="": None)
 

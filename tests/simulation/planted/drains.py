@@ -69,7 +69,7 @@ def two_clusters(at: Scene) -> Iterator[Wait]:
 
 @plant("budgets of other clusters have no shadows", hint=Hint(one_cluster, BUDGETED))
 def no_shadow_budgets(patches: Patches) -> None:
-    from agents.executor import shadows
+    from agents.executor.duties import shadows
 
     patches.set(shadows, "reconcile_tasks", lambda local, now: iter(()))
 

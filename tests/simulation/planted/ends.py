@@ -10,7 +10,7 @@ from tests.simulation.world.fleet import Sizes
 
 @plant("our finalizer is never taken off", "people", hint=Hint(stories.deleted))
 def finalizer_left(patches: Patches) -> None:
-    from agents.executor import finish_source
+    from agents.executor.intents import finish_source
 
     patches.set(finish_source, "without_ours", lambda pod: tuple(pod.finalizers))
 
@@ -59,7 +59,7 @@ def any_end_is_believed(patches: Patches) -> None:
 
 @plant("nothing is mirrored", "people")
 def nothing_mirrored(patches: Patches) -> None:
-    from agents.executor import procedures
+    from agents.executor.intents import procedures
     from shared.kube.verdicts import outcome
     from shared.messages import DONE, MirrorStatus
 

@@ -10,7 +10,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from agents.executor import manifest
+from agents.executor.crossing import manifest
 from shared.messages import AnyIntent, Bind, CreateDelegate, IntentBatch, PodRef
 from shared.model import names
 from shared.model.pod import SourceRef
@@ -161,14 +161,14 @@ def _believing(patches: Patches, module: Any, **judges: Any) -> None:
 
 @plant("the target's executor does not verify claims", hint=Hint(_ordered_with_a_forged_claim))
 def target_believes_claims(patches: Patches) -> None:
-    from agents.executor import delegate
+    from agents.executor.intents import delegate
 
     patches.set(delegate, "unsigned", lambda intent, local: None)
 
 
 @plant("the home's executor does not verify claims", hint=Hint(_bound_with_a_forged_claim))
 def home_believes_claims(patches: Patches) -> None:
-    from agents.executor import pods
+    from agents.executor.objects import pods
 
     _believing(patches, pods, is_claim_of=lambda keys, mark: True)
 

@@ -52,14 +52,14 @@ def superseded_meanwhile(at: Scene) -> Iterator[Wait]:
 
 @plant("what a late creation has made stays", hint=Hint(deleted_meanwhile))
 def leftovers_stay(patches: Patches) -> None:
-    from agents.executor import orphan_delegates
+    from agents.executor.duties import orphan_delegates
 
     patches.set(orphan_delegates, "LEFT_S", inf)
 
 
 @plant("what a late creation of a refused order has made is waited for", hint=Hint(refused_meanwhile, SMALL))
 def leftovers_block(patches: Patches) -> None:
-    from agents.executor.epoch_guard import EpochGuard
+    from agents.executor.trust.epoch_guard import EpochGuard
     from dispatcher.scheduling.core.outcomes import Outcomes
 
     leftovers_stay(patches)

@@ -12,7 +12,7 @@ from tests.simulation.planted.table import Patches, plant
 
 @plant("each term of a dispatcher has the epoch of the first", hint=Hint(stories.restarted_in_the_past))
 def epochs_begin_anew(patches: Patches) -> None:
-    from dispatcher.service.leadership import Leadership
+    from dispatcher.service.leading.leadership import Leadership
 
     real = Leadership._begin
     patches.set(Leadership, "_begin", lambda self, epoch: real(self, 1))
@@ -20,7 +20,7 @@ def epochs_begin_anew(patches: Patches) -> None:
 
 @plant("whoever has led once goes on, and whoever speaks is obeyed", hint=Hint(stories.two_dispatchers))
 def no_dispatcher_fence(patches: Patches) -> None:
-    from agents.executor.epoch_guard import EpochGuard
+    from agents.executor.trust.epoch_guard import EpochGuard
     from dispatcher.service.service import Service
     from shared.kube.elector import Elector
 
@@ -46,7 +46,7 @@ def lease_taken_from_its_holder(patches: Patches) -> None:
 
 @plant("the epoch of a term is read off the wall clock", hint=Hint(stories.restarted_in_the_past))
 def epochs_from_the_wall_clock(patches: Patches) -> None:
-    from dispatcher.service.leadership import Leadership
+    from dispatcher.service.leading.leadership import Leadership
 
     real = Leadership._begin
     patches.set(Leadership, "_begin", lambda self, epoch: real(self, int(time.time() - 1.7e9)))

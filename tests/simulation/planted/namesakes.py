@@ -73,7 +73,7 @@ def renamed_with_pods(patches: Patches) -> None:
 
 def _any_name(patches: Patches) -> None:
     """An agent serves a cluster under whatever name it is given."""
-    from agents.executor.state import ExecutorState
+    from agents.executor.trust.state import ExecutorState
     from agents.runtime.accepted_leader import AcceptedLeader
 
     def be_called(self: Any, cluster: str, before: str = "") -> Any:

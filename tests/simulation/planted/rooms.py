@@ -11,14 +11,14 @@ from tests.simulation.planted.table import Patches, plant
     "an agent does not remember what it has just bound", hint=Hint(stories.two_pods_and_a_blind_agent, stories.SMALL)
 )
 def no_bookings(patches: Patches) -> None:
-    from agents.executor.ledger import Ledger
+    from agents.executor.context.ledger import Ledger
 
     patches.set(Ledger, "book", lambda self, booking: None)
 
 
 @plant("an agent binds whatever it is told to", hint=Hint(stories.full_when_the_order_comes, stories.SMALL))
 def no_second_look(patches: Patches) -> None:
-    from agents.executor import bind, delegate
+    from agents.executor.intents import bind, delegate
 
     for module in (bind, delegate):
         patches.set(module, "refusal", lambda pod, node, local, now: "")
@@ -26,7 +26,7 @@ def no_second_look(patches: Patches) -> None:
 
 @plant("the dispatcher forgets what it has decided until it sees it", "watches", "links")
 def nothing_is_assumed(patches: Patches) -> None:
-    from agents.executor import bind, delegate
+    from agents.executor.intents import bind, delegate
     from dispatcher.scheduling.core import reconciler
     from dispatcher.scheduling.delegation import tracking
 
@@ -50,7 +50,7 @@ def no_quota(patches: Patches) -> None:
 
 @plant("a delegate that a webhook made larger is bound all the same", hint=Hint(stories.enlarged, stories.SMALL))
 def enlarged_delegates_bound(patches: Patches) -> None:
-    from agents.executor import delegate
+    from agents.executor.intents import delegate
 
     patches.set(delegate, "_unplaceable", lambda actual, intent, local, now: None)
 
@@ -65,7 +65,7 @@ def quota_of_the_silent_forgotten(patches: Patches) -> None:
 
 @plant("whoever asks first has all slots of an API server", hint=Hint(stories.hanging_webhook))
 def slots_without_shares(patches: Patches) -> None:
-    from agents.executor.slots import Slots
+    from agents.executor.bounds.slots import Slots
     from agents.runtime import executor_loop
 
     patches.set(executor_loop, "lane_of", lambda intent: "")
@@ -81,6 +81,6 @@ def no_spread(patches: Patches) -> None:
 
 @plant("pods are replaced however many clusters are lost", hint=Hint(stories.two_lost_of_three))
 def no_halt(patches: Patches) -> None:
-    from agents.executor.peers import PeerTable
+    from agents.executor.trust.peers import PeerTable
 
     patches.set(PeerTable, "too_many_lost", property(lambda self: ""))

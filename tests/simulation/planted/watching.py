@@ -78,7 +78,7 @@ def silence_is_believed(patches: Patches) -> None:
 
 @plant("leases of proxy nodes are not renewed", "people")
 def no_heartbeat(patches: Patches) -> None:
-    from agents.executor import proxy
+    from agents.executor.duties import proxy
 
     patches.set(proxy, "_lease_due", lambda beat, now: False)
     patches.set(proxy.ProxyNodes, "_status_due", lambda self, peer, node, beat, now: beat.ready != peer.ready)
@@ -88,7 +88,7 @@ def no_heartbeat(patches: Patches) -> None:
 def short_memory_of_peers(patches: Patches) -> None:
     import time
 
-    from agents.executor.peers import PeerTable
+    from agents.executor.trust.peers import PeerTable
 
     def known(self: Any) -> Any:
         return {name: one.peer for name, one in self._known.items() if time.monotonic() - one.heard < 10}
@@ -100,7 +100,7 @@ def short_memory_of_peers(patches: Patches) -> None:
 def gaps_ignored(patches: Patches) -> None:
     from agents.observer.change_feed import ChangeFeed
     from dispatcher.scheduling import clusters
-    from dispatcher.service.poller import Poller
+    from dispatcher.service.links.poller import Poller
 
     real = ChangeFeed.since
 
@@ -116,7 +116,7 @@ def gaps_ignored(patches: Patches) -> None:
     "a pod is evicted for one of no higher priority, without a mark", hint=Hint(stories.more_important, stories.SMALL)
 )
 def deletes_to_make_room(patches: Patches) -> None:
-    from agents.executor import evict
+    from agents.executor.intents import evict
 
     def mark(intent: Any, now: Any) -> Any:
         yield from ()

@@ -19,7 +19,7 @@ def _without(body: bytes, *keys: str) -> bytes:
 
 @plant("a pod is deleted by its name, whoever has it now", hint=Hint(stories.replaced_while_deleted))
 def delete_without_uid(patches: Patches) -> None:
-    from agents.executor import pods
+    from agents.executor.objects import pods
 
     real = pods.delete_request
 
@@ -32,7 +32,7 @@ def delete_without_uid(patches: Patches) -> None:
 
 @plant("a pod is bound by its name, whoever has it now", hint=Hint(stories.replaced_while_bound))
 def bind_without_uid(patches: Patches) -> None:
-    from agents.executor import binding
+    from agents.executor.objects import binding
 
     real = binding._request
 
@@ -45,7 +45,8 @@ def bind_without_uid(patches: Patches) -> None:
 
 @plant("claims and finalizers are written over whatever is there", hint=Hint(stories.marked_by_another))
 def patch_without_guard(patches: Patches) -> None:
-    from agents.executor import claim, finish_source, pods
+    from agents.executor.intents import claim, finish_source
+    from agents.executor.objects import pods
 
     real = pods.guarded_patch
 
@@ -59,14 +60,15 @@ def patch_without_guard(patches: Patches) -> None:
 
 @plant("a bind is not held to the version that was seen unclaimed", hint=Hint(stories.unclaimed_in_a_late_view))
 def bind_whatever_is_claimed(patches: Patches) -> None:
-    from agents.executor import bind, binding
+    from agents.executor.intents import bind
+    from agents.executor.objects import binding
 
     patches.set(bind, "bind_unclaimed", lambda ref, node, marks, version, keys: binding.bind_to(ref, node, marks))
 
 
 @plant("a mirrored status names neither version nor end", hint=Hint(stories.late_status))
 def mirror_without_guard(patches: Patches) -> None:
-    from agents.executor import mirror
+    from agents.executor.intents import mirror
 
     real = mirror._request
 
@@ -83,7 +85,7 @@ def mirror_without_guard(patches: Patches) -> None:
 def generated_names(patches: Patches) -> None:
     from itertools import count
 
-    from agents.executor import delegate
+    from agents.executor.intents import delegate
 
     serial, real = count(), delegate.delegate_name
     patches.set(delegate, "delegate_name", lambda source: f"{real(source)[:40]}-{next(serial)}")

@@ -19,10 +19,10 @@ import agents.runtime.agent as agent_module
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import DispatcherConfig
-from dispatcher.service.leadership import Leadership
-from dispatcher.service.link import AgentDied, AgentTimeout, Arrived, at_once
+from dispatcher.service.leading.leadership import Leadership
+from dispatcher.service.leading.term_runner import TermRunner
+from dispatcher.service.links.link import AgentDied, AgentTimeout, Arrived, at_once
 from dispatcher.service.term import Term
-from dispatcher.service.term_runner import TermRunner
 from shared.kube.client import KubeClient
 from shared.kube.elector import Elector, ElectorEnvironment, LeaderTiming
 from shared.kube.http import Request, Response

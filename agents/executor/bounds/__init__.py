@@ -1,0 +1,1 @@
+"""How much one user, pod or cluster may cost at once."""

@@ -1,0 +1,1 @@
+"""What the procedures of one executor share and remember."""

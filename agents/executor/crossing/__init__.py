@@ -1,0 +1,1 @@
+"""What of a pod may cross, and what this cluster lets in. Pure functions of manifests."""

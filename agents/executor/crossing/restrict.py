@@ -1,0 +1,162 @@
+"""What of a manifest the policy of the target lets in: asked at the target alone, whose policy it
+is.
+
+Left behind, since the pod is the same pod without them: labels and annotations by which runtimes,
+meshes and networks of the target would be steered (the source's agent names them in an event, see
+`manifest.left_behind`), and tolerations that would open nodes kept for others (the dispatcher's
+filters go by those that are kept). Refused by name, since the pod would be another one without
+them: fields outside Pod Security's baseline, Secrets that nobody here has opened to pods of other
+clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from agents.executor.crossing.baseline import of_containers, violations
+from agents.executor.crossing.fields import Object, Tree, walk
+from agents.executor.crossing.manifest import ManifestError, readable, without_account
+from agents.executor.crossing.policy import Grants
+from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
+from shared.model.names import DOWNWARD, SERVICE_ACCOUNT, steers
+from shared.model.objects import PriorityClass
+from shared.model.pod import Need
+
+SECRETS = (
+    "spec.volumes[*].secret.secretName",
+    "spec.volumes[*].projected.sources[*].secret.name",
+    "spec.imagePullSecrets[*].name",
+    *of_containers("env[*].valueFrom.secretKeyRef.name", "envFrom[*].secretRef.name"),
+)
+_SECRETS = Tree((path, path) for path in SECRETS)
+ACCOUNTS = "service_accounts"  # the list of a row that a `Need` for an account names
+_TOKENS = Tree(
+    (path, path) for path in ("spec.volumes[*].projected.sources[*].serviceAccountToken",)
+)
+
+
+def restrict(
+    manifest: Object, cluster: str, grants: Grants, classes: Sequence[PriorityClass] = ()
+) -> Object:
+    """The manifest (sanitised: metadata, spec) with what `cluster` lets in; doing it again changes
+    nothing.
+
+    `classes`: its PriorityClasses; none: they are not known, and its server tells.
+    Raises ManifestError for a field that is not let in.
+    """
+    with readable():
+        _check(manifest, cluster, grants)
+        metadata = dict(manifest["metadata"])
+        spec = _ranked(_who(manifest["spec"], grants), grants, classes)
+        metadata["annotations"] = {
+            key: value
+            for key, value in metadata["annotations"].items()
+            if _speaks_to_all(key, grants)
+        }
+        metadata["labels"] = {
+            key: value
+            for key, value in (metadata.get("labels") or {}).items()
+            if not steers(key) or matches(grants.annotations, key)
+        }
+        kept = [
+            one
+            for one in spec.pop("tolerations", ())
+            if crosses(one.get("key") or "", grants.tolerations)
+        ]
+        return {
+            **manifest,
+            "metadata": metadata,
+            "spec": {**spec, "tolerations": kept} if kept else spec,
+        }
+
+
+def _check(manifest: Object, cluster: str, grants: Grants) -> None:
+    for need in needed(manifest):
+        opened = getattr(grants, need.key)
+        if need.key == ACCOUNTS:
+            opened = (*opened, *grants.local_accounts)
+        if not matches(opened, need.word):
+            raise ManifestError(need.field, f"{need.why}: {_only(cluster, need.key, need.word)}")
+
+
+def needed(manifest: Object) -> Iterator[Need]:
+    """What of a manifest (sanitised) only a row of the target's policy lets in."""
+    for breach in violations(manifest):
+        yield Need("allow", breach.allow, breach.field, breach.why)
+    for hit in walk(manifest, _SECRETS):
+        yield Need("secrets", hit.value, hit.field, f'is Secret "{hit.value}"')
+    account = manifest["spec"].get("serviceAccountName")
+    if account:
+        field, what = _account_named(manifest, account)
+        left = (
+            f"{what}, whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if "
+            "not needed; a row with it in `local_accounts` has it run as the account of that name "
+            "there)"
+        )
+        yield Need(ACCOUNTS, account, field, left)
+
+
+def _who(spec: Object, grants: Grants) -> Object:
+    """The spec with the account of that name here, where a row opens it; else without any."""
+    account = spec.get("serviceAccountName")
+    if not account or not matches(grants.local_accounts, account):
+        return without_account(spec)
+    if spec.get("serviceAccount") != account:
+        raise ManifestError(
+            "spec.serviceAccountName",
+            f'is "{account}", and the agent of its cluster, of an older version, does not tell '
+            "whether it has a token there: upgrade it",
+        )
+    return dict(spec)
+
+
+def _account_named(manifest: Object, account: str) -> tuple[str, str]:
+    """The field by which a pod has more of its ServiceAccount than every pod, and what that field
+    says.
+    """
+    if account != "default":
+        return "spec.serviceAccountName", f'is "{account}"'
+    token = next((hit.field for hit in walk(manifest, _TOKENS)), "")
+    if token:
+        return token, f'is a token of ServiceAccount "{account}"'
+    return (
+        "spec.automountServiceAccountToken",
+        f'is true, for a token of ServiceAccount "{account}"',
+    )
+
+
+def class_needed(manifest: Object) -> Iterator[Need]:
+    """The PriorityClass that a manifest (sanitised) names: the target must have it, and let in its
+    value.
+    """
+    name = manifest["spec"].get("priorityClassName")
+    if name:
+        yield Need(MAX_PRIORITY, name, "spec.priorityClassName", f'is PriorityClass "{name}"')
+
+
+def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> Object:
+    """The spec of a pod that may be as important here as its PriorityClass says, or goes without
+    one.
+    """
+    name = spec.get("priorityClassName")
+    barred = barred_class(name, grants.max_priority, classes) if name else ""
+    if barred and not grants.without_priority:
+        raise ManifestError("spec.priorityClassName", barred)
+    unknown = (
+        grants.without_priority and not classes
+    )  # every cluster has classes, so this agent may not list them
+    if not (barred or unknown):
+        return spec
+    return {field: value for field, value in spec.items() if field != "priorityClassName"}
+
+
+def _only(cluster: str, key: str, word: str) -> str:
+    return (
+        f'cluster "{cluster}" takes it only if a row of its `executor.accept` has "{word}" in '
+        f"`{key}`: add it there"
+    )
+
+
+def _speaks_to_all(key: str, grants: Grants) -> bool:
+    """Whether an annotation may cross: one without a domain, or of ours for a file, is nobody's
+    order in particular.
+    """
+    return "/" not in key or key.startswith(DOWNWARD) or matches(grants.annotations, key)

@@ -1,0 +1,1 @@
+"""What an executor keeps right without an order."""

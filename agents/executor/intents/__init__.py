@@ -1,0 +1,1 @@
+"""One order each, from its message to its outcome."""

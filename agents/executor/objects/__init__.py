@@ -1,0 +1,1 @@
+"""Objects of this cluster's API server that an order reads, checks or writes."""

@@ -1,0 +1,574 @@
+"""Copies of the objects that delegates name, which follow them from the cluster of their sources.
+
+A copy has a name of its own, made of the original's and a hash of where that is, and marks that say
+so. So nothing of this cluster is written over, shadowed or taken for a copy, and two originals of
+one name never meet; who has put something else there keeps it, and the pod is refused.
+
+They are there before a delegate is made (`bring`), and follow their originals while delegates name
+them (`refresh`): each source cluster is asked for all at once, with the digests of what is here.
+What comes is signed by that cluster for this question. One that is not named any more is deleted
+after a while, once this agent has seen everything and the API server shows no pod that names it;
+silence of a source cluster is no word against any.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from agents.executor.context.copy_table import Copies, Original, Sought
+from agents.executor.context.local import Local, Moment
+from agents.executor.context.reconcile_task import ReconcileTask
+from agents.executor.objects import pods, references
+from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
+from shared.kube.http import FORBIDDEN, Procedure, Request, Response
+from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, TRIES, Answer, error_text
+from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
+from shared.messages.relay import (
+    ABSENT,
+    CONTENT,
+    DENIED,
+    LATER,
+    MOST_OBJECT,
+    SAME,
+    Given,
+    PodWants,
+    WantedObject,
+    decode_given,
+)
+from shared.model import names
+from shared.model.pod import Pod, PodRef, SourceRef
+
+REFRESH_S = (
+    20.0  # between two questions to a source cluster: with kubelet's period, within a minute
+)
+UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
+CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
+_ROUNDS = 8  # answers to one question, each as large as may be
+_MOST_ASKED = 10 * 1024  # bytes of one question, about
+_AT_ONCE = (
+    2_000  # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
+)
+_MUCH = 100  # objects of a namespace, for which others do not wait
+_PAGE = "100"  # pods: each may have a mebibyte, though few have
+_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
+_COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
+_NO_LIST = "its agent may not list"
+_RIGHTS = "get, create, update, delete"
+
+
+class PeerAsk(Request, frozen=True):
+    """A request to the agent of another cluster, in place of our API server: for these objects of
+    its own. The answer's body is a GivenObjects that it has signed; status 0 if none came.
+    """
+
+    elsewhere: ClassVar[bool] = True
+    cluster: str = ""
+    cluster_uid: str = ""
+    wants: tuple[PodWants, ...] = ()
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Found(NamedTuple):
+    """What is under a copy's name. `why`: it is none of ours."""
+
+    metadata: _Metadata
+    content: references.Content
+    why: str = ""
+
+    @property
+    def only(self) -> dict[str, str]:
+        """Preconditions of a write to exactly this."""
+        return {"uid": self.metadata.uid, "resourceVersion": self.metadata.resource_version}
+
+
+Key = tuple[str, str, str]
+_read_object = msgspec.json.Decoder(_Object).decode
+
+
+def original_of(source: SourceRef, kind: str, name: str) -> Original:
+    """What a pod of this source names by this name."""
+    return Original(source.cluster, source.cluster_uid, source.namespace, kind, name)
+
+
+def key_of(original: Original) -> Key:
+    """Kind, namespace and name of its copy."""
+    name = copy_name(original.cluster_uid, original.namespace, original.kind, original.name)
+    return original.kind, original.namespace, name
+
+
+def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Followed]:
+    """What is copied for this delegate; nothing where copies cannot be written. ManifestError."""
+    if not local.follows or local.copies.barred(intent.source.namespace, now.mono):
+        return []
+    return [one for one in references.followed(intent.manifest) if one.kind in local.follows]
+
+
+def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer | None]:
+    """Have the copies here that a delegate names, as they are at home; None once that is so. What
+    is not at home is no reason to wait: the delegate does that, as the pod would.
+    """
+    source = intent.source
+    stale: list[Original] = []
+    for one in follows_here(intent, local, now):
+        original = original_of(source, one.kind, one.name)
+        key = key_of(original)
+        if key not in local.copies.known and (full := local.copies.full(original)):
+            return Answer(REFUSED, full, OF_CLUSTER, passing=True)
+        copy = local.copies.put(key, original, now.mono)
+        if copy.removing:
+            return Answer(UNKNOWN, f"{_COPY.format(original)} is being deleted: it is made anew")
+        fresh = now.mono - copy.seen < references.KNOWN_S and copy.digest == one.digest
+        if one.digest and fresh:
+            continue
+        found = yield from _read(original, local, now)
+        if isinstance(found, Answer):
+            return found
+        if not one.digest or found is None or found.content.digest != one.digest:
+            stale.append(original)
+    if not stale:
+        return None
+    pod = PodRef(source.namespace, source.name, source.uid)
+    return (yield from _fetch([(pod, stale)], local, now))
+
+
+def _fetch(
+    sought: list[tuple[PodRef, list[Original]]], local: Local, now: Moment
+) -> Procedure[Answer | None]:
+    """Ask the cluster of these originals, and write what comes; the first thing that went wrong."""
+    wrong: Answer | None = None
+    for _ in range(_ROUNDS):
+        first = sought[0][1][0]
+        response = yield PeerAsk(
+            "GET",
+            f"objects of cluster {first.cluster}",
+            cluster=first.cluster,
+            cluster_uid=first.cluster_uid,
+            wants=tuple(
+                PodWants(pod, tuple(_want(one, local) for one in of)) for pod, of in sought
+            ),
+        )
+        if not response.ok:
+            why = response.body.decode("utf-8", "replace")
+            what = f'{first.kind} "{first.namespace}/{first.name}" ({why})'
+            said = f'cluster "{first.cluster}" cannot be asked for {what}'
+            return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+        given = iter(decode_given(response.body).given)
+        left: list[tuple[PodRef, list[Original]]] = []
+        for pod, of in sought:
+            later: list[Original] = []
+            for original in of:
+                one = next(given)
+                if one.state == LATER:
+                    later.append(original)
+                    continue
+                problem = yield from _apply(original, one, local, now)
+                wrong = wrong or problem
+            if later:
+                left.append((pod, later))
+        if not left:
+            return wrong
+        sought = left
+    return wrong or Answer(UNKNOWN, f"cluster {first.cluster} has not given all that was asked for")
+
+
+def _want(original: Original, local: Local) -> WantedObject:
+    copy = local.copies.known.get(key_of(original))
+    return WantedObject(original.kind, original.name, copy.digest if copy is not None else b"")
+
+
+def _apply(original: Original, given: Given, local: Local, now: Moment) -> Procedure[Answer | None]:
+    if given.state == CONTENT:
+        if len(given.content) > MOST_OBJECT:
+            said = f"{_COPY.format(original)} has more than {MOST_OBJECT} bytes"
+            return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+        try:
+            content = references.read_content(given.content)
+        except msgspec.MsgspecError as error:
+            said = f"{_COPY.format(original)} cannot be read: {error}"
+            return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+        return (yield from _write(original, content, local, now))
+    if given.state == ABSENT:
+        return (yield from _remove(original, local, now))
+    if given.state == SAME:
+        return None
+    why = given.text if given.state == DENIED else "its agent's answer is not known here"
+    said = f'cluster "{original.cluster}" does not give {original.kind} "{original.name}": {why}'
+    return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+
+
+# --- one copy
+# --------------------------------------------------------------------------------------------------
+
+
+def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | Answer | None]:
+    """What is under its name; refused where that is none of ours."""
+    key = key_of(original)
+    kind = KINDS[original.kind]
+    what = f'{kind.word} "{key[1]}/{key[2]}"'
+    problem = ""
+    for _ in range(LOOKS):
+        response = yield Request("GET", kind.path(*key[1:]))
+        if response.status == NOT_FOUND:
+            local.copies.gone(key)
+            return None
+        if response.ok:
+            try:
+                content = references.read_content(response.body)
+                metadata = _read_object(response.body).metadata
+            except msgspec.MsgspecError as error:
+                return Answer(REFUSED, f"{what} cannot be read: {error}", OF_CLUSTER, passing=True)
+            if original_in(metadata, kind, original.namespace) != original:
+                said = f"is there, and is not {_COPY.format(original)}: delete or rename it there"
+                return Answer(REFUSED, f"{what} {said}", OF_CLUSTER)
+            local.copies.saw(key, content.digest, len(response.body), now.mono)
+            return _Found(metadata, content)
+        problem = error_text(response)
+        if _may_not(response, problem):
+            return _barred(kind, original.namespace, problem, local, now)
+    return Answer(UNKNOWN, f"{what}: {problem}")
+
+
+def original_in(metadata: _Metadata, kind: Kind, namespace: str) -> Original | None:
+    """Of what an object of this namespace is a copy, by all of its marks; None if it is none."""
+    said = metadata.annotations or {}
+    uid, name = said.get(names.SOURCE_CLUSTER_UID, ""), said.get(names.COPY_OF, "")
+    mark = (metadata.labels or {}).get(names.COPY, "")
+    if not name or mark != copy_hash(uid, namespace, kind.word, name):
+        return None
+    if metadata.name != copy_name(uid, namespace, kind.word, name):
+        return None
+    return Original(said.get(names.SOURCE_CLUSTER, ""), uid, namespace, kind.word, name)
+
+
+def _may_not(response: Response, message: str) -> bool:
+    """Whether our role lacks the right: quotas, webhooks and policies say 403, too."""
+    return response.code == FORBIDDEN and " cannot " in message and " resource " in message
+
+
+def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment) -> Answer:
+    why = (
+        f'the agent of cluster "{local.cluster}" may not write {kind.plural} in namespace '
+        f'"{namespace}" (its role needs {_RIGHTS}): {problem}'
+    )
+    local.copies.bar(namespace, now.mono, why)
+    return Answer(REFUSED, why, OF_CLUSTER)
+
+
+def _write(
+    original: Original, content: references.Content, local: Local, now: Moment
+) -> Procedure[Answer | None]:
+    """Make it, or make it what it is at home; None once it is."""
+    key = key_of(original)
+    kind = KINDS[original.kind]
+    what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
+    message = ""
+    for _ in range(TRIES):
+        found = yield from _read(original, local, now)
+        if isinstance(found, Answer):
+            return found
+        if found is not None and found.content.digest == content.digest:
+            return None
+        body = msgspec.json.encode(_object(original, content, found))
+        if (full := _too_much(original, len(body), local, now)) is not None:
+            return full
+        if found is not None and found.content.immutable:  # as its original was: made anew
+            yield _delete(kind, key, found)
+            local.copies.gone(key)
+            continue
+        verb = "POST" if found is None else "PUT"
+        response = yield Request(verb, kind.path(*key[1 : 2 if found is None else 3]), body)
+        if response.ok or response.unknown:
+            source = SourceRef(original.cluster, original.cluster_uid, key[1], "", "", 0)
+            local.foreign_budget.spend(source, now.mono, len(body))
+        if response.ok:
+            local.copies.saw(key, content.digest, len(body), now.mono)
+            return None
+        message = error_text(response)
+        if _may_not(response, message):
+            return _barred(kind, key[1], message, local, now)
+        if response.status != CONFLICT and not response.unknown:
+            said = f"{what} cannot be written: {message}"
+            return Answer(REFUSED, said, OF_CLUSTER, passing=response.passing)
+    return Answer(UNKNOWN, f"{what}: {message}")
+
+
+def _object(
+    original: Original, content: references.Content, found: _Found | None
+) -> dict[str, Any]:
+    marks = {
+        names.SOURCE_CLUSTER: original.cluster,
+        names.SOURCE_CLUSTER_UID: original.cluster_uid,
+        names.SOURCE_NAMESPACE: original.namespace,
+        names.COPY_OF: original.name,
+    }
+    key = key_of(original)
+    hashed = copy_hash(original.cluster_uid, original.namespace, original.kind, original.name)
+    metadata = {
+        "name": key[2],
+        "namespace": key[1],
+        "labels": {names.COPY: hashed},
+        "annotations": marks,
+        **(found.only if found is not None else {}),
+    }
+    held = msgspec.json.decode(content.encoded)
+    return {"apiVersion": "v1", "kind": original.kind, "metadata": metadata, **held}
+
+
+def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answer | None:
+    source = SourceRef(original.cluster, original.cluster_uid, original.namespace, "", "", 0)
+    copy = local.copies.known.get(key_of(original))
+    more = size - (copy.size if copy is not None else 0)
+    if more > 0 and (full := local.foreign_budget.full(source, more, local.view)):
+        return Answer(REFUSED, full, OF_CLUSTER)
+    fast = local.foreign_budget.too_fast(source, now.mono)
+    return Answer(REFUSED, fast, OF_CLUSTER, passing=True) if fast else None
+
+
+def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer | None]:
+    """There is none at home: pods that start find none here, either."""
+    found = yield from _read(original, local, now)
+    if isinstance(found, Answer) or found is None:
+        return found
+    key = key_of(original)
+    response = yield _delete(KINDS[original.kind], key, found)
+    if response.ok or response.status == NOT_FOUND:
+        local.copies.gone(key)
+        return None
+    return Answer(UNKNOWN, f"{_COPY.format(original)}: {error_text(response)}")
+
+
+def _delete(kind: Kind, key: Key, found: _Found) -> Request:
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": found.only}
+    return Request("DELETE", kind.path(*key[1:]), msgspec.json.encode(options))
+
+
+# --- duties
+# --------------------------------------------------------------------------------------------------
+
+
+def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
+    """What is due of copies: a task for each source cluster whose objects are named here, one for
+    each namespace with copies that nobody has named for UNUSED_S, and one that finds all copies, in
+    each life of an agent.
+    """
+    if not local.follows or not local.view.synced:
+        return
+    copies = local.copies
+    if not copies.listed:
+        yield ReconcileTask("copies", None, _list_all(local, now))
+    if copies.look is None and now.mono - copies.looked_at >= REFRESH_S:
+        copies.looked_at = now.mono
+        copies.look = _in_use(local, now)
+    _look_on(copies)
+    for asked in list(copies.due):
+        yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
+    unused: dict[str, list[Key]] = {}
+    if copies.look is None:  # else there may be very many, and it is not known yet who uses them
+        for key in copies.unused(min(now.mono - UNUSED_S, copies.known_since)):
+            unused.setdefault(key[1], []).append(key)
+    for namespace, keys in unused.items():
+        yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
+
+
+def _look_on(copies: Copies) -> None:
+    """Look at some more of who uses what."""
+    look, copies.look = copies.look, None
+    if look is None:
+        return
+    try:
+        next(look)
+        copies.look = look
+    except StopIteration as end:
+        copies.due, copies.known_since = end.value, copies.looked_at
+
+
+def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
+    """By source cluster's UID, what delegates here name, each object with one of its pods: as few
+    pods as come, those that go on before those that end. Of a namespace with very much by itself,
+    so that others do not wait for it. It rests after every `_AT_ONCE` names.
+    """
+    seen: set[Original] = set()
+    found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
+    delegates = deque(
+        pod
+        for node in tuple(local.view.nodes())
+        for pod in local.view.pods_on(node.name)
+        if pod.source is not None and names.FOLLOWS in pod.annotations
+    )
+    # by other pods each time: one of them may not be known at home any more
+    delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
+    looked = 0
+    for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
+        source = pod.source
+        assert source is not None  # noqa: S101 - looked at above
+        words = dict.fromkeys(named_by(pod))
+        named = [original_of(source, *one) for one in words if one[0] in local.follows]
+        for original in named:
+            local.copies.put(key_of(original), original, now.mono)
+        if more := [one for one in named if one not in seen]:
+            seen.update(more)
+            ref = PodRef(source.namespace, source.name, source.uid)
+            found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
+        looked += 1 + len(named)
+        if looked >= _AT_ONCE:
+            looked = 0
+            yield
+    due: Sought = {}
+    for (uid, namespace), sought in found.items():
+        much = sum(len(of) for _, of in sought) > _MUCH
+        due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
+    return due
+
+
+def named_by(pod: Pod) -> list[tuple[str, str]]:
+    """Kind and name of what follows a delegate."""
+    words = (word.partition("/") for word in pod.annotations.get(names.FOLLOWS, "").split())
+    return [(kind, name) for kind, _, name in words if name]
+
+
+def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
+    """Have the copies of what one cluster's delegates name follow their originals."""
+    sought = local.copies.due.pop(asked, [])
+    problem = ""
+    for of in _asks(sought):
+        for original in (one for _, named in of for one in named):
+            copy = local.copies.known.get(key_of(original))
+            if copy is None or now.mono - copy.seen >= CHECK_S:
+                found = yield from _read(original, local, now)
+                problem = problem or (found.message if isinstance(found, Answer) else "")
+        answer = yield from _fetch(of, local, now)
+        problem = problem or (answer.message if answer is not None else "")
+    return problem
+
+
+def _asks(
+    sought: list[tuple[PodRef, list[Original]]],
+) -> Iterator[list[tuple[PodRef, list[Original]]]]:
+    """Questions of a size that can be asked."""
+    part: list[tuple[PodRef, list[Original]]] = []
+    size = 0
+    for pod, of in sought:
+        about = len(pod.namespace) + len(pod.name) + len(pod.uid)
+        for original in of:
+            size += len(original.kind) + len(original.name) + 48
+            if part and part[-1][0] == pod:
+                part[-1][1].append(original)
+            else:
+                size += about
+                part.append((pod, [original]))
+            if size >= _MOST_ASKED:
+                yield part
+                part, size = [], 0
+    if part:
+        yield part
+
+
+def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
+    """Delete copies of one namespace that nobody has named for a while, if the API server shows no
+    pod that does.
+    """
+    named = yield from _named_in(keys[0][1])
+    if isinstance(named, str):
+        return named
+    for key in keys:
+        copy = local.copies.known.get(key)
+        if copy is None or copy.used > now.mono - UNUSED_S:
+            continue
+        if key[::2] in named:  # by a pod that is not told to us: as long as it does
+            copy.used = now.mono
+            continue
+        copy.removing = True
+        try:
+            problem = yield from _collected(copy.original, local, now)
+        finally:
+            copy.removing = False
+        if problem:
+            return problem
+        local.copies.drop(key)
+    return ""
+
+
+def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
+    """Delete one as it was just read; '' once there is none of ours."""
+    found = yield from _read(original, local, now)
+    if isinstance(found, Answer):  # what somebody else has put there is none of ours
+        return found.message if found.verdict == UNKNOWN else ""
+    if found is None:
+        return ""
+    response = yield _delete(KINDS[original.kind], key_of(original), found)
+    gone = response.ok or response.status == NOT_FOUND
+    return "" if gone else f"{_COPY.format(original)}: {error_text(response)}"
+
+
+def _named_in(namespace: str) -> Procedure[set[tuple[str, str]] | str]:
+    """Kinds and names of all that the pods of a namespace name, read from the API server; or why
+    that is not known.
+    """
+    named: set[tuple[str, str]] = set()
+
+    def take(pod: bytes) -> None:
+        for kind in KINDS.values():
+            if kind.hint in pod:
+                read = msgspec.json.decode(pod)
+                named.update((kind.word, one) for one in references.named(read, kind))
+
+    problem = yield from _each(pods.collection(namespace), {"limit": _PAGE}, take)
+    return problem or named
+
+
+class _Page(msgspec.Struct):
+    items: list[msgspec.Raw]
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def _each(path: str, params: dict[str, str], take: Callable[[bytes], None]) -> Procedure[str]:
+    """Take all that a list shows, page by page; why not all is known, '' if it is."""
+    following = ""
+    while True:
+        asked = {**params, "continue": following} if following else params
+        response = yield Request("GET", path, params=asked)
+        if not response.ok:
+            return _NO_LIST if response.status == FORBIDDEN else f"{path}: {error_text(response)}"
+        try:
+            page = msgspec.json.decode(response.body, type=_Page)
+            for item in page.items:
+                take(bytes(item))
+        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+            return f"{path}: what is listed cannot be read: {error!r}"
+        following = page.metadata.get("continue") or ""
+        if not following:
+            return ""
+
+
+def _list_all(local: Local, now: Moment) -> Procedure[str]:
+    """Find the copies that an earlier life of this agent has made. Who may not list in the whole
+    cluster knows those alone that delegates of its own time name.
+    """
+    for kind in KINDS.values():
+
+        def take(item: bytes, kind: Kind = kind) -> None:
+            metadata = _read_object(item).metadata
+            original = original_in(metadata, kind, metadata.namespace)
+            if original is not None:
+                local.copies.put(key_of(original), original, now.mono, named=False)
+
+        params = {"labelSelector": names.COPY, "limit": _LISTED}
+        problem = yield from _each(f"/api/v1/{kind.plural}", params, take)
+        if problem and problem != _NO_LIST:
+            return problem
+    local.copies.listed = True
+    return ""

@@ -1,0 +1,493 @@
+"""Objects that a pod names, by the rows of KINDS, and what is said of them in its manifest.
+
+They follow it (`copies`) where the agents of both clusters do that: the manifest then has an
+annotation with a digest of each, and a delegate names the copies instead. All others, those that
+are marked as each cluster's own, and all with an agent of an older version on either side, must be
+there under their own names: they are looked for before a delegate is made, since without one its
+containers never start.
+
+Of those, what the manifest calls optional is not asked for, nor is what this agent may not read, or
+what the server does not answer about: then the kubelet tells. Secrets are never read (SECURITY.md).
+What is optional and there at home is not optional elsewhere: without it the pod would run, and be
+another one (`for_another_cluster`).
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from agents.executor.context.local import AtHome, Local, Moment
+from agents.executor.crossing.baseline import of_containers
+from agents.executor.crossing.fields import Object, Tree, walk
+from agents.executor.crossing.manifest import ManifestError, readable, sanitise
+from shared.kube.http import FORBIDDEN, Procedure, Request, Response
+from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
+from shared.model.names import FOLLOW, FOLLOWS, NONE, PROXY_NODE_PREFIX, STAY
+from shared.model.pod import SourceRef
+
+MOST = 16  # ConfigMaps of one pod that are looked for
+# so long what was found is not asked for again: the replicas of one controller come together
+KNOWN_S = 10.0
+_HINT = b"onfigMap"  # in every manifest that names one
+_PATHS = (
+    "spec.volumes[*].configMap",
+    "spec.volumes[*].projected.sources[*].configMap",
+    *of_containers("env[*].valueFrom.configMapKeyRef", "envFrom[*].configMapRef"),
+)
+_TREE = Tree((path, path) for path in _PATHS)
+_SECRETS = Tree(
+    (path, path)
+    for path in (
+        "spec.volumes[*].secret",
+        "spec.volumes[*].projected.sources[*].secret",
+        *of_containers("env[*].valueFrom.secretKeyRef", "envFrom[*].secretRef"),
+    )
+)
+_OPTIONAL = b'"optional":true'  # in every manifest that calls something so
+# characters that name all that follows one pod: they are written on its delegate, and told
+MOST_NAMES = 3 * 1024
+MOST_KEYS = 8_192  # of an object's JSON: each of its data is told of in managedFields, too
+_DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
+_MOST_NAME = 63  # characters of the name of a copy
+
+
+_NAME = re.compile(r"[A-Za-z]{1,63}/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_TOO_MANY = (
+    f"and others name objects that would follow the pod by more than {MOST_NAMES} characters, or "
+    "by what is no name"
+)
+MOST_FOLLOWING = 32 * 1024 * 1024  # bytes of what follows one pod, of each kind, as read at home
+_TOO_LARGE = f"and others name more than {MOST_FOLLOWING // 2**20} MiB that would follow the pod"
+
+
+class Kind(NamedTuple):
+    """A kind of object that follows pods: its `plural` in paths, the fields that name one, and what
+    is in every manifest that does.
+    """
+
+    word: str
+    plural: str
+    tree: Tree[str]
+    hint: bytes
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Of one object, or of all in a namespace."""
+        held = f"/api/v1/namespaces/{quote(namespace, safe='')}/{self.plural}"
+        return f"{held}/{quote(name, safe='')}" if name else held
+
+
+CONFIG_MAP = Kind("ConfigMap", "configmaps", _TREE, _HINT)
+KINDS = {one.word: one for one in (CONFIG_MAP,)}
+# Which each cluster has of its own, in every namespace: it is for that cluster's own servers.
+OF_EACH_CLUSTER = frozenset((("ConfigMap", "kube-root-ca.crt"),))
+
+
+class Followed(NamedTuple):
+    """An object of the source's namespace, at home. `digest`: of its content as the manifest was
+    signed; b"": it was not there.
+    """
+
+    kind: str
+    name: str
+    digest: bytes
+
+
+def copy_hash(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
+    """What tells the copies of two objects apart, wherever these are."""
+    whole = f"{cluster_uid}/{namespace}/{kind}/{name}"
+    return hashlib.sha256(whole.encode()).hexdigest()[:_DIGITS]
+
+
+@lru_cache(maxsize=65_536)
+def copy_name(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
+    """DNS-safe '<name, cut>-<hash of source cluster UID / namespace / kind / name>'."""
+    head = name[: _MOST_NAME - _DIGITS - 1].strip("-.")
+    return f"{head or 'copy'}-{copy_hash(cluster_uid, namespace, kind, name)}"
+
+
+def followed(manifest: bytes) -> list[Followed]:
+    """What follows the pod of this manifest (JSON), as its own cluster says in it; [] of an agent
+    of an older version. Users cannot write that: the annotation is left behind of what they write.
+
+    ManifestError if it is not readable.
+    """
+    if FOLLOWS.encode() not in manifest:
+        return []
+    with readable():
+        told = (msgspec.json.decode(manifest)["metadata"].get("annotations") or {}).get(FOLLOWS)
+        said = msgspec.json.decode(told or "{}", type=dict[str, dict[str, str]])
+        found = [
+            Followed(kind, name, bytes.fromhex(digest))
+            for kind, objects in said.items()
+            for name, digest in objects.items()
+        ]
+    text = written((one.kind, one.name) for one in found)
+    if len(text) > MOST_NAMES or not all(_NAME.fullmatch(word) for word in text.split()):
+        raise ManifestError(f"metadata.annotations[{FOLLOWS}]", _TOO_MANY)
+    return found
+
+
+def written(objects: Iterable[tuple[str, str]]) -> str:
+    """Kinds and names as they are told of a delegate."""
+    return " ".join(f"{kind}/{name}" for kind, name in objects)
+
+
+def renamed(spec: Object, of: list[Followed], source: SourceRef) -> None:
+    """Have a delegate's spec name the copies, in place."""
+    for kind, named in _naming(spec, of):
+        name = copy_name(source.cluster_uid, source.namespace, kind.word, named["name"])
+        named["name"] = name
+
+
+def not_optional(spec: Object, of: list[Followed]) -> None:
+    """Have a delegate's spec call nothing optional, in place, that is there at home and is not
+    copied.
+    """
+    for _, named in _naming(spec, [one for one in of if one.digest]):
+        named.pop("optional", None)
+
+
+def _naming(spec: Object, of: list[Followed]) -> Iterator[tuple[Kind, dict[str, Any]]]:
+    for kind in KINDS.values():
+        names = {one.name for one in of if one.kind == kind.word}
+        for hit in walk({"spec": spec}, kind.tree) if names else ():
+            if hit.value.get("name") in names:
+                yield kind, hit.value
+
+
+def named(pod: Object, kind: Kind) -> set[str]:
+    """The objects of this kind that a pod names."""
+    return {
+        str(hit.value["name"])
+        for hit in walk({"spec": pod["spec"]}, kind.tree)
+        if hit.value.get("name")
+    }
+
+
+class Reference(NamedTuple):
+    """A ConfigMap that the field names, with the keys that it must have."""
+
+    namespace: str
+    name: str
+    field: str
+    keys: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> bytes:
+        """By this it is remembered: names of keys may be as long as a pod, and 10,000 of these are
+        kept.
+        """
+        return hashlib.sha256(msgspec.json.encode(self)).digest()
+
+
+class Content(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """What a ConfigMap holds. `binary_data` is base64."""
+
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    immutable: bool | None = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Of all that is in it."""
+        return frozenset((*(self.data or ()), *(self.binary_data or ())))
+
+    @property
+    def encoded(self) -> bytes:
+        """As it crosses, the same for what is the same."""
+        plain = Content(self.data or None, self.binary_data or None, self.immutable or None)
+        return msgspec.json.encode(plain, order="sorted")
+
+    @property
+    def digest(self) -> bytes:
+        """By which it is told apart from other content."""
+        return digest_of(self.encoded)
+
+
+def digest_of(encoded: bytes) -> bytes:
+    """Of content as it crosses."""
+    return hashlib.sha256(encoded).digest()
+
+
+_decode_content = msgspec.json.Decoder(Content).decode
+_KEY, _QUOTED = b'":', b'\\":'  # what ends a key, and what looks so within a text
+
+
+def read_content(body: bytes) -> Content:
+    """What an object (JSON) holds. MsgspecError, also where it has so many keys that reading it
+    would hold up all else: a user may write 150,000 into one.
+    """
+    if body.count(_KEY) - body.count(_QUOTED) > MOST_KEYS:
+        raise msgspec.ValidationError(
+            f"its JSON has more than {MOST_KEYS} keys, those of managedFields included"
+        )
+    return _decode_content(body)
+
+
+class _Marked(msgspec.Struct, gc=False):
+    annotations: dict[str, str] | None = None
+
+
+class _Original(msgspec.Struct, gc=False):
+    metadata: _Marked = msgspec.field(default_factory=_Marked)
+
+
+_read_original = msgspec.json.Decoder(_Original).decode
+
+
+def stays(body: bytes) -> bool:
+    """Whether its owner says of an object (JSON) that it follows nobody. MsgspecError."""
+    return (_read_original(body).metadata.annotations or {}).get(FOLLOW) == NONE
+
+
+def unseen(
+    delegate: bytes, local: Local, now: Moment, copies: Collection[str] = ()
+) -> list[Reference]:
+    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps
+    at most; none of these `copies`.
+
+    ManifestError if its shape is none of a pod's.
+    """
+    if _HINT not in delegate:
+        return []
+    pod = msgspec.json.decode(delegate)
+    by_name: dict[str, list[Reference]] = {}
+    for _, one in _references(pod, pod["metadata"]["namespace"], optional=False):
+        if one.name in copies:
+            continue
+        if not _known(one, local, now) and (one.name in by_name or len(by_name) < MOST):
+            by_name.setdefault(one.name, []).append(one)
+    return [one for references in by_name.values() for one in references]
+
+
+def for_another_cluster(
+    pod: bytes, namespace: str, cluster: str, local: Local, now: Moment
+) -> Procedure[bytes]:
+    """The manifest for the delegate of a pod of this cluster (JSON) in `cluster`. ManifestError, as
+    of `sanitise`, and while it cannot be known what is to follow the pod.
+    """
+    clean = sanitise(pod)
+    objects = yield from _to_follow(clean, namespace, cluster, local, now)
+    kept = frozenset(name for held in objects.values() for name in held)
+    manifest = yield from _as_at_home(clean, namespace, local, now, kept)
+    if not kept:
+        return manifest
+    told = msgspec.json.decode(manifest)
+    told["metadata"]["annotations"][FOLLOWS] = msgspec.json.encode(objects).decode()
+    return msgspec.json.encode(told)
+
+
+def _to_follow(
+    manifest: bytes, namespace: str, cluster: str, local: Local, now: Moment
+) -> Procedure[dict[str, dict[str, str]]]:
+    """What follows a pod to that cluster: digests (hex) by kind and name, "" of what is lacking."""
+    found: dict[str, dict[str, str]] = {}
+    said = 0
+    for kind in KINDS.values():
+        if kind.hint not in manifest:
+            continue
+        hits = _first_of_each(manifest, kind)
+        if not hits:
+            continue
+        peer = local.peers.last_word(f"{PROXY_NODE_PREFIX}{cluster}")
+        if peer is not None and peer.follows is None:
+            why = f'cluster "{cluster}" has not said yet whether {kind.word}s follow pods to it'
+            raise ManifestError(next(iter(hits.values())), why)
+        if peer is None or kind.word not in (peer.follows or ()):
+            continue
+        said += len(written((kind.word, name) for name in hits))
+        if said > MOST_NAMES:
+            raise ManifestError(next(iter(hits.values())), _TOO_MANY)
+        digests = yield from _digests(kind, namespace, hits, local, now)
+        if digests:
+            found[kind.word] = digests
+    return found
+
+
+def _digests(
+    kind: Kind, namespace: str, hits: dict[str, str], local: Local, now: Moment
+) -> Procedure[dict[str, str]]:
+    """Of those that follow, by name; `hits` has the field that names each."""
+    found: dict[str, str] = {}
+    size = 0
+    for name, field in hits.items():
+        known = yield from _at_home(kind, namespace, name, field, local, now)
+        size += known.size
+        if size > MOST_FOLLOWING:
+            raise ManifestError(field, _TOO_LARGE)
+        if known.digest is not None:
+            found[name] = known.digest.hex()
+    return found
+
+
+def _first_of_each(manifest: bytes, kind: Kind) -> dict[str, str]:
+    """The objects of a kind that a manifest names, each with the first field that does."""
+    with readable():
+        hits: dict[str, str] = {}
+        for hit in walk(msgspec.json.decode(manifest), kind.tree):
+            name = hit.value.get("name")
+            if name and (kind.word, name) not in OF_EACH_CLUSTER:
+                hits.setdefault(name, hit.field)
+        return hits
+
+
+def _at_home(
+    kind: Kind, namespace: str, name: str, field: str, local: Local, now: Moment
+) -> Procedure[AtHome]:
+    """An object here; without a digest if it follows nobody, or is not ours to read. ManifestError
+    while that is not known. What was found is believed for KNOWN_S.
+    """
+    key = (kind.word, namespace, name)
+    known = local.at_home.get(key)
+    if known is not None and now.mono - known.at < KNOWN_S:
+        return known
+    answer = Response(0)
+    for _ in range(LOOKS):
+        answer = yield Request("GET", kind.path(namespace, name))
+        if answer.ok or answer.status in (NOT_FOUND, FORBIDDEN):
+            break
+    if answer.status == FORBIDDEN:
+        return AtHome(None, now.mono)
+    if answer.status == NOT_FOUND:
+        digest: bytes | None = b""
+    else:
+        try:
+            digest = None if stays(answer.body) else read_content(answer.body).digest
+        except msgspec.MsgspecError as error:
+            why = error_text(answer) if not answer.ok else f"it cannot be read: {error}"
+            said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
+            raise ManifestError(field, said) from None
+    found = AtHome(digest, now.mono, len(answer.body))
+    local.at_home.put(key, found)
+    return found
+
+
+def _as_at_home(
+    manifest: bytes, namespace: str, local: Local, now: Moment, kept: Collection[str] = ()
+) -> Procedure[bytes]:
+    """The same where optional ConfigMaps that are here must be there, too.
+
+    So must those of which that is not known (no right or no answer, or more than MOST): the reason
+    of a refusal names them. Of keys that are named only those go along that are here. Those of
+    `kept` are left as they are.
+    """
+    if _HINT not in manifest or _OPTIONAL not in manifest:
+        return manifest
+    pod = msgspec.json.decode(manifest)
+    found: dict[str, frozenset[str] | str | None] = {}
+    for named, one in _references(pod, namespace, optional=True):
+        if one.name in kept:
+            continue
+        if not _known(one, local, now):
+            if one.name not in found and len(found) < MOST:
+                found[one.name] = yield from _keys_of(one)
+            keys = found.get(one.name)
+            if isinstance(keys, str) or (
+                keys is not None and one.keys and keys.isdisjoint(one.keys)
+            ):
+                continue
+            if keys is not None and keys.issuperset(one.keys):
+                local.config_maps.put(one.digest, now.mono)
+            elif keys is not None:
+                named["items"] = [item for item in named["items"] if item["key"] in keys]
+        del named["optional"]
+    return msgspec.json.encode(pod)
+
+
+def optional_secrets(manifest: bytes) -> list[str]:
+    """Secrets that a manifest (JSON) calls optional, with their fields: its pod runs without them,
+    and nobody looks whether a cluster has them, so its owner is told.
+
+    ManifestError if its shape is none of a pod's.
+    """
+    if _OPTIONAL not in manifest:
+        return []
+    with readable():
+        hits = [
+            hit
+            for hit in walk(msgspec.json.decode(manifest), _SECRETS)
+            if hit.value.get("optional")
+        ]
+        return [
+            f'"{hit.value.get("secretName") or hit.value["name"]}" ({hit.field})' for hit in hits
+        ]
+
+
+def _known(one: Reference, local: Local, now: Moment) -> bool:
+    """Whether it was found here a moment ago."""
+    found = local.config_maps.get(one.digest)
+    return found is not None and now.mono - found < KNOWN_S
+
+
+def _references(
+    pod: dict[str, Any], namespace: str, *, optional: bool
+) -> list[tuple[dict[str, Any], Reference]]:
+    """The ConfigMaps that a pod names, all those that are optional or all others, with the objects
+    that name them.
+
+    ManifestError if its shape is none of a pod's.
+    """
+    with readable():
+        return list(_each_reference(pod, namespace, optional))
+
+
+def _each_reference(
+    pod: dict[str, Any], namespace: str, optional: bool
+) -> Iterator[tuple[dict[str, Any], Reference]]:
+    for hit in walk(pod, _TREE):
+        named = hit.value
+        if not named.get("name") or bool(named.get("optional")) != optional:
+            continue
+        keys = (
+            [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
+        )
+        if not all(isinstance(one, str) for one in (named["name"], *keys)):
+            raise TypeError(hit.field)
+        yield named, Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
+
+
+def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str]:
+    """The first that this cluster lacks, in words; '' if it has all of them, as far as is known."""
+    found: dict[str, frozenset[str] | None] = {}  # None: not known
+    for one in sought:
+        if one.name not in found:
+            keys = yield from _keys_of(one)
+            if isinstance(keys, str):
+                return _lacks(local, one, keys)
+            found[one.name] = keys
+        has = found[one.name]
+        lacked = next((key for key in one.keys if has is not None and key not in has), None)
+        if lacked is not None:
+            return _lacks(local, one, f'has no key "{lacked}"')
+        local.config_maps.put(one.digest, now.mono)
+    return ""
+
+
+def _keys_of(one: Reference) -> Procedure[frozenset[str] | str | None]:
+    """The keys of a ConfigMap, or in words that there is none; None if that cannot be known."""
+    path = CONFIG_MAP.path(one.namespace, one.name)
+    for _ in range(LOOKS):
+        response = yield Request("GET", path)
+        if response.status == NOT_FOUND:
+            return "does not exist"
+        if response.status == FORBIDDEN:
+            return None
+        if response.ok:
+            try:
+                return read_content(response.body).keys
+            except msgspec.MsgspecError:
+                return None
+    return None
+
+
+def _lacks(local: Local, one: Reference, what: str) -> str:
+    return (
+        f'ConfigMap "{one.namespace}/{one.name}" ({one.field}) {what} in cluster '
+        f'"{local.cluster}": make it there, '
+        f'or keep the pod at home with annotation {STAY}: "true"'
+    )

@@ -1,0 +1,1 @@
+"""What agents of other clusters ask: logs, exec, objects and usage."""

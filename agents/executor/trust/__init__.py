@@ -1,0 +1,1 @@
+"""Whose orders count, until when, and which other clusters there are."""

@@ -1,0 +1,1 @@
+"""Agents that this dispatcher starts, as actors on Ray."""

@@ -1,0 +1,1 @@
+"""What is written down, or read again when it changes."""

@@ -1,0 +1,1 @@
+"""Which dispatcher decides, and its terms."""

@@ -1,0 +1,1 @@
+"""Calls to agents: what is asked of them, and what they are sent."""

@@ -1,0 +1,1 @@
+"""Forms in which objects are read and shown."""

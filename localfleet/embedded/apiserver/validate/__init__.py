@@ -1,0 +1,1 @@
+"""What becomes of an object, or a selector, before it counts."""
