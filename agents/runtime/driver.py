@@ -142,6 +142,11 @@ class Driver:
             self._slot_queue.give(ticket)
 
     async def _ask(self, request: Request, execution: Execution, barred: Objection) -> Response:
+        if request.elsewhere:  # who answers slowly, or never, holds no slots of this server by that
+            self.end(execution)
+            response = await self._client.send(request)
+            await self._go_on(execution)
+            return response
         guarded = request.method != "GET" and not execution.own_state
         while True:
             if guarded and (why := barred()):
@@ -177,5 +182,8 @@ class Driver:
         """Sleep without the slot, then go on before the others of the lane."""
         self.end(execution)
         await self._sleep(seconds)
+        await self._go_on(execution)
+
+    async def _go_on(self, execution: Execution) -> None:
         if execution.lane is not None:
             execution.ticket = await self._slot_queue.take(execution.lane, first=True)

@@ -7,7 +7,7 @@ returns its result. The shell drives many of them at once; a test drives one by 
 
 import re
 from collections.abc import Generator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -27,8 +27,12 @@ _DENIED = re.compile(
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One call to the API server. `path` starts with /api or /apis; `body` is encoded JSON."""
+    """One call to the API server. `path` starts with /api or /apis; `body` is encoded JSON.
 
+    `elsewhere`: others are asked, not the API server, and it needs none of its slots.
+    """
+
+    elsewhere: ClassVar[bool] = False
     method: str
     path: str
     body: bytes = b""

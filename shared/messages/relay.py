@@ -33,7 +33,8 @@ ABSENT: Final = "absent"
 DENIED: Final = "denied"
 LATER: Final = "later"
 MOST_PODS: Final = 256  # of one ask
-MOST_GIVEN = 6 * 1024 * 1024  # bytes of one answer; one object is a third of that at the most
+MOST_GIVEN = 6 * 1024 * 1024  # bytes of one answer
+MOST_OBJECT = MOST_GIVEN // 3  # of one object in it: etcd takes less
 
 Pairs = Annotated[tuple[tuple[str, str], ...], Meta(max_length=1_000)]
 

@@ -88,6 +88,9 @@ def test_a_delegate_has_the_token_of_an_account_that_a_row_lists_and_of_no_other
     refused = agent.post(pods, json=delegate(serviceAccountName="other", **asks))
     assert (refused.status_code, "local_accounts" in refused.text) == (422, True)
     assert agent.post(pods, json=delegate(**asks)).status_code == 422
+    # Without the token that admission adds it could ask for one of its own, in a volume.
+    asked = {"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]}
+    assert agent.post(pods, json=delegate(serviceAccountName="other", **asked)).status_code == 422
     made = agent.post(pods, json=delegate(serviceAccountName="app", **asks))
     assert made.status_code == 201, made.text
     assert "kube-api-access-" in yaml.safe_dump(made.json()["spec"]["volumes"])

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from agents.executor.bounds.byte_budget import ByteRate
 from agents.executor.objects import references
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.relayed import relay
+from agents.executor.relayed import giving, relay
 from agents.runtime.relay import far_end, fetching
 from agents.runtime.relay.fetching import Fetching
 from shared.kube.http import Request, Response
@@ -381,6 +382,49 @@ async def test_a_cluster_that_asks_for_very_much_at_once_is_told_so(
 ) -> None:
     monkeypatch.setattr(far_end, "MOST_AT_ONCE", 0)
     assert b"questions for objects are under way" in (await fleet.answer()).body
+
+
+async def test_who_asks_for_too_much_of_one_namespace_gets_nothing_of_it_for_a_while_and_of_others_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_end, "GIVEN_OF_NAMESPACE", ByteRate(3 * giving.A_LOOK, 1))
+    async with world(tmp_path) as made:
+        fleet = Fleet(made)
+        assert (await fleet.ask())[0].state == CONTENT
+        (given,) = await fleet.ask(of=fleet.of(made.target))
+        assert (given.state, "too much of late" in given.text) == (DENIED, True)
+        (given,) = await fleet.ask(WantedObject("ConfigMap", "x"), pod=PodRef("other", "web", "uid-web"))
+        assert "does not go to cluster" in given.text
+
+
+async def test_who_looks_at_pods_and_asks_for_nothing_is_charged_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_end, "GIVEN", ByteRate(giving.A_LOOK - 1, 1))
+    async with world(tmp_path) as made:
+        fleet = Fleet(made)
+        ask = PeerAsk("GET", "objects", cluster=HOME, cluster_uid="uid-east", wants=(PodWants(WEB, ()),))
+        assert (await fleet.fetching.send(ask)).ok
+        assert b"too much of late" in (await fleet.answer()).body
+
+
+async def test_who_would_wait_for_earlier_questions_without_an_answer_is_told_so(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = fleet.fetching._places["uid-east"] = asyncio.Semaphore(1)
+    await places.acquire()
+    monkeypatch.setattr(fetching, "ANSWER_S", 0.01)
+    assert b"does not answer 2 earlier questions" in (await fleet.answer()).body
+
+
+async def test_answers_for_those_who_ask_soon_after_are_kept_no_longer(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.ask()
+    assert (len(fleet.fetching._recent), fleet.fetching._kept) == (1, len(b'{"data":{"colour":"red"}}'))
+    monkeypatch.setattr(fetching, "FRESH_S", 0.0)
+    await fleet.ask(WantedObject("ConfigMap", "large-0"))
+    assert (len(fleet.fetching._recent), fleet.fetching._kept) == (0, 0)
 
 
 async def test_an_answer_that_is_too_long_is_not_read_to_its_end(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

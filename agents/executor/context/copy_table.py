@@ -1,12 +1,15 @@
 """Copies of objects of other clusters that are here, as they were last seen: see `copies`."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.model.pod import PodRef
 
+# Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
+MOST_OF_NAMESPACE = 2_000
+MOST_OF_CLUSTER = 20_000
 BARRED_S = 60.0  # until it is tried again what a namespace did not let us write
 
 
@@ -20,10 +23,14 @@ class Original(NamedTuple):
     name: str
 
 
+Sought = dict[str, list[tuple[PodRef, list[Original]]]]
+
+
 @dataclass(slots=True)
 class Copy:
     """One that is here. `digest`: of its content when it was last read, at `seen` (monotonic; minus
-    infinity: never). `used`: when it was last known to be named, or about to be. `removing`: it is
+    infinity: never). `used`: when it was last known to be named, or about to be. `named`: by a
+    delegate, in this life; else it counts for nothing: anybody may have made it. `removing`: it is
     being deleted.
     """
 
@@ -32,6 +39,7 @@ class Copy:
     size: int = 0
     seen: float = float("-inf")
     used: float = float("-inf")
+    named: bool = False
     removing: bool = False
 
 
@@ -43,20 +51,44 @@ class Copies:
 
     known: dict[tuple[str, str, str], Copy] = field(default_factory=dict)
     listed: bool = False
-    looked_at: float = float("-inf")  # when it was last looked who uses what
-    # by UID of a source cluster that is to be asked: its pods, and what they name
-    due: dict[str, list[tuple[PodRef, list[Original]]]] = field(default_factory=dict)
+    # When it was last begun to look who uses what, that look while it lasts, and when the last one
+    # began that has come to its end: of what was not used before that it is known.
+    looked_at: float = float("-inf")
+    look: Generator[None, None, Sought] | None = None
+    known_since: float = float("-inf")
+    # what is to be asked for, and of which pods, in questions to one cluster each
+    due: Sought = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     _barred: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def bytes_of(self, cluster: str, namespace: str = "") -> int:
         """Of content, of a source cluster, or of a namespace of it."""
         return self._bytes[cluster, namespace]
 
-    def put(self, key: tuple[str, str, str], original: Original, now: float) -> Copy:
-        """One that is named now, or about to be."""
-        found = self.known.setdefault(key, Copy(original))
-        found.used = now
+    def full(self, original: Original) -> str:
+        """Why one more, of this, is too much; '' if it is not."""
+        cluster, namespace = original.cluster, original.namespace
+        for key, most in (
+            ((cluster, namespace), MOST_OF_NAMESPACE),
+            ((cluster, ""), MOST_OF_CLUSTER),
+        ):
+            if self._count_of[key] >= most:
+                whose = f'namespace "{namespace}" of cluster' if key[1] else "cluster"
+                return f'pods of {whose} "{cluster}" name more than {most} objects here'
+        return ""
+
+    def put(
+        self, key: tuple[str, str, str], original: Original, now: float, *, named: bool = True
+    ) -> Copy:
+        """One that is named now, or about to be; or, not `named`, one that was found here."""
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Copy(original)
+        if named and not found.named:
+            found.named = True
+            self._count_of.update(_counted(original))
+        found.used = max(found.used, now)
         return found
 
     def saw(self, key: tuple[str, str, str], digest: bytes, size: int, now: float) -> None:
@@ -74,7 +106,8 @@ class Copies:
     def drop(self, key: tuple[str, str, str]) -> None:
         """There is none, and nobody uses it."""
         self.gone(key)
-        self.known.pop(key, None)
+        if (copy := self.known.pop(key, None)) is not None and copy.named:
+            self._count_of.subtract(_counted(copy.original))
 
     def doubt(self) -> None:
         """What was seen is not believed any more."""
@@ -98,6 +131,9 @@ class Copies:
         return (key for key, copy in list(self.known.items()) if copy.used < since)
 
     def _count(self, copy: Copy, size: int) -> None:
-        cluster, namespace = copy.original.cluster, copy.original.namespace
-        for key in ((cluster, ""), (cluster, namespace)):
+        for key in _counted(copy.original):
             self._bytes[key] += size - copy.size
+
+
+def _counted(original: Original) -> tuple[tuple[str, str], ...]:
+    return (original.cluster, ""), (original.cluster, original.namespace)

@@ -96,11 +96,12 @@ class KubeletEndpoint(NamedTuple):
 
 class AtHome(NamedTuple):
     """What was found of an object here, and when: the digest of its content, b"" if there is none;
-    None if it does not follow pods.
+    None if it does not follow pods. `size`: bytes that were read.
     """
 
     digest: bytes | None
     at: float
+    size: int = 0
 
 
 @dataclass(slots=True)

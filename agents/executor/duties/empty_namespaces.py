@@ -101,7 +101,8 @@ def _remove(name: str, local: Local, now: Moment) -> Procedure[str]:
             return ""
     except _UnknownError as error:
         return f'whether namespace "{name}" is empty is not known: {error}'
-    if local.named.get(name) != named:  # by an order meanwhile, which may have begun long before
+    # An order has come meanwhile, which may have begun before this.
+    if local.named.get(name) != named:
         return ""
     only = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}

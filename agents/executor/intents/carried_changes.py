@@ -9,6 +9,7 @@ delegate, and a condition as long as it stands, which both go home with its stat
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -182,6 +183,10 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
         return
     changed = {name for name, digest in digests.items() if mark.reached.get(name) != digest}
     new = {part: value for part, value in found.items() if live.name_digest(part) in changed}
+    for part in [one for one in new if _is_of_another_container(one, mark)]:
+        del new[part]
+        why = f'container "{part[1]}" is none that the delegate was made with: its {part[0]} stays'
+        write.refused.append(why)
     # What this version lets nothing cross of has arrived as soon as it was read.
     aside = digests.keys() - {live.name_digest(part) for part in found}
     reached = {**mark.reached, **{name: digests[name] for name in aside}}
@@ -235,6 +240,16 @@ def _lasting(doubt: _ReadAgainError) -> _ReadAgainError:
     return doubt
 
 
+def _is_of_another_container(part: Part, mark: Mark) -> bool:
+    """Whether it is of a container that was not in the manifest from the beginning: one of that
+    name is this cluster's own, as admission has added it.
+    """
+    kind, name = part
+    if kind not in (live.IMAGE, live.RESOURCES) or not name:
+        return False
+    return live.name_digest((live.IMAGE, name)) not in mark.reached
+
+
 def _add_debug(write: _Write, name: str) -> Procedure[bool]:
     """Add one debug container; whether that is over: what is refused by a rule is told, and not
     tried again, as nobody can take it back at home.
@@ -268,7 +283,17 @@ def _barred(write: _Write, container: Object) -> Procedure[str]:
     metadata: Object = {"labels": {}, "annotations": {}, "namespace": write.source.namespace}
     alone = {"metadata": metadata, "spec": {"ephemeralContainers": [container]}}
     try:
-        restrict(alone, local.cluster, local.policy.grants(write.source))
+        mounted = _mounted(container, write.there["spec"])
+        said = _mounted(container, write.wanted["spec"])
+        if another := next(
+            (one for one in mounted if not mounted[one] <= said.get(one, set())), ""
+        ):
+            return f'mounts volume "{another}", which is none of its pod at home'
+        volumes = [
+            one for one in write.there["spec"].get("volumes") or () if one["name"] in mounted
+        ]
+        held = {**alone, "spec": {**alone["spec"], "volumes": volumes}}
+        restrict(held, local.cluster, local.policy.grants(write.source))
         named = references.named(alone, references.CONFIG_MAP)
         if named and references.CONFIG_MAP.word in local.follows:  # theirs may be another one
             return f'names ConfigMap "{min(named)}", and none follows a debug container'
@@ -276,6 +301,18 @@ def _barred(write: _Write, container: Object) -> Procedure[str]:
     except manifest.ManifestError as error:
         return str(error)
     return (yield from references.missing(sought, local, write.now)) if sought else ""
+
+
+def _mounted(container: Object, spec: Object) -> dict[str, set[str]]:
+    """The volumes of a pod that a container mounts, by name: of what kinds they are. Those that
+    admission has added may hold what no pod of another cluster has.
+    """
+    mounts = {one["name"] for one in container.get("volumeMounts") or ()}
+    return {
+        one["name"]: {*one, *chain(*((one.get("projected") or {}).get("sources") or ()))}
+        for one in spec.get("volumes") or ()
+        if one["name"] in mounts
+    }
 
 
 def _resize(write: _Write, new: dict[Part, Any]) -> Procedure[bool]:
@@ -330,7 +367,13 @@ def _rest_of(
         let_in = write.let_in["metadata"][where]
         names = {key: live.name_digest((kind, key)) for key in has}
         # What is there otherwise than the source had it is this cluster's own, and stays.
-        ours = {key for key in has if mark.reached.get(names[key]) == live.value_digest(has[key])}
+        # Nor is any of ours, of which a user may have found one whose short digest is the same.
+        ours = {
+            key
+            for key in has
+            if mark.reached.get(names[key]) == live.value_digest(has[key])
+            and not key.startswith(PREFIX)
+        }
         change: Object = {key: None for key in ours if names[key] in gone}
         for of, key in new:
             if of == kind and key in let_in and (key in ours or key not in has):
@@ -439,9 +482,11 @@ def _show(write: _Write) -> Procedure[None]:
     }
     body = {"metadata": {"uid": write.pod.uid}, "status": {"conditions": [condition]}}
     # What it answers does not matter: as long as it stands, the next order says so again.
-    yield Request(
+    response = yield Request(
         "PATCH",
         pods.path(write.source.namespace, write.ref.name, "status"),
         msgspec.json.encode(body),
         STRATEGIC_PATCH,
     )
+    if response.ok:
+        write.local.foreign_budget.spend(write.source, write.now.mono, len(response.body))

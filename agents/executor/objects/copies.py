@@ -12,12 +12,12 @@ silence of a source cluster is no word against any.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from agents.executor.context.copy_table import Original
+from agents.executor.context.copy_table import Copies, Original, Sought
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import pods, references
@@ -30,6 +30,7 @@ from shared.messages.relay import (
     CONTENT,
     DENIED,
     LATER,
+    MOST_OBJECT,
     SAME,
     Given,
     PodWants,
@@ -46,8 +47,12 @@ UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 _ROUNDS = 8  # answers to one question, each as large as may be
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
-_PAGE = "500"
-_LISTED = "50"  # copies: each may have a mebibyte
+_AT_ONCE = (
+    2_000  # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
+)
+_MUCH = 100  # objects of a namespace, for which others do not wait
+_PAGE = "100"  # pods: each may have a mebibyte, though few have
+_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _NO_LIST = "its agent may not list"
 _RIGHTS = "get, create, update, delete"
@@ -60,6 +65,7 @@ class PeerAsk(Request, frozen=True):
     `sought`: digests; no other content is taken of an answer that others have asked for.
     """
 
+    elsewhere: ClassVar[bool] = True
     cluster: str = ""
     cluster_uid: str = ""
     wants: tuple[PodWants, ...] = ()
@@ -68,6 +74,7 @@ class PeerAsk(Request, frozen=True):
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
@@ -122,7 +129,10 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     sought: set[bytes] = set()
     for one in follows_here(intent, local, now):
         original = original_of(source, one.kind, one.name)
-        copy = local.copies.put(key_of(original), original, now.mono)
+        key = key_of(original)
+        if key not in local.copies.known and (full := local.copies.full(original)):
+            return Answer(REFUSED, full, OF_CLUSTER, passing=True)
+        copy = local.copies.put(key, original, now.mono)
         if copy.removing:
             return Answer(UNKNOWN, f"{_COPY.format(original)} is being deleted: it is made anew")
         fresh = now.mono - copy.seen < references.KNOWN_S and copy.digest == one.digest
@@ -191,6 +201,9 @@ def _want(original: Original, local: Local) -> WantedObject:
 
 def _apply(original: Original, given: Given, local: Local, now: Moment) -> Procedure[Answer | None]:
     if given.state == CONTENT:
+        if len(given.content) > MOST_OBJECT:
+            said = f"{_COPY.format(original)} has more than {MOST_OBJECT} bytes"
+            return Answer(REFUSED, said, OF_CLUSTER, passing=True)
         try:
             content = references.read_content(given.content)
         except msgspec.MsgspecError as error:
@@ -381,24 +394,39 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     copies = local.copies
     if not copies.listed:
         yield ReconcileTask("copies", None, _list_all(local, now))
-    if now.mono - copies.looked_at >= REFRESH_S:
+    if copies.look is None and now.mono - copies.looked_at >= REFRESH_S:
         copies.looked_at = now.mono
-        copies.due = _in_use(local, now)
-    for uid in list(copies.due):
-        yield ReconcileTask(f"copies of {uid}", None, refresh(uid, local, now))
+        copies.look = _in_use(local, now)
+    _look_on(copies)
+    for asked in list(copies.due):
+        yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
     unused: dict[str, list[Key]] = {}
-    for key in copies.unused(now.mono - UNUSED_S):
-        unused.setdefault(key[1], []).append(key)
+    if copies.look is None:  # else there may be very many, and it is not known yet who uses them
+        for key in copies.unused(min(now.mono - UNUSED_S, copies.known_since)):
+            unused.setdefault(key[1], []).append(key)
     for namespace, keys in unused.items():
         yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
 
 
-def _in_use(local: Local, now: Moment) -> dict[str, list[tuple[PodRef, list[Original]]]]:
+def _look_on(copies: Copies) -> None:
+    """Look at some more of who uses what."""
+    look, copies.look = copies.look, None
+    if look is None:
+        return
+    try:
+        next(look)
+        copies.look = look
+    except StopIteration as end:
+        copies.due, copies.known_since = end.value, copies.looked_at
+
+
+def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     """By source cluster's UID, what delegates here name, each object with one of its pods: as few
-    pods as come, those that go on before those that end.
+    pods as come, those that go on before those that end. Of a namespace with very much by itself,
+    so that others do not wait for it. It rests after every `_AT_ONCE` names.
     """
     seen: set[Original] = set()
-    found: dict[str, list[tuple[PodRef, list[Original]]]] = {}
+    found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
     delegates = deque(
         pod
         for node in tuple(local.view.nodes())
@@ -407,17 +435,27 @@ def _in_use(local: Local, now: Moment) -> dict[str, list[tuple[PodRef, list[Orig
     )
     # by other pods each time: one of them may not be known at home any more
     delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
+    looked = 0
     for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
-        named = [original_of(source, *one) for one in named_by(pod) if one[0] in local.follows]
+        words = dict.fromkeys(named_by(pod))
+        named = [original_of(source, *one) for one in words if one[0] in local.follows]
         for original in named:
             local.copies.put(key_of(original), original, now.mono)
         if more := [one for one in named if one not in seen]:
             seen.update(more)
             ref = PodRef(source.namespace, source.name, source.uid)
-            found.setdefault(source.cluster_uid, []).append((ref, more))
-    return found
+            found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
+        looked += 1 + len(named)
+        if looked >= _AT_ONCE:
+            looked = 0
+            yield
+    due: Sought = {}
+    for (uid, namespace), sought in found.items():
+        much = sum(len(of) for _, of in sought) > _MUCH
+        due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
+    return due
 
 
 def named_by(pod: Pod) -> list[tuple[str, str]]:
@@ -426,9 +464,9 @@ def named_by(pod: Pod) -> list[tuple[str, str]]:
     return [(kind, name) for kind, _, name in words if name]
 
 
-def refresh(cluster_uid: str, local: Local, now: Moment) -> Procedure[str]:
+def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     """Have the copies of what one cluster's delegates name follow their originals."""
-    sought = local.copies.due.pop(cluster_uid, [])
+    sought = local.copies.due.pop(asked, [])
     problem = ""
     for of in _asks(sought):
         for original in (one for _, named in of for one in named):
@@ -507,9 +545,11 @@ def _named_in(namespace: str) -> Procedure[set[tuple[str, str]] | str]:
     """
     named: set[tuple[str, str]] = set()
 
-    def take(pod: dict[str, Any]) -> None:
+    def take(pod: bytes) -> None:
         for kind in KINDS.values():
-            named.update((kind.word, one) for one in references.named(pod, kind))
+            if kind.hint in pod:
+                read = msgspec.json.decode(pod)
+                named.update((kind.word, one) for one in references.named(read, kind))
 
     problem = yield from _each(pods.collection(namespace), {"limit": _PAGE}, take)
     return problem or named
@@ -520,9 +560,7 @@ class _Page(msgspec.Struct):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def _each(
-    path: str, params: dict[str, str], take: Callable[[dict[str, Any]], None]
-) -> Procedure[str]:
+def _each(path: str, params: dict[str, str], take: Callable[[bytes], None]) -> Procedure[str]:
     """Take all that a list shows, page by page; why not all is known, '' if it is."""
     following = ""
     while True:
@@ -533,7 +571,7 @@ def _each(
         try:
             page = msgspec.json.decode(response.body, type=_Page)
             for item in page.items:
-                take(msgspec.json.decode(item))
+                take(bytes(item))
         except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
             return f"{path}: what is listed cannot be read: {error!r}"
         following = page.metadata.get("continue") or ""
@@ -547,15 +585,11 @@ def _list_all(local: Local, now: Moment) -> Procedure[str]:
     """
     for kind in KINDS.values():
 
-        def take(item: dict[str, Any], kind: Kind = kind) -> None:
-            body = msgspec.json.encode(item)
-            metadata = _read_object(body).metadata
-            original = original_in(metadata, kind, item["metadata"]["namespace"])
-            if original is not None and key_of(original) not in local.copies.known:
-                key = key_of(original)
-                local.copies.put(key, original, now.mono)
-                digest = references.read_content(body).digest
-                local.copies.saw(key, digest, len(body), now.mono)
+        def take(item: bytes, kind: Kind = kind) -> None:
+            metadata = _read_object(item).metadata
+            original = original_in(metadata, kind, metadata.namespace)
+            if original is not None:
+                local.copies.put(key_of(original), original, now.mono, named=False)
 
         params = {"labelSelector": names.COPY, "limit": _LISTED}
         problem = yield from _each(f"/api/v1/{kind.plural}", params, take)

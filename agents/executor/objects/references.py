@@ -52,6 +52,7 @@ _SECRETS = Tree(
 _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 # characters that name all that follows one pod: they are written on its delegate, and told
 MOST_NAMES = 3 * 1024
+MOST_KEYS = 8_192  # of an object's JSON: each of its data is told of in managedFields, too
 _DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
 _MOST_NAME = 63  # characters of the name of a copy
 
@@ -61,6 +62,8 @@ _TOO_MANY = (
     f"and others name objects that would follow the pod by more than {MOST_NAMES} characters, or "
     "by what is no name"
 )
+MOST_FOLLOWING = 32 * 1024 * 1024  # bytes of what follows one pod, of each kind, as read at home
+_TOO_LARGE = f"and others name more than {MOST_FOLLOWING // 2**20} MiB that would follow the pod"
 
 
 class NotKnownError(ManifestError):
@@ -216,7 +219,19 @@ def digest_of(encoded: bytes) -> bytes:
     return hashlib.sha256(encoded).digest()
 
 
-read_content = msgspec.json.Decoder(Content).decode
+_decode_content = msgspec.json.Decoder(Content).decode
+_KEY, _QUOTED = b'":', b'\\":'  # what ends a key, and what looks so within a text
+
+
+def read_content(body: bytes) -> Content:
+    """What an object (JSON) holds. MsgspecError, also where it has so many keys that reading it
+    would hold up all else: a user may write 150,000 into one.
+    """
+    if body.count(_KEY) - body.count(_QUOTED) > MOST_KEYS:
+        raise msgspec.ValidationError(
+            f"its JSON has more than {MOST_KEYS} keys, those of managedFields included"
+        )
+    return _decode_content(body)
 
 
 class _Marked(msgspec.Struct, gc=False):
@@ -316,13 +331,27 @@ def _to_follow(
         said += len(written((kind.word, name) for name in hits))
         if said > MOST_NAMES:
             raise ManifestError(next(iter(hits.values())), _TOO_MANY)
-        digests: dict[str, str] = {}
-        for name, field in hits.items():
-            known = yield from _at_home(kind, of, name, field, local, now)
-            if known is not None:
-                digests[name] = known.hex()
+        digests = yield from _digests(kind, of, hits, local, now)
         if digests:
             found[kind.word] = digests
+    return found
+
+
+def _digests(
+    kind: Kind, of: tuple[str, float], hits: dict[str, str], local: Local, now: Moment
+) -> Procedure[dict[str, str]]:
+    """Of those that follow, by name; `hits` has the field that names each. `of`: as of
+    _to_follow.
+    """
+    found: dict[str, str] = {}
+    size = 0
+    for name, field in hits.items():
+        known = yield from _at_home(kind, of, name, field, local, now)
+        size += known.size
+        if size > MOST_FOLLOWING:
+            raise ManifestError(field, _TOO_LARGE)
+        if known.digest is not None:
+            found[name] = known.digest.hex()
     return found
 
 
@@ -339,34 +368,35 @@ def _first_of_each(manifest: bytes, kind: Kind) -> dict[str, str]:
 
 def _at_home(
     kind: Kind, of: tuple[str, float], name: str, field: str, local: Local, now: Moment
-) -> Procedure[bytes | None]:
-    """The digest of an object here, b"" if there is none; None if it follows nobody, or is not ours
-    to read. ManifestError while that is not known. What was found is believed for KNOWN_S, of a pod
-    that was there by then. `of`: as of _to_follow.
+) -> Procedure[AtHome]:
+    """An object here; without a digest if it follows nobody, or is not ours to read. ManifestError
+    while that is not known. What was found is believed for KNOWN_S, of a pod that was there by
+    then. `of`: as of _to_follow.
     """
     namespace, since = of
     key = (kind.word, namespace, name)
     known = local.at_home.get(key)
     if known is not None and known.at > since:
-        return known.digest
+        return known
     answer = Response(0)
     for _ in range(LOOKS):
         answer = yield Request("GET", kind.path(namespace, name))
         if answer.ok or answer.status in (NOT_FOUND, FORBIDDEN):
             break
     if answer.status == FORBIDDEN:
-        return None
+        return AtHome(None, now.mono)
     if answer.status == NOT_FOUND:
         digest: bytes | None = b""
     else:
         try:
             digest = None if stays(answer.body) else read_content(answer.body).digest
-        except msgspec.MsgspecError:
-            why = error_text(answer) if not answer.ok else "it cannot be read"
+        except msgspec.MsgspecError as error:
+            why = error_text(answer) if not answer.ok else f"it cannot be read: {error}"
             said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
             raise NotKnownError(field, said) from None
-    local.at_home.put(key, AtHome(digest, now.mono))
-    return digest
+    found = AtHome(digest, now.mono, len(answer.body))
+    local.at_home.put(key, found)
+    return found
 
 
 def _as_at_home(

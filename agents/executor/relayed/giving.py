@@ -5,7 +5,8 @@ signed and that the pod bears now; and it is given only what that pod names now.
 from the API server for each question: nothing is believed of the asker, the gateway, or a watch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,7 @@ from shared.messages.relay import (
     DENIED,
     LATER,
     MOST_GIVEN,
+    MOST_OBJECT,
     SAME,
     Given,
     GivenObjects,
@@ -33,13 +35,27 @@ from shared.model import names
 from shared.model.pod import PodRef
 
 MOST_WANTED = 1_000  # objects of one question
-MOST_OBJECT = MOST_GIVEN // 3  # bytes: etcd takes less
 _LATER = Given(LATER)
+A_LOOK = 4 * 1024  # bytes that a look at an object costs, whatever comes of it
+_READ = 16  # so many bytes that are read cost as much as one that is given
+_Key = tuple[str, str, str]
 
 
-def answer(ask: RelayAsk, body: bytes, local: Local) -> Procedure[bytes]:
+class Account(NamedTuple):
+    """What one cluster is given, by namespace. `spent`: why nothing more of one is given just now,
+    '' if more is; `spend`: so many bytes of it were given, or as good as.
+    """
+
+    spent: Callable[[str], str] = lambda namespace: ""
+    spend: Callable[[str, int], None] = lambda namespace, size: None
+
+
+_FREE = Account()
+
+
+def answer(ask: RelayAsk, body: bytes, local: Local, account: Account = _FREE) -> Procedure[bytes]:
     """The answer to a question that was checked (`relay.checked_ask`), and came as `body`: a
-    SignedGiven, encoded.
+    SignedGiven, encoded. What it costs is spent as it goes, for nobody may hear the answer.
     """
     found: list[Given] = []
     room = MOST_GIVEN
@@ -47,17 +63,23 @@ def answer(ask: RelayAsk, body: bytes, local: Local) -> Procedure[bytes]:
     if asked > MOST_WANTED:
         why = f"more than {MOST_WANTED} objects are asked for at once"
         return _signed([Given(DENIED, text=why)] * asked, body, local)
-    read: dict[tuple[str, str, str], Given] = {}
+    read: dict[_Key, Given] = {}
     for wants in ask.wants:
-        named = yield from _named(ask, wants, local)
+        namespace = wants.pod.namespace
+        account.spend(namespace, A_LOOK)
+        named = account.spent(namespace) or (yield from _named(ask, wants, local))
         for wanted in wants.objects:
-            if isinstance(named, str):
-                found.append(Given(DENIED, text=named))
+            why = named if isinstance(named, str) else account.spent(namespace)
+            if isinstance(named, str) or why:
+                found.append(Given(DENIED, text=why))
                 continue
-            given = yield from _given(wants.pod, wanted, named, read)
+            given = yield from _given(wants.pod, wanted, named, read, account)
             if len(given.content) > room:
                 given = _LATER
+            if given.state in (SAME, LATER):  # its content is not kept: there may be very much
+                read.pop((namespace, wanted.kind, wanted.name), None)
             room -= len(given.content)
+            account.spend(namespace, len(given.content))
             found.append(given)
     return _signed(found, body, local)
 
@@ -106,7 +128,8 @@ def _given(
     pod: PodRef,
     wanted: WantedObject,
     named: frozenset[tuple[str, str]],
-    read: dict[tuple[str, str, str], Given],
+    read: dict[_Key, Given],
+    account: Account,
 ) -> Procedure[Given]:
     if (wanted.kind, wanted.name) not in named:
         why = f'pod {pod.namespace}/{pod.name} names no {wanted.kind} "{wanted.name}"'
@@ -114,6 +137,7 @@ def _given(
     key = (pod.namespace, wanted.kind, wanted.name)
     if key not in read:
         read[key] = yield from _read(*key)
+        account.spend(pod.namespace, A_LOOK + len(read[key].content) // _READ)
     given = read[key]
     if given.state == CONTENT and references.digest_of(given.content) == wanted.digest:
         return Given(SAME)

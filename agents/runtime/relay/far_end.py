@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import h11
 
-from agents.executor.bounds.byte_budget import ByteBudget, ByteRate
+from agents.executor.bounds.byte_budget import ByteRate, SharedBudget
 from agents.executor.context.local import Local
 from agents.executor.relayed import giving, relay
 from agents.executor.relayed.relay import Call, Refusal
@@ -28,9 +28,10 @@ OPENING_S = 10.0  # for the other agent to ask, and for our API server to be rea
 ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be silent for ever
 _ERROR_BODY = 64 * 1024
 MOST_AT_ONCE = 4  # questions of one cluster for objects: each answer has memory
-# of what is given to one cluster; a look at an object at our API server costs as much as some of it
+# of what is given to one cluster, and of one namespace to it: one user keeps nothing from others
 GIVEN = ByteRate(512 * 2**20, 4 * 2**20)
-_A_LOOK = 4 * 1024
+GIVEN_OF_NAMESPACE = ByteRate(256 * 2**20, 2 * 2**20)
+_TOO_MUCH = "it has asked for too much of late: try again in a moment"
 T = TypeVar("T")
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
@@ -51,7 +52,7 @@ class FarEnd:
         self._client = client
         self._unfit = unfit
         self.usage: TellUsage | None = None
-        self._given = ByteBudget(GIVEN)
+        self._given = SharedBudget(GIVEN_OF_NAMESPACE, GIVEN)
         self._giving = Counter[str]()  # questions for objects under way, by who asks
 
     async def serve(self, stream: Stream, opening: bytes) -> None:
@@ -102,19 +103,27 @@ class FarEnd:
         asker = ask.target_uid or ask.target
         if self._giving[asker] >= MOST_AT_ONCE:
             raise Refusal(relay.FAILED, f"{MOST_AT_ONCE} questions for objects are under way")
-        if self._given.wait_s(asker, time.monotonic()):
-            raise Refusal(relay.FAILED, "it has asked for too much of late: try again in a moment")
+        if self._given.spent(asker, "", time.monotonic()):
+            raise Refusal(relay.FAILED, _TOO_MUCH)
         self._giving[asker] += 1
         try:
             async with asyncio.timeout(ANSWER_S):
-                given = await self._drive(giving.answer(ask, body, self._local))
-            asked = sum(len(wants.objects) for wants in ask.wants)
-            self._given.spend(asker, time.monotonic(), len(given) + asked * _A_LOOK)
-            return given
+                return await self._drive(
+                    giving.answer(ask, body, self._local, self._account(asker))
+                )
         finally:
             self._giving[asker] -= 1
             if not self._giving[asker]:
                 del self._giving[asker]
+
+    def _account(self, asker: str) -> giving.Account:
+        def spent(namespace: str) -> str:
+            return _TOO_MUCH if self._given.spent(asker, namespace, time.monotonic()) else ""
+
+        def spend(namespace: str, size: int) -> None:
+            self._given.spend(asker, namespace, time.monotonic(), size)
+
+        return giving.Account(spent, spend)
 
     async def _drive(self, procedure: Procedure[T]) -> T:
         response: Response | None = None

@@ -54,6 +54,7 @@ _MORE = 256 * 1024  # bytes of an answer beside contents
 _OK = 200
 _OF_ONE = (SAME, LATER, DENIED)  # what is told to one asker, and may be another word to the next
 _NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
+_BUSY = f"it does not answer {AT_ONCE} earlier questions"
 _Key = tuple[str, str, str, str]  # of the source's cluster, by its UID: namespace, kind, name
 
 
@@ -66,7 +67,8 @@ class Fetching:
         self._streams: OpenStreams = lambda opening: iter(())
         self._under_way: dict[_Key, asyncio.Future[Given]] = {}
         self._places: dict[str, asyncio.Semaphore] = {}  # by UID of the cluster that is asked
-        self._recent: dict[_Key, tuple[float, Given]] = {}
+        self._recent: dict[_Key, tuple[float, Given]] = {}  # the oldest first
+        self._kept = 0  # bytes of these
 
     def begin(self, local: Local, streams: OpenStreams) -> None:
         """From now on others can be asked, and their objects follow pods to this cluster."""
@@ -100,10 +102,11 @@ class Fetching:
         wanted = {
             _key(ask, pods.pod, one): (pods.pod, one) for pods in ask.wants for one in pods.objects
         }
+        self._forget()
         for key, want in wanted.items():
-            known = self._recalled(key)
-            if known is not None and _is_sought(ask, known):
-                found[key] = known
+            known = self._recent.get(key)
+            if known is not None and _is_sought(ask, known[1]):
+                found[key] = known[1]
             elif key in self._under_way:
                 theirs[key] = self._under_way[key]
             else:
@@ -125,11 +128,15 @@ class Fetching:
             found |= await self._asked(ask, left)
         return [found[key] for key in wanted]
 
-    def _recalled(self, key: _Key) -> Given | None:
-        now = time.monotonic()
-        self._recent = {one: kept for one, kept in self._recent.items() if now - kept[0] < FRESH_S}
-        kept = self._recent.get(key)
-        return kept[1] if kept is not None else None
+    def _forget(self) -> None:
+        """Answers that are good no longer."""
+        before = time.monotonic() - FRESH_S
+        while self._recent:
+            key, (at, given) = next(iter(self._recent.items()))
+            if at > before:
+                return
+            self._kept -= len(given.content)
+            del self._recent[key]
 
     async def _mine(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
@@ -153,17 +160,28 @@ class Fetching:
                     future.cancel()
 
     def _keep(self, key: _Key, given: Given) -> None:
-        kept = sum(len(one.content) for _, one in self._recent.values())
-        if given.content and kept + len(given.content) <= _KEPT:
+        self._forget()
+        size = len(given.content)
+        if size and key in self._recent:  # what others were given before a change at home
+            self._kept -= len(self._recent.pop(key)[1].content)
+        if size and self._kept + size <= _KEPT:
             self._recent[key] = time.monotonic(), given
+            self._kept += size
 
     async def _asked(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
     ) -> dict[_Key, Given]:
         """One question, and what its cluster has signed. Refusal, and what streams raise."""
         places = self._places.setdefault(ask.cluster_uid, asyncio.Semaphore(AT_ONCE))
-        async with places:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await places.acquire()
+        except TimeoutError:
+            raise relay.Refusal(relay.FAILED, _BUSY) from None
+        try:
             return await self._asked_now(ask, wanted)
+        finally:
+            places.release()
 
     async def _asked_now(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]

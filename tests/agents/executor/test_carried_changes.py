@@ -98,6 +98,17 @@ def test_what_the_targets_own_admission_has_added_is_neither_taken_away_nor_writ
     assert (labels["owner"], labels[names.ZONE]) == ("west", "w-1")
 
 
+def test_no_mark_of_ours_goes_with_a_label_of_the_same_short_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = live._short
+    ours, theirs = f"label/{names.DELEGATE_LABEL}".encode(), b"label/found"
+    monkeypatch.setattr(live, "_short", lambda text: short(ours if text == theirs else text))
+    fleet = Fleet(found="true")
+    del fleet.source["metadata"]["labels"]["found"]
+    assert fleet.follow().verdict == DONE
+    assert fleet.delegate["metadata"]["labels"][names.DELEGATE_LABEL] == "true"
+    assert "found" not in fleet.delegate["metadata"]["labels"]
+
+
 def test_what_the_targets_policy_does_not_let_in_does_not_follow() -> None:
     fleet = Fleet()
     fleet.source["metadata"]["labels"] |= {"cilium.io/x": "y"}
@@ -164,6 +175,20 @@ def test_what_admission_there_has_set_stays_until_it_changes_at_home() -> None:
     assert main_of(fleet.delegate)["resources"] == {"requests": {"cpu": "1"}}
     main_of(fleet.source)["image"] = "busybox:2"
     assert fleet.follow().verdict == DONE
+    assert main_of(fleet.delegate)["image"] == "busybox:2"
+
+
+def test_a_container_that_admission_there_has_added_is_none_that_another_cluster_changes() -> None:
+    fleet = Fleet()
+    sidecar = {"name": "sidecar", "image": "west/sidecar", "resources": {"requests": {"cpu": "1"}}}
+    fleet.delegate["spec"]["containers"].append(dict(sidecar))
+    fleet.source["spec"]["containers"].append({"name": "sidecar", "image": "east/evil"})
+    main_of(fleet.source)["image"] = "busybox:2"
+    for image in ("east/evil", "east/worse"):
+        fleet.source["spec"]["containers"][1]["image"] = image
+        done = fleet.follow()
+        assert (done.verdict, "none that the delegate was made with" in done.message) == (REFUSED, True)
+        assert fleet.delegate["spec"]["containers"][1] == sidecar
     assert main_of(fleet.delegate)["image"] == "busybox:2"
 
 
@@ -335,6 +360,28 @@ def test_what_a_pod_names_follows_by_itself_and_is_no_change_of_the_pod() -> Non
     assert found == {(live.ANNOTATION, "note"): "n"}
 
 
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [
+        ({}, {"hostPath": {"path": "/"}}),
+        ({"emptyDir": {}}, {"hostPath": {"path": "/"}}),
+        ({"projected": {"sources": []}}, {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
+        ({"secret": {"secretName": "a"}}, {"secret": {"secretName": "b"}}),
+    ],
+)
+def test_a_volume_that_admission_there_has_added_is_not_mounted(said: Object, there: Object) -> None:
+    fleet = Fleet()
+    volumes = [{"name": "kept", "emptyDir": {}}]
+    fleet.delegate["spec"].setdefault("volumes", []).extend([*volumes, {"name": "added", **there}])
+    fleet.source["spec"].setdefault("volumes", []).extend([*volumes, *([{"name": "added", **said}] if said else [])])
+    for name in ("kept", "added"):
+        debugged(fleet, {**DEBUG, "name": name, "volumeMounts": [{"name": name, "mountPath": "/x"}]})
+    done = fleet.follow()
+    assert done.verdict == REFUSED
+    assert 'debug container "added"' in done.message
+    assert [one["name"] for one in fleet.delegate["spec"]["ephemeralContainers"]] == ["kept"]
+
+
 def test_a_row_of_the_policy_lets_it_in() -> None:
     fleet = Fleet(ExecutorPolicy(accept=(Accept(allow=("capabilities",)),)))
     debugged(fleet, {**DEBUG, **NO_ROW["a capability"]})
@@ -443,6 +490,21 @@ def test_what_is_added_counts_as_bytes_of_foreign_pods() -> None:
             break
     assert "foreign_bytes" in done.message
     assert number < 40
+
+
+def test_what_is_told_of_refusals_counts_as_bytes_of_foreign_pods_and_in_other_words_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet()
+    fleet.source["metadata"].setdefault("annotations", {})["note"] = "x" * 50_000
+    assert fleet.follow().verdict == DONE
+    spent: list[int] = []
+    monkeypatch.setattr(fleet.away.local.foreign_budget, "spend", lambda source, now, size: spent.append(size))
+    fleet.away.api.refuses = lambda body: f"no {main_of(fleet.source)['image']}" if "spec" in body else ""
+    for number in range(30):
+        main_of(fleet.source)["image"] = f"evil:{number}"
+        assert fleet.follow().verdict == REFUSED
+    assert [size > 50_000 for size in spent] == [True]  # the whole pod is written, once a minute
 
 
 def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_the_same() -> None:

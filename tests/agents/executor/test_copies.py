@@ -1,11 +1,13 @@
 """Copies of the ConfigMaps that delegates name: made before these, kept like the originals, deleted after the last."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+from agents.executor.context import copy_table
 from agents.executor.context.copy_table import BARRED_S
 from agents.executor.context.foreign_bytes import ForeignBudget
 from agents.executor.context.local import Moment
@@ -32,7 +34,11 @@ from shared.messages import (
 )
 from shared.messages.relay import (
     CONTENT,
+    MOST_GIVEN,
+    MOST_OBJECT,
     OBJECTS,
+    Given,
+    GivenObjects,
     PodWants,
     RelayAsk,
     WantedObject,
@@ -268,6 +274,37 @@ def test_a_pod_that_was_made_after_a_change_names_content_as_new(created_s: floa
     order = CreateDelegate("i", fleet.ref, 1, source, "n1", claimed.manifest, record=claimed.record)
     assert run(carry_out(order, 1, fleet.there.local, moment(5)), fleet.answer).verdict == BOUND
     assert (fleet.copy() or {})["data"] == read  # of an older pod what was found a moment ago does
+
+
+def test_what_has_so_many_keys_that_reading_it_holds_up_all_else_does_not_follow() -> None:
+    many = {f"k{at}": "" for at in range(references.MOST_KEYS + 1)}
+    fleet = Fleet(data=many)
+    refused = fleet.claim(volume(configMap=NAMED))
+    assert (refused.verdict, "more than 8192 keys" in refused.message) == (REFUSED, True)
+    fleet.put(RED)
+    assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
+    fleet.put(many)
+    assert all("more than 8192 keys" in said for at in range(0, 31, 10) for said in fleet.tend(at))
+    assert (fleet.copy() or {})["data"] == RED
+    fleet.put(text := {"json": msgspec.json.encode(many).decode()})  # what a text holds is no key
+    fleet.tend(60)
+    assert (fleet.copy() or {})["data"] == text
+
+
+@pytest.mark.parametrize("size", [MOST_OBJECT, MOST_GIVEN])
+def test_what_a_hostile_source_gives_is_not_read_where_it_is_too_large(size: int) -> None:
+    fleet = Fleet()
+    order = fleet.order(volume(configMap=NAMED))
+    content = msgspec.json.encode({"data": {"k": "x" * size}})
+
+    def answer(request: Request) -> Response:
+        if isinstance(request, PeerAsk):
+            return Response(200, encode_relay(GivenObjects((Given(CONTENT, content),))))
+        return fleet.answer(request)
+
+    done = run(carry_out(order, 1, fleet.there.local, NOW), answer)
+    assert (done.verdict, f"more than {MOST_OBJECT} bytes" in done.message) == (REFUSED, True)
+    assert fleet.copy() is None
 
 
 # --- who may not, and what stands in the way
@@ -529,6 +566,73 @@ def test_what_is_deleted_at_home_is_deleted_there() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_FOLLOWING", 2**30)
+    fleet = Fleet()
+    many = [f"large-{at}" for at in range(40)]
+    for name in many:
+        fleet.put({"text": name + "x" * 900_000}, name)
+    fleet.order(container(envFrom=[{"configMapRef": {"name": one}} for one in many]))
+    wanted = tuple(WantedObject("ConfigMap", one) for one in many)
+    asked = RelayAsk(
+        source_of(fleet.ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=(PodWants(fleet.ref, wanted),)
+    )
+    tracemalloc.start()
+    try:
+        run(giving.answer(asked, b"", fleet.home.local), fleet.home.api.answer)
+        assert tracemalloc.get_traced_memory()[1] < 5 * MOST_GIVEN
+    finally:
+        tracemalloc.stop()
+
+
+def test_however_much_pods_name_a_turn_is_short_and_others_do_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_AT_ONCE", 100)
+    fleet = Fleet()
+    for name in ("one", "two"):
+        many = [{"configMapRef": {"name": f"{name}-{at}", "optional": True}} for at in range(60)]
+        fleet.create(container(envFrom=[*many, {"configMapRef": NAMED}]), name)
+    local = fleet.there.local
+    assert [one.name for one in reconcile_tasks(local, moment(0))] == ["copies"]
+    assert local.copies.look is not None
+    assert [one.name for one in reconcile_tasks(local, moment(1))] == ["copies", "copies of a-cluster-uid/default"]
+    assert local.copies.look is None
+
+
+@pytest.mark.parametrize("bound", ["MOST_OF_NAMESPACE", "MOST_OF_CLUSTER"])
+def test_so_many_names_have_copies_and_no_more(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_table, bound, 3)
+    fleet = Fleet()
+    some = [{"configMapRef": {"name": f"n-{at}", "optional": True}} for at in range(4)]
+    assert fleet.create(container(envFrom=some[:3]), "one").verdict == BOUND
+    refused = fleet.create(container(envFrom=some[2:]), "two")
+    assert (refused.verdict, refused.message.endswith("name more than 3 objects here")) == (REFUSED, True)
+    assert fleet.create(container(envFrom=some[1:3]), "three").verdict == BOUND
+    fleet.ends()
+    fleet.tend_until(120)
+    assert fleet.create(container(envFrom=some[2:]), "four", moment(130)).verdict == BOUND
+
+
+def test_a_pod_that_very_much_would_follow_stays_and_no_more_is_read_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_FOLLOWING", 3_500)
+    fleet = Fleet()
+    for at in range(6):
+        fleet.put({"text": "x" * 1_000}, f"n-{at}")
+    some = [{"configMapRef": {"name": f"n-{at}"}} for at in range(6)]
+    assert fleet.claim(container(envFrom=some[:3]), "little").verdict == CLAIMED
+    refused = fleet.claim(container(envFrom=some), "much")
+    assert (refused.verdict, "MiB that would follow the pod" in refused.message) == (REFUSED, True)
+    assert ("ConfigMap", "default", "n-5") not in dict(fleet.home.local.at_home.items())
+
+
+def test_a_name_that_a_delegate_tells_twice_is_asked_for_once() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] = "ConfigMap/settings ConfigMap/settings"
+    fleet.put(BLUE)
+    fleet.tend_until(30)
+    assert (fleet.copy() or {})["data"] == BLUE
+
+
 def test_a_copy_goes_some_time_after_the_last_pod_that_names_it() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
@@ -593,6 +697,25 @@ def test_a_copy_whose_last_pod_went_in_an_earlier_life_is_found_by_its_label() -
     fleet.tend_until(100)
     assert fleet.copy() is None
     assert f"{MAPS}/mine" in fleet.there.api.objects
+
+
+def test_what_anybody_marks_as_a_copy_takes_nothing_of_what_its_cluster_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copy_table, "MOST_OF_CLUSTER", 3)
+    fleet = Fleet()
+    for at in range(5):
+        name = copy_name("a-cluster-uid", "default", "ConfigMap", f"forged-{at}")
+        marks = {names.SOURCE_CLUSTER: HOME, names.SOURCE_CLUSTER_UID: "a-cluster-uid", names.COPY_OF: f"forged-{at}"}
+        metadata = {"name": name, "namespace": "default", "annotations": marks}
+        metadata["labels"] = {names.COPY: name.rpartition("-")[2]}
+        fleet.there.api.put(f"{MAPS}/{name}", {"metadata": metadata, "data": RED})
+        fleet.there.submit(pod_object(f"holds-{at}", **volume(configMap={"name": name})))
+    fleet.tend_until(120)
+    assert (len(fleet.there.local.copies.known), fleet.there.local.copies.bytes_of(HOME)) == (5, 0)
+    assert (
+        run(carry_out(fleet.order(volume(configMap=NAMED)), 1, fleet.there.local, NOW), fleet.answer).verdict == BOUND
+    )
 
 
 def test_a_pod_that_comes_while_a_copy_is_being_deleted_waits_for_a_new_one() -> None:
