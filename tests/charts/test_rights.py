@@ -1,5 +1,6 @@
 """Observer and executor with the rights of their chart: each right that it gives is made use of, or has its reason."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -80,6 +81,9 @@ RELAYED: set[Right] = {
     ("get", "", "pods/log", ""),
     *(("create", "", f"pods/{what}", "") for what in ("exec", "attach", "portforward")),
 }
+RESIZES = tuple(map(int, selected_minor().split("."))) >= (1, 33)  # whether API servers serve pods/resize
+if not RESIZES:
+    UNUSED["agent"]["patch", "", "pods/resize", ""] = "to resize pods: since Kubernetes 1.33"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 MAPS = "/api/v1/namespaces/default/configmaps"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -94,6 +98,7 @@ def test_every_right_is_made_use_of_or_has_its_reason(
     run_with_a_budget(home, away, named)
     run_with_claims(home, named)
     run_with_a_config_map(home, away, named)
+    change_what_runs(home, away, named)
     ask_for_logs_and_more(home, away, tmp_path)
     ask_for_metrics(home)
     drain(home, away)
@@ -187,6 +192,48 @@ def run_with_a_config_map(home: ControlPlane, away: ControlPlane, named: Object)
     home.admin.delete(f"{MAPS}/settings")
     eventually(lambda: not copied(), 60)
     home.admin.delete(f"{PODS}/reads")
+
+
+def change_what_runs(home: ControlPlane, away: ControlPlane, named: Object) -> None:
+    """A pod away gets a debug container and more CPU at home, and has them there."""
+    asked = {"global-dispatcher.io/schedule": "true", "global-dispatcher.io/clusters": AWAY}
+    home.admin.create(PODS, pod("grows", asked, **named))
+    carried = "global-dispatcher.io/carries"
+    eventually(lambda: carried in home.admin.get(f"{PODS}/grows")["metadata"].get("annotations", {}), 60)
+    home.kubectl("debug", "grows", "--image=busybox", "--container=look", "--profile=restricted", "--", "true")
+    wanted = {"cpu": "200m" if RESIZES else "100m"}
+    if RESIZES:
+        shows_resources(home, away)
+        more = {"spec": {"containers": [{"name": "main", "resources": {"requests": wanted}}]}}
+        home.kubectl("patch", "pod", "grows", "--subresource=resize", "-p", json.dumps(more))
+
+    def there() -> Object:
+        spec: Object = copy_of_grows(away)["spec"]
+        return spec
+
+    eventually(lambda: [one["name"] for one in there().get("ephemeralContainers", ())] == ["look"], 60)
+    eventually(lambda: there()["containers"][0]["resources"]["requests"] == wanted, 60)
+    home.admin.delete(f"{PODS}/grows")
+
+
+def copy_of_grows(away: ControlPlane) -> Object:
+    found: list[Object] = away.admin.get(PODS)["items"]
+    return next(one for one in found if one["metadata"]["name"].startswith("grows-"))
+
+
+def shows_resources(home: ControlPlane, away: ControlPlane) -> None:
+    """As every kubelet does that can resize pods; KWOK does not, and API servers ask."""
+    eventually(lambda: bool(copy_of_grows(away)["status"].get("containerStatuses")), 60)
+    copy = copy_of_grows(away)
+    (main,) = copy["status"]["containerStatuses"]
+    shown = [{**main, "resources": {"requests": {"cpu": "100m"}}}]
+    away.admin.patch(f"{PODS}/{copy['metadata']['name']}/status", {"status": {"containerStatuses": shown}})
+
+    def at_home() -> bool:
+        (main,) = home.admin.get(f"{PODS}/grows")["status"].get("containerStatuses") or ({},)
+        return "resources" in main
+
+    eventually(at_home, 60)
 
 
 def ask_for_logs_and_more(home: ControlPlane, away: ControlPlane, folder: Path) -> None:
