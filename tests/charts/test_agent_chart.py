@@ -466,7 +466,7 @@ def test_delegates_have_the_token_of_the_accounts_alone_that_a_row_lists(helm: H
         rule: str = pods["spec"]["validations"][1]["expression"]
         return rule
 
-    assert "serviceAccountName" not in guard({})
+    assert "serviceAccountName.orValue('default').matches" not in guard({})
     rule = guard({"local_accounts": ["app"]}, {}, {"local_accounts": ["edge-*"]})
     assert "serviceAccountName.orValue('default').matches('^(app|edge-.*)$')" in rule
 
