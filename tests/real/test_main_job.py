@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from localfleet.controlplane.audit import AuditEvent
-from localfleet.controlplane.plane import ControlPlane, KubectlError
+from localfleet.controlplane.plane import ControlPlane
 from shared.model.names import CLUSTERS, STAY
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
@@ -45,14 +45,19 @@ def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.Tem
     return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda name: {"scheduler": name == HOME})
 
 
-def test_a_change_that_would_not_be_made_where_the_pod_runs_is_refused(system: System, fleet: RealFleet) -> None:
+def test_a_change_of_a_remote_pod_is_made_where_it_runs(system: System, fleet: RealFleet) -> None:
     submit(system, "still", 1, **{CLUSTERS: "west"})
     kubectl = fleet.home.kubectl
     kubectl("rollout", "status", "deployment/still", "--timeout=180s")
     (pod,) = kubectl("get", "pods", "-l", "app=still", "-o", "name").split()
-    for change in ({"activeDeadlineSeconds": 600}, {"containers": [{"name": "main", "image": "other"}]}):
-        with pytest.raises(KubectlError, match=r"the pod runs in another cluster, where a change of spec\."):
-            kubectl("patch", pod, "-p", json.dumps({"spec": change}))
+    change = {"activeDeadlineSeconds": 6000, "containers": [{"name": "main", "image": "example.invalid/app:2"}]}
+    kubectl("patch", pod, "-p", json.dumps({"spec": change}))
+
+    def there() -> tuple[int | None, str]:
+        (spec,) = (one["spec"] for one in system.apis["west"].pods() if one["metadata"]["name"].startswith("still-"))
+        return spec.get("activeDeadlineSeconds"), spec["containers"][0]["image"]
+
+    eventually(lambda: there() == (6000, "example.invalid/app:2"), 60, lambda: system.log)
     kubectl("label", pod, "tier=one")
     kubectl("delete", "deployment", "still")
 
