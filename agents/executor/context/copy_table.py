@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.model.pod import PodRef
+from shared.model.pod import PodRef, SourceRef
 
 # Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
 MOST_OF_NAMESPACE = 2_000
@@ -21,6 +21,11 @@ class Original(NamedTuple):
     namespace: str
     kind: str
     name: str
+
+    @property
+    def whose(self) -> SourceRef:
+        """Whose bytes it counts as: those of its cluster and namespace, of no pod."""
+        return SourceRef(self.cluster, self.cluster_uid, self.namespace, "", "", 0)
 
 
 Sought = dict[str, list[tuple[PodRef, list[Original]]]]
@@ -68,7 +73,8 @@ class Copies:
 
     def full(self, original: Original) -> str:
         """Why one more, of this, is too much; '' if it is not."""
-        cluster, namespace = original.cluster, original.namespace
+        cluster = original.cluster
+        namespace = original.namespace
         for key, most in (
             ((cluster, namespace), MOST_OF_NAMESPACE),
             ((cluster, ""), MOST_OF_CLUSTER),
@@ -95,13 +101,17 @@ class Copies:
         """It was read, or written. One that is not in use is nobody's."""
         if (copy := self.known.get(key)) is not None:
             self._count(copy, size)
-            copy.digest, copy.size, copy.seen = digest, size, now
+            copy.digest = digest
+            copy.size = size
+            copy.seen = now
 
     def gone(self, key: tuple[str, str, str]) -> None:
         """There is none."""
         if (copy := self.known.get(key)) is not None:
             self._count(copy, 0)
-            copy.digest, copy.size, copy.seen = b"", 0, float("-inf")
+            copy.digest = b""
+            copy.size = 0
+            copy.seen = float("-inf")
 
     def drop(self, key: tuple[str, str, str]) -> None:
         """There is none, and nobody uses it."""

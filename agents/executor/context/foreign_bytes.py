@@ -21,6 +21,8 @@ from agents.executor.bounds.byte_budget import (
 from agents.executor.context.copy_table import Copies
 from agents.executor.context.view import ClusterView
 from agents.executor.crossing.policy import ForeignBytes
+from shared.kube.verdicts import Answer
+from shared.messages import OF_CLUSTER, REFUSED
 from shared.model.pod import SourceRef
 
 _MIB = 2**20
@@ -75,6 +77,13 @@ class ForeignBudget:
                 which, self._most.cluster_mib_per_minute, "cluster_mib_per_minute", kept
             )
         return ""
+
+    def no_room(self, source: SourceRef, more: int, view: ClusterView, now: float) -> Answer | None:
+        """The answer where a write is too much now, `more`: the bytes by which what stands grows."""
+        if more > 0 and (full := self.full(source, more, view)):
+            return Answer(REFUSED, full, OF_CLUSTER)
+        fast = self.too_fast(source, now)
+        return Answer(REFUSED, fast, OF_CLUSTER, passing=True) if fast else None
 
     def spend(self, source: SourceRef, now: float, size: int) -> None:
         """One was made, or written, or may have been."""

@@ -94,6 +94,11 @@ class KubeletEndpoint(NamedTuple):
     port: int
 
 
+# so long what an order has found, or made, is not asked for again: the replicas of one controller
+# come together, and the watch may not have shown it yet
+KNOWN_S = 10.0
+
+
 class AtHome(NamedTuple):
     """What was found of an object here, and when: the digest of its content, b"" if there is none;
     None if it does not follow pods. `size`: bytes that were read.

@@ -33,6 +33,7 @@ FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a chang
 _MAX_WHY = 1024  # bytes of what the condition says
 _WORDS_S = 60.0  # before it says the next refusal in other words
 _PROFILE = "`kubectl debug --profile=baseline` adds one that asks for nothing"
+_AMOUNTS = ("requests", "limits")
 _NO_RESIZE = "the API server there, Kubernetes before 1.33, resizes no pod in place"
 
 
@@ -76,8 +77,8 @@ class _Write:
     def room_for(self, more: int) -> str:
         """Why so many more bytes may not be written now; '' if they may be."""
         budget = self.local.foreign_budget
-        full = budget.full(self.source, more, self.local.view) if more > 0 else ""
-        return full or budget.too_fast(self.source, self.now.mono)
+        no = budget.no_room(self.source, more, self.local.view, self.now.mono)
+        return no.message if no is not None else ""
 
     def send(self, change: Object, subresource: str = "") -> Procedure[str]:
         """Write it; why it is refused, '' if it is done."""
@@ -345,9 +346,6 @@ def _other_resources(holder: Object, wanted: dict[str, Object]) -> Object:
     has = holder.get("resources") or {}
     change = {kind: _changed(has.get(kind) or {}, to.get(kind) or {}) for kind in _AMOUNTS}
     return {kind: amounts for kind, amounts in change.items() if amounts}
-
-
-_AMOUNTS = ("requests", "limits")
 
 
 def _changed(has: Object, to: Object) -> Object:

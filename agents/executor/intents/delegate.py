@@ -358,10 +358,7 @@ def _too_many_bytes(
     """
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
         return None
-    if full := local.foreign_budget.full(intent.source, len(body), local.view):
-        return Answer(REFUSED, full, OF_CLUSTER)
-    fast = local.foreign_budget.too_fast(intent.source, now.mono)
-    return Answer(REFUSED, fast, OF_CLUSTER, passing=True) if fast else None
+    return local.foreign_budget.no_room(intent.source, len(body), local.view, now.mono)
 
 
 def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:

@@ -7,13 +7,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.context.local import Local, Moment
+from agents.executor.context.local import KNOWN_S, Local, Moment
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import NOT_FOUND
 from shared.model.names import SERVICE_ACCOUNT, STAY
 
-# so long what was found is not asked for again: the replicas of one controller come together
-KNOWN_S = 10.0
 _HINT = b'"serviceAccountName"'  # in each manifest that names one
 _DEFAULT = "default"  # of which each namespace has one
 

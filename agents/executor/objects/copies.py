@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from agents.executor.context.copy_table import Copies, Original, Sought
-from agents.executor.context.local import Local, Moment
+from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import pods, references
 from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
@@ -86,11 +86,10 @@ class _Object(msgspec.Struct):
 
 
 class _Found(NamedTuple):
-    """What is under a copy's name. `why`: it is none of ours."""
+    """What is under a copy's name, and is one of ours."""
 
     metadata: _Metadata
     content: references.Content
-    why: str = ""
 
     @property
     def only(self) -> dict[str, str]:
@@ -135,7 +134,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
         copy = local.copies.put(key, original, now.mono)
         if copy.removing:
             return Answer(UNKNOWN, f"{_COPY.format(original)} is being deleted: it is made anew")
-        fresh = now.mono - copy.seen < references.KNOWN_S and copy.digest == one.digest
+        fresh = now.mono - copy.seen < KNOWN_S and copy.digest == one.digest
         if one.digest and fresh:
             continue
         found = yield from _read(original, local, now)
@@ -254,7 +253,8 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
 def original_in(metadata: _Metadata, kind: Kind, namespace: str) -> Original | None:
     """Of what an object of this namespace is a copy, by all of its marks; None if it is none."""
     said = metadata.annotations or {}
-    uid, name = said.get(names.SOURCE_CLUSTER_UID, ""), said.get(names.COPY_OF, "")
+    uid = said.get(names.SOURCE_CLUSTER_UID, "")
+    name = said.get(names.COPY_OF, "")
     mark = (metadata.labels or {}).get(names.COPY, "")
     if not name or mark != copy_hash(uid, namespace, kind.word, name):
         return None
@@ -301,8 +301,7 @@ def _write(
             verb = "POST" if found is None else "PUT"
             response = yield Request(verb, kind.path(*key[1 : 2 if found is None else 3]), body)
             if response.ok or response.unknown:
-                source = SourceRef(original.cluster, original.cluster_uid, key[1], "", "", 0)
-                local.foreign_budget.spend(source, now.mono, len(body))
+                local.foreign_budget.spend(original.whose, now.mono, len(body))
             if response.ok:
                 local.copies.saw(key, content.digest, len(body), now.mono)
                 return None
@@ -353,13 +352,9 @@ def _object(
 
 
 def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answer | None:
-    source = SourceRef(original.cluster, original.cluster_uid, original.namespace, "", "", 0)
     copy = local.copies.known.get(key_of(original))
     more = size - (copy.size if copy is not None else 0)
-    if more > 0 and (full := local.foreign_budget.full(source, more, local.view)):
-        return Answer(REFUSED, full, OF_CLUSTER)
-    fast = local.foreign_budget.too_fast(source, now.mono)
-    return Answer(REFUSED, fast, OF_CLUSTER, passing=True) if fast else None
+    return local.foreign_budget.no_room(original.whose, more, local.view, now.mono)
 
 
 def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer | None]:
@@ -410,14 +405,16 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
 
 def _look_on(copies: Copies) -> None:
     """Look at some more of who uses what."""
-    look, copies.look = copies.look, None
+    look = copies.look
     if look is None:
         return
+    copies.look = None
     try:
         next(look)
         copies.look = look
     except StopIteration as end:
-        copies.due, copies.known_since = end.value, copies.looked_at
+        copies.due = end.value
+        copies.known_since = copies.looked_at
 
 
 def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
@@ -496,7 +493,8 @@ def _asks(
                 part.append((pod, [original]))
             if size >= _MOST_ASKED:
                 yield part
-                part, size = [], 0
+                part = []
+                size = 0
     if part:
         yield part
 

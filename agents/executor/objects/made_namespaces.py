@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.context.local import Local, Made, Moment
+from agents.executor.context.local import KNOWN_S, Local, Made, Moment
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN
@@ -21,8 +21,6 @@ from shared.model.objects import Namespace
 from shared.model.pod import SourceRef
 
 PATH = "/api/v1/namespaces"
-# so long one that was made, or found, is not asked for again: the watch has not shown it yet
-KNOWN_S = 10.0
 _OF_ONE_CLUSTER = 2  # at most the half of all that may be made
 _NAME_LABEL = "kubernetes.io/metadata.name"  # the API server writes it on each
 

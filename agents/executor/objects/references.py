@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.context.local import AtHome, Local, Moment
+from agents.executor.context.local import KNOWN_S, AtHome, Local, Moment
 from agents.executor.crossing.baseline import of_containers
 from agents.executor.crossing.fields import Object, Tree, walk
 from agents.executor.crossing.manifest import ManifestError, readable, sanitise
@@ -32,8 +32,6 @@ from shared.model.names import FOLLOW, FOLLOWS, NONE, PROXY_NODE_PREFIX, STAY
 from shared.model.pod import SourceRef
 
 MOST = 16  # ConfigMaps of one pod that are looked for
-# so long what was found is not asked for again: the replicas of one controller come together
-KNOWN_S = 10.0
 _HINT = b"onfigMap"  # in every manifest that names one
 _PATHS = (
     "spec.volumes[*].configMap",

@@ -16,8 +16,9 @@ from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.references import KINDS
 from agents.executor.relayed import relay
 from agents.runtime.driver import ApiClient
-from agents.runtime.relay.near_end import OpenStreams
+from agents.runtime.relay.near_end import NO_WAY, OpenStreams
 from agents.runtime.relay.places import FOR_OBJECTS
+from agents.runtime.relay.wire import OK
 from shared.kube.client import FAILURES, describe
 from shared.kube.http import Request, Response
 from shared.messages.relay import (
@@ -51,9 +52,7 @@ AT_ONCE = FOR_OBJECTS  # questions to one cluster
 FRESH_S = 2.0  # an answer is good for others who ask so soon after it
 _KEPT = 32 * 2**20  # bytes of such answers
 _MORE = 256 * 1024  # bytes of an answer beside contents
-_OK = 200
 _OF_ONE = (SAME, LATER, DENIED)  # what is told to one asker, and may be another word to the next
-_NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
 _BUSY = f"it does not answer {AT_ONCE} earlier questions"
 _Key = tuple[str, str, str, str]  # of the source's cluster, by its UID: namespace, kind, name
 
@@ -86,7 +85,7 @@ class Fetching:
             return Response(0, str(refusal).encode())
         except (msgspec.MsgspecError, *FAILURES) as error:
             return Response(0, describe(error).encode())
-        return Response(_OK, encode_relay(GivenObjects(tuple(given))))
+        return Response(OK, encode_relay(GivenObjects(tuple(given))))
 
     async def send_all(self, requests: Sequence[Request]) -> Sequence[Response]:
         """As of ApiClient."""
@@ -193,9 +192,9 @@ class Fetching:
         keys = [key for of in by_pod.values() for key, _ in of]
         local = self._local
         if local is None:
-            raise relay.Refusal(relay.FAILED, _NO_WAY)
+            raise relay.Refusal(relay.FAILED, NO_WAY)
         first = wants[0].pod
-        problem = _NO_WAY
+        problem = NO_WAY
         for stream in self._streams(encode_relay(RelayOpen(ask.cluster, first.uid))):
             try:
                 async with asyncio.timeout(ASKED_S):
@@ -250,7 +249,7 @@ async def _answer(
         raise relay.Refusal(relay.BAD, f"the request is longer than {CHUNK} bytes")
     await stream.write(sent)
     head = decode_head(await stream.read())
-    if head.status != _OK:
+    if head.status != OK:
         raise relay.Refusal(relay.FAILED, head.text)
     found = bytearray()
     while data := await stream.read():

@@ -28,7 +28,7 @@ from shared.streams.relayed import Stream, StreamReset
 LOG_LINE = structlog.get_logger("relay")
 ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to be found
 ANSWER_S = 45.0  # for its answer; a log that is followed may be silent for ever
-_NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
+NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
 
 ServeMetrics = Callable[
     [h11.Request, Wire], Awaitable[bool]
@@ -176,7 +176,7 @@ class NearEnd:
 
     async def _asked(self, wanted: Wanted, pod: Pod, cluster: str, held: "_Held") -> RelayHead:
         """The head of the answer, by the first gateway that knows a way. Refusal."""
-        problem = _NO_WAY
+        problem = NO_WAY
         for stream in self._streams(encode_relay(RelayOpen(cluster, pod.uid))):
             held.take(stream)
             try:
