@@ -13,7 +13,7 @@ from agents.executor.intents.evict import evict
 from agents.executor.intents.finish_source import delete_source, finish_source
 from agents.executor.intents.mirror import mirror_status
 from agents.executor.intents.report import report_unschedulable
-from agents.executor.intents.update import sign_manifest
+from agents.executor.intents.sign_manifest import sign_manifest
 from agents.executor.intents.volumes import bind_volume, select_node
 from shared.kube.http import Procedure
 from shared.kube.verdicts import outcome

@@ -8,6 +8,7 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.lower_priority import LowerPriority
+from dispatcher.scheduling.core.once_an_hour import OnceAnHour
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.batches import Result
@@ -73,9 +74,6 @@ def _namespace_of(item: QueuedPod) -> _Namespace:
     return item.pod_id[0], item.pod_info.pod.namespace
 
 
-AGAIN_S = 3600.0  # API servers keep an event for as long
-
-
 class HomeOnly:
     """Namespaces that no other cluster has: their pods stay at home, and the first that is placed
     says so in an event. Remembers of which namespaces it was told.
@@ -83,7 +81,7 @@ class HomeOnly:
 
     def __init__(self, state: CoreState) -> None:
         self._state = state
-        self._told: dict[tuple[str, str], float] = {}  # by cluster and namespace
+        self._told = OnceAnHour[_Namespace]()
 
     def placed(self, decisions: Iterable[Decision], now: float) -> None:
         """Pods got their places."""
@@ -94,9 +92,8 @@ class HomeOnly:
         for (home, namespace), one in {
             (one.cluster, one.pod_info.pod.namespace): one for one in leaving
         }.items():
-            told_at = self._told.get((home, namespace), -AGAIN_S)
-            if now - told_at >= AGAIN_S and self._is_alone(home, namespace):
-                self._remember((home, namespace), now)
+            if self._told.is_due((home, namespace), now) and self._is_alone(home, namespace):
+                self._told.note((home, namespace), now)
                 text = (
                     f'namespace "{namespace}" is in no other cluster, so its pods stay in cluster '
                     f"{home}: create it where they may run, or list it there in "
@@ -114,12 +111,6 @@ class HomeOnly:
                 return False
             known = known or bool(shown)
         return known and not Namespace(namespace).system
-
-    def _remember(self, whose: tuple[str, str], now: float) -> None:
-        self._told.pop(whose, None)
-        self._told[whose] = now
-        if len(self._told) > MOST_KEPT:
-            del self._told[next(iter(self._told))]
 
 
 # of pods placed together: of so many templates plugins are asked which waiting pods it helps

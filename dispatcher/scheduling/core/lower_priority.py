@@ -4,6 +4,7 @@ says it in an event.
 
 from collections.abc import Iterable
 
+from dispatcher.scheduling.core.once_an_hour import OnceAnHour
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.records.decision import Decision
 from shared.messages import LOWER_PRIORITY
@@ -11,9 +12,7 @@ from shared.model import names
 from shared.model.crossing import class_named, priority_there, rows_for
 from shared.model.pod import Pod
 
-AGAIN_S = 3600.0  # API servers keep an event for as long
-_Kind = tuple[str, str, str, str]
-_MOST_KEPT = 4096  # namespaces with a class, in one cluster each
+_Kind = tuple[str, str, str, str]  # home, namespace, class, cluster
 
 
 class LowerPriority:
@@ -21,19 +20,16 @@ class LowerPriority:
 
     def __init__(self, state: CoreState) -> None:
         self._state = state
-        self._told: dict[_Kind, float] = {}
+        self._told = OnceAnHour[_Kind]()
 
     def placed(self, decisions: Iterable[Decision], now: float) -> None:
         """Pods got their places."""
         for kind, one in _by_kind(decisions).items():
-            if now - self._told.get(kind, -AGAIN_S) < AGAIN_S:
+            if not self._told.is_due(kind, now):
                 continue
             text = lower_priority(self._state, one.pod_info.pod, one.pod_id[0], one.cluster)
             if text:
-                self._told.pop(kind, None)
-                self._told[kind] = now
-                if len(self._told) > _MOST_KEPT:
-                    del self._told[next(iter(self._told))]
+                self._told.note(kind, now)
                 tracked = self._state.tracked.active[one.pod_id]
                 self._state.report_waiting(tracked, text, LOWER_PRIORITY)
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from dispatcher.scheduling.core.deciding import AGAIN_S
+from dispatcher.scheduling.core.once_an_hour import AGAIN_S
 from dispatcher.scheduling.events import ClusterChanged, Tick
 from shared.messages import HOME_ONLY, Changes, ReportUnschedulable
 from shared.model import names

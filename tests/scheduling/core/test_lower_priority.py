@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from dispatcher.scheduling.core.lower_priority import AGAIN_S
+from dispatcher.scheduling.core.once_an_hour import AGAIN_S
 from dispatcher.scheduling.events import Answered, ClusterChanged, Tick
 from dispatcher.scheduling.views import explain
 from shared.messages import CLAIMED, LOWER_PRIORITY, Changes, Claim, Outcome, ReportUnschedulable

@@ -1,5 +1,5 @@
 """SignManifest: a source that runs elsewhere has changed, so its manifest is signed anew, under the
-claim that the pod bears. UpdateDelegate, the other half, is in `follow`.
+claim that the pod bears. UpdateDelegate, the other half, is in `carried_changes`.
 """
 
 import msgspec
