@@ -29,9 +29,8 @@ from shared.model.names import ACCEPT, BUDGET_OF, OPEN
 from shared.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels of one object
-MAX_MEMORY = (
-    8 * 1024
-)  # bytes of memory in the dispatcher of a selector: many objects of one namespace leave room
+# bytes of memory in the dispatcher of a selector: many objects of one namespace leave room
+MAX_MEMORY = 8 * 1024
 MAX_ENTRIES = 256  # of any list or map of one object
 STORAGE = "storage"
 # wins over the field, as in Kubernetes

@@ -3,9 +3,8 @@
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-MAX_BYTES = (
-    32 << 20
-)  # of the users' text; what Python needs around it is several times as much at worst
+# of the users' text; what Python needs around it is several times as much at worst
+MAX_BYTES = 32 << 20
 OVERHEAD = 256  # bytes that an entry counts for beside its text
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

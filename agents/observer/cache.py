@@ -80,9 +80,8 @@ class ClusterCache:
         self._weighed: dict[
             str, tuple[tuple[tuple[str, str], ...], int]
         ] = {}  # by UID, where it counts, and its bytes
-        self._choosy: set[str] = (
-            set()
-        )  # pods that name clusters and were seen unbound, not looked at yet
+        # pods that name clusters and were seen unbound, not looked at yet
+        self._choosy: set[str] = set()
         self.on_bound: Callable[[str, str], None] = lambda namespace, name: (
             None
         )  # a pod shows on a node

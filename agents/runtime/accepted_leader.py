@@ -196,9 +196,8 @@ class AcceptedLeader:
         if not problem and self._keys_due:  # or has come with other keys
             problem = await self._hold_keys()
         if not problem:
-            self._read_at = (
-                self._clock().mono
-            )  # a server that is slow to tell must not be asked for each batch
+            # a server that is slow to tell must not be asked for each batch
+            self._read_at = self._clock().mono
             self._local.epoch_guard.superseded(state.dispatcher, state.epoch)
             self._recall_keys()
             await self._heed()
@@ -210,9 +209,8 @@ class AcceptedLeader:
         operator says so.
         """
         signs = self._local.state.values.get(OWN_KEYS, "").partition(" ")[0]
-        other = (
-            signs != self._local.keys.public[0]
-        )  # also where the Lease was lost, or restored from a backup
+        # also where the Lease was lost, or restored from a backup
+        other = signs != self._local.keys.public[0]
         return not self._held or other or self._forget_own in self._local.state.words
 
     @property

@@ -68,9 +68,8 @@ class ExecutorLease:
         self.unreached_s: Callable[[], float] = lambda: 0.0
         self._turn_at = 0.0  # when its turn with the Lease began
         self._turn_s = UNREACHED_S  # how long one is in which no gateway lets it in
-        self._aside_s = (
-            2 * timing.lease_s
-        )  # long enough for another to take a Lease that is not renewed
+        # long enough for another to take a Lease that is not renewed
+        self._aside_s = 2 * timing.lease_s
         self._gives_way = False
         self._accepted_leader = accepted_leader
         # the count of transitions of the last holding of ours in which what is stored was read

@@ -8,9 +8,8 @@ import time
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 
-SOON_S = (
-    14 * 86_400.0
-)  # as SOON of dispatcher.config.certificates, which the plugin of kubectl cannot import
+# as SOON of dispatcher.config.certificates, which the plugin of kubectl cannot import
+SOON_S = 14 * 86_400.0
 _SAMPLE = re.compile(r"^(\w+) ([0-9.eE+]+)$", re.MULTILINE)
 # metric -> (what it is about, what follows when it has ended)
 _ENDS = {

@@ -51,9 +51,8 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
         settings = JoinSettings.model_validate(placed)
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
-    problems = (
-        [*_key_problems(settings, document)] if settings.role != OBSERVER else []
-    )  # which signs nothing
+    # which signs nothing
+    problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []
     problems += [
         *_access_problems(settings, document),
         *agent_listener_problems(settings, document),

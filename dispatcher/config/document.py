@@ -64,9 +64,8 @@ def parse_document(raw: bytes, file: str) -> Document:
         if root is not None:
             document.data = _plain(root, (), document)
     except yaml.MarkedYAMLError as error:
-        last = (
-            raw.count(b"\n") + 1
-        )  # what is missing at the end is found missing on the line after it
+        # what is missing at the end is found missing on the line after it
+        last = raw.count(b"\n") + 1
         line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
         text = " ".join(filter(None, (error.context, error.problem)))
         raise ConfigError([Problem(file, line, "", f"is no YAML: {text}")]) from None

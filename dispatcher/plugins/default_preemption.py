@@ -34,9 +34,8 @@ from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.budgets import Budgets, Left
 
 _NOBODY = ("No preemption victims found for incoming pod",)
-_SHIFT = (
-    2**31
-)  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
+# kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
+_SHIFT = 2**31
 _FIRST_TRY = 1  # rows; each try is of twice as many as the one before
 _Badness = tuple[float | str, ...]
 

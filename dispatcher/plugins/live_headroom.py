@@ -244,9 +244,8 @@ class _LiveHeadroom(BoundedScore[Amounts]):
     def _take(self, signals: Sequence[str]) -> None:
         self._signals = tuple(signals)
         added = {_ADDS_TO.get(name) for name in self._signals}
-        self._only = (
-            added.pop() if len(added) == 1 else None
-        )  # which of the expected amounts tells classes apart
+        # which of the expected amounts tells classes apart
+        self._only = added.pop() if len(added) == 1 else None
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory: the fallback judges by them."""

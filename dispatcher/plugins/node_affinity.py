@@ -155,9 +155,8 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """Sum of the weights of the matching preferred terms."""
         terms = (*self._added.preferred, *(state.affinity.preferred if state.affinity else ()))
         length = len(fleet.nodes.live[rows])
-        scores = (
-            np.zeros(length) if terms else np.broadcast_to(0.0, length)
-        )  # one number stands for all rows
+        # one number stands for all rows
+        scores = np.zeros(length) if terms else np.broadcast_to(0.0, length)
         for preferred in terms:
             scores += preferred.weight * self._masks.term(preferred.term, fleet, rows)
         return scores

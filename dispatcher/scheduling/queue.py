@@ -97,9 +97,8 @@ class SchedulingQueue:
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
-        self._left: deque[RefusedTogether] = (
-            deque()
-        )  # nobody is tried for these any more: the next `flush` sees to it
+        # nobody is tried for these any more: the next `flush` sees to it
+        self._left: deque[RefusedTogether] = deque()
         self._tickets = itertools.count(1)
         self._policies = 0
 

@@ -124,9 +124,8 @@ class NoPlugins:
 class State(enum.Enum):
     """Where a pod waits, or that it was popped."""
 
-    __hash__ = (
-        object.__hash__
-    )  # counted with every move of every pod; Enum's own hash is a call of Python
+    # counted with every move of every pod; Enum's own hash is a call of Python
+    __hash__ = object.__hash__
     ACTIVE = "active"
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"

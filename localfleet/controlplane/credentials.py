@@ -37,9 +37,8 @@ class Authority:
         self._ca = trustme.CA(organization_name=f"control plane {plane}")
         self.certificate = directory / "ca.pem"
         self.certificate.write_bytes(self._ca.cert_pem.bytes())
-        self.key = (
-            directory / "ca-key.pem"
-        )  # kube-controller-manager signs with it what was approved
+        # kube-controller-manager signs with it what was approved
+        self.key = directory / "ca-key.pem"
         write_private(self.key, self._ca.private_key_pem.bytes())
 
     def server(self, name: str, *addresses: str) -> Pair:

@@ -234,9 +234,8 @@ class Elector:
         )
 
     def _anothers(self, found: Lease) -> bool:
-        given_up = (
-            not found.holder and found.duration_s <= RELEASED_S
-        )  # else somebody has taken the holder off
+        # else somebody has taken the holder off
+        given_up = not found.holder and found.duration_s <= RELEASED_S
         if given_up or found.holder == self.identity:
             return False
         return self._world.clock() < self._seen_at + found.duration_s

@@ -14,9 +14,8 @@ from msgspec import Meta
 MAX_BYTES: Final = 512 * 1024 * 1024  # of a whole message: 5,000 nodes and 150,000 pods tell 270 MB
 # of memory for what one cluster reports, unless configured: as many nodes and pods
 REPORT_MIB: Final = 2048
-MAX_ANSWER: Final = (
-    16 * 1024 * 1024
-)  # of any other answer of an agent: outcomes of a call, and who it is
+# of any other answer of an agent: outcomes of a call, and who it is
+MAX_ANSWER: Final = 16 * 1024 * 1024
 MAX_NODES: Final = 100_000
 MAX_PODS: Final = 1_000_000
 MAX_OBJECTS: Final = 2_000_000
@@ -25,13 +24,11 @@ MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
 MAX_NEEDS: Final = 64
 MAX_NAMES: Final = 1_000  # in a list or map of single words
 
-MAX_CALL: Final = (
-    2 * 1024 * 1024
-)  # bytes of the orders of one call, and of the manifests of its answer
+# bytes of the orders of one call, and of the manifests of its answer
+MAX_CALL: Final = 2 * 1024 * 1024
 MAX_MANIFEST: Final = 256 * 1024  # bytes of what crosses of a pod
-MAX_STATUS: Final = (
-    128 * 1024
-)  # bytes of a delegate's status; agents send a quarter of that, and its events
+# bytes of a delegate's status; agents send a quarter of that, and its events
+MAX_STATUS: Final = 128 * 1024
 MAX_WORD: Final = 512  # characters
 MAX_AMOUNT: Final = 2**62  # half of int64, so that a free-minus-request never wraps
 

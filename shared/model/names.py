@@ -10,26 +10,21 @@ SCHEDULE = PREFIX + "schedule"  # "true": this pod is ours (admission turns it i
 CLUSTERS = PREFIX + "clusters"  # "a,b": the allowed set of clusters
 STAY = PREFIX + "stay"  # "true": only the cluster of submission
 SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
-DOMAIN_SCOPE = (
-    PREFIX + "domain-scope"
-)  # "cluster": no fault domain of its spread and affinity spans clusters
-FAILOVER = (
-    PREFIX + "failover"
-)  # "strict", "lease" or "asap": when a copy in a lost cluster may be replaced
+# "cluster": no fault domain of its spread and affinity spans clusters
+DOMAIN_SCOPE = PREFIX + "domain-scope"
+# "strict", "lease" or "asap": when a copy in a lost cluster may be replaced
+FAILOVER = PREFIX + "failover"
 NEAR = PREFIX + "near"  # "cluster/a", "service/ns/name" or "zone/x": rather near to that
 DATA = PREFIX + "data"  # the name of a dataset: rather near to where it is
 REQUIRE_DATA = PREFIX + "require-data"  # the same, and nowhere else than where it is
-SERVICES = (
-    PREFIX + "services"
-)  # "none", also as a label of its namespace: it calls no Service of its namespace by name
-SERVICE_ACCOUNT = (
-    PREFIX + "service-account"
-)  # "none": it needs neither rights nor token of its ServiceAccount
+# "none", also as a label of its namespace: it calls no Service of its namespace by name
+SERVICES = PREFIX + "services"
+# "none": it needs neither rights nor token of its ServiceAccount
+SERVICE_ACCOUNT = PREFIX + "service-account"
 PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
 NONE = "none"  # what says so in the three above, and in FOLLOW
-REBALANCE = (
-    PREFIX + "rebalance"
-)  # "false": never moved off a hot node; "true": also if a Job or the like controls it
+# "false": never moved off a hot node; "true": also if a Job or the like controls it
+REBALANCE = PREFIX + "rebalance"
 
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"
@@ -41,24 +36,20 @@ CLAIM = PREFIX + "claim"  # the claim as a record signed by the source cluster; 
 
 # What we write on a delegate pod. The label is what the observer selects delegates by.
 DELEGATE_LABEL = PREFIX + "delegate"
-DELEGATE_SCHEDULER = (
-    PREFIX + "delegate"
-)  # spec.schedulerName of delegates: no scheduler's, so nobody else places them
+# spec.schedulerName of delegates: no scheduler's, so nobody else places them
+DELEGATE_SCHEDULER = PREFIX + "delegate"
 BUDGET = PREFIX + "budget"  # label of a delegate: the name of the shadow budget that covers it
-FENCED = (
-    PREFIX + "fenced"
-)  # label of a proxy node, "true": an operator says that nothing runs in its cluster any more
-DELEGATE_PROOF = (
-    PREFIX + "delegate-proof"
-)  # the target cluster's signature over the delegate's own UID
+# label of a proxy node, "true": an operator says that nothing runs in its cluster any more
+FENCED = PREFIX + "fenced"
+# the target cluster's signature over the delegate's own UID
+DELEGATE_PROOF = PREFIX + "delegate-proof"
 SOURCE_CLUSTER = PREFIX + "source-cluster"
 SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
 SOURCE_NAMESPACE = PREFIX + "source-namespace"
 SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
-FOLLOWS = (
-    PREFIX + "follows"
-)  # what it names that follows it from home: in a manifest with digests, on a delegate by name
+# what it names that follows it from home: in a manifest with digests, on a delegate by name
+FOLLOWS = PREFIX + "follows"
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 # On a delegate: which writes on its source reach it, and digests of what did last. On a source that
 # runs elsewhere: which of its writes do, so that admission lets them through.
@@ -96,28 +87,23 @@ ASKED_FOR_BY = PREFIX + "asked-for-by"
 AFFINITY_FROM_OTHERS = PREFIX + "affinity-from-other-clusters"
 
 # What operators write on the Lease of an agent's state; the agent takes it off when it has done so.
-CONFIRM_RESTORED = (
-    PREFIX + "confirm-restored"
-)  # "true": what the API server shows since it went back is meant
-FORGET_KEYS = (
-    PREFIX + "forget-keys."
-)  # and a cluster's name, "true": believe the next keys that are heard of it
+# "true": what the API server shows since it went back is meant
+CONFIRM_RESTORED = PREFIX + "confirm-restored"
+# and a cluster's name, "true": believe the next keys that are heard of it
+FORGET_KEYS = PREFIX + "forget-keys."
 
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
 OWN_NETWORK = "own"  # value of `network` of a cluster whose pod network no other cluster is part of
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
-PROXY_NODES = (
-    PREFIX + "proxy-nodes"
-)  # annotation: what our admission policy has done to a pod or DaemonSet of others
+# annotation: what our admission policy has done to a pod or DaemonSet of others
+PROXY_NODES = PREFIX + "proxy-nodes"
 LEFT_OUT = "left-out"  # its value: given a requirement on nodes that proxy nodes do not meet
-CLOSED_BY_LEAVE = (
-    PREFIX + "closed-by-leave"
-)  # annotation, "true": cordoned because the cluster that has it leaves
-CLUSTER_READY = (
-    PREFIX + "cluster-ready"
-)  # label: "true" or "false", the last word about that cluster
+# annotation, "true": cordoned because the cluster that has it leaves
+CLOSED_BY_LEAVE = PREFIX + "closed-by-leave"
+# label: "true" or "false", the last word about that cluster
+CLUSTER_READY = PREFIX + "cluster-ready"
 
 # As whom kubelets are asked where no chart says otherwise: NAMESPACE/NAME of a ServiceAccount that
 # may do nothing else.
@@ -142,17 +128,14 @@ SHARED_LABELS = (
     ZONE,
     PROVIDER,
 )  # of a cluster, where all its nodes agree; its proxy nodes show them
-BANDWIDTH = (
-    PREFIX + "bandwidth"
-)  # node label or annotation: network capacity in bytes/s per direction (a quantity)
+# node label or annotation: network capacity in bytes/s per direction (a quantity)
+BANDWIDTH = PREFIX + "bandwidth"
 
-METRIC_PREFIX = (
-    "metric." + PREFIX
-)  # node annotation: any number or quantity, which plugins may read
+# node annotation: any number or quantity, which plugins may read
+METRIC_PREFIX = "metric." + PREFIX
 
-GPU_MILLI = (
-    PREFIX + "gpu-milli"
-)  # extended resource: thousandths of a GPU, 1000 for each that the node has
+# extended resource: thousandths of a GPU, 1000 for each that the node has
+GPU_MILLI = PREFIX + "gpu-milli"
 
 # Annotations with a domain that mean the same in every cluster; a row of the target's policy may
 # list others.

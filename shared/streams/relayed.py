@@ -13,9 +13,8 @@ from shared.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
 
 SUBPROTOCOL = "global-dispatcher.relay.2"  # of the WebSocket: both ends know relayed streams
 MAX_STREAMS = 128  # of one connection at once
-MAX_BETWEEN = (
-    MAX_STREAMS // 2
-)  # of these, between the same two clusters: one alone cannot keep others out
+# of these, between the same two clusters: one alone cannot keep others out
+MAX_BETWEEN = MAX_STREAMS // 2
 _NUMBERS = 0x3FFF_FFFF
 _URGENT = frozenset(
     (FrameKind.OPEN, FrameKind.GRANT, FrameKind.RESET)

@@ -140,9 +140,8 @@ def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> O
     barred = barred_class(name, grants.max_priority, classes) if name else ""
     if barred and not grants.without_priority:
         raise ManifestError("spec.priorityClassName", barred)
-    unknown = (
-        grants.without_priority and not classes
-    )  # every cluster has classes, so this agent may not list them
+    # every cluster has classes, so this agent may not list them
+    unknown = grants.without_priority and not classes
     if not (barred or unknown):
         return spec
     return {field: value for field, value in spec.items() if field != "priorityClassName"}

@@ -40,16 +40,14 @@ from shared.messages.relay import (
 from shared.model import names
 from shared.model.pod import Pod, PodRef, SourceRef
 
-REFRESH_S = (
-    20.0  # between two questions to a source cluster: with kubelet's period, within a minute
-)
+# between two questions to a source cluster: with kubelet's period, within a minute
+REFRESH_S = 20.0
 UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 _ROUNDS = 8  # answers to one question, each as large as may be
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
-_AT_ONCE = (
-    2_000  # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
-)
+# names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
+_AT_ONCE = 2_000
 _MUCH = 100  # objects of a namespace, for which others do not wait
 _PAGE = "100"  # pods: each may have a mebibyte, though few have
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields

@@ -15,9 +15,8 @@ from agents.runtime.admission.review import NotAReviewError, answer
 
 LOG = structlog.get_logger("admit")
 LARGEST = 8 << 20  # an API server takes objects of 3 MiB; a review holds one, as JSON
-SMALL = (
-    64 << 10
-)  # nearly all are shorter; longer ones take memory, and anybody in the cluster may send one
+# nearly all are shorter; longer ones take memory, and anybody in the cluster may send one
+SMALL = 64 << 10
 MOST_LARGE = 4  # at once
 READ_S = 2.0  # for a review to arrive: the API server waits no longer (timeoutSeconds of the chart)
 LOOK_S = 10.0  # between two looks at the certificate's files

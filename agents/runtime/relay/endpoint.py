@@ -209,9 +209,8 @@ def _context(material: _Material) -> ssl.SSLContext:
         raise ValueError("among the authorities of client certificates is no certificate (PEM)")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata="\n".join(trusted))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = (
-        ssl.CERT_OPTIONAL
-    )  # without one the answer is 401; one of others ends the handshake
+    # without one the answer is 401; one of others ends the handshake
+    context.verify_mode = ssl.CERT_OPTIONAL
     with memory_file(material.key + b"\n" + material.certificate) as pair:
         context.load_cert_chain(pair)
     return context

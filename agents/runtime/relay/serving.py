@@ -34,9 +34,8 @@ from shared.kube.http import Request
 from shared.kube.verdicts import error_text
 
 LOG = structlog.get_logger("relay")
-AGAIN_S = (
-    24 * 3600.0
-)  # kube-controller-manager removes pending requests after a day, denied ones after an hour
+# kube-controller-manager removes pending requests after a day, denied ones after an hour
+AGAIN_S = 24 * 3600.0
 LATE_S = 60.0  # from an approval: a signer that has issued nothing by then does not run
 _MOST_SAID = 32
 _FORMAT = serialization.Encoding.PEM

@@ -378,9 +378,8 @@ class Reports:
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
-            was = (
-                before if before is not None and not before.proxy_for else None
-            )  # a proxy's room is no room here
+            # a proxy's room is no room here
+            was = before if before is not None and not before.proxy_for else None
             self._state.queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, cluster, was, after), now)
         elif before is not None and not before.proxy_for:
             self._state.fleet.remove_node(cluster, before.name)

@@ -24,9 +24,8 @@ from shared.model.token_buckets import TokenBuckets
 COUNTER = "not_started"  # (COUNTER, "told" or "moved")
 _PER_S = 0.1  # moves of one cluster
 _BURST = 4  # pods are looked at each 30 s: three are moved then, and one place is left
-_LITTLE_PER_S = (
-    1 / 60
-)  # moves of one namespace in one cluster, at which it may take the place that is left
+# moves of one namespace in one cluster, at which it may take the place that is left
+_LITTLE_PER_S = 1 / 60
 _ASKED_S = 60.0  # an order that is not answered is sent again for so long
 
 

@@ -126,19 +126,16 @@ class CoreState:
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
-        self.abroad: set[PodId] = (
-            set()
-        )  # tracked pods that may have to do with another cluster than their own
+        # tracked pods that may have to do with another cluster than their own
+        self.abroad: set[PodId] = set()
         self.dirty: set[PodId] = set()  # something about them changed: looked at before the answer
         self.dirty_backlog: dict[
             PodId, None
         ] = {}  # of a cluster that changed, and many: see `admit_backlog`
-        self.backlog_clusters: set[str] = (
-            set()
-        )  # clusters of which there are some in `dirty_backlog`
-        self.recheck_each_tick: set[PodId] = (
-            set()
-        )  # something is missing, and time will tell: looked at each Tick
+        # clusters of which there are some in `dirty_backlog`
+        self.backlog_clusters: set[str] = set()
+        # something is missing, and time will tell: looked at each Tick
+        self.recheck_each_tick: set[PodId] = set()
         self._alarms: list[
             tuple[float, PodId]
         ] = []  # when a pod is due, soonest first; some are over

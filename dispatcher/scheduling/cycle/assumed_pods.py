@@ -53,9 +53,8 @@ class Book(msgspec.Struct, gc=False):
         pod = pod_info.pod
         alike = was.labels == pod.labels or was.app_labels == pod.app_labels
         if alike and was.uid == pod.uid and was.annotations == pod.annotations:
-            counts_as = (
-                self.pod_info.counts_as
-            )  # no cluster shows it: it is given back as it was booked
+            # no cluster shows it: it is given back as it was booked
+            counts_as = self.pod_info.counts_as
             same = pod_info.counts_as == counts_as
             self.pod_info = (
                 pod_info if same else msgspec.structs.replace(pod_info, counts_as=counts_as)

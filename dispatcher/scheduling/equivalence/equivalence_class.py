@@ -94,9 +94,8 @@ class EquivalenceClass(PlaceFinder):
         self.groups: GroupTable | None = None
         self._fleet_scoped: FleetScopedTable | None = None
         self.last_asked = LastAsked()  # of all classes of a cache
-        self._ungrouped_at = (
-            -1
-        )  # up to which change of nodes there were too many groups; -1: there are groups
+        # up to which change of nodes there were too many groups; -1: there are groups
+        self._ungrouped_at = -1
         self._context: DecisionContext | None = None
         # part of the key of NamespaceOpen, so all pods of the class have the same
         self._needs: Needs | None = None

@@ -37,9 +37,8 @@ class GroupTable:
         self._totals: Floats = np.zeros(0)  # [groups] of the best rows, -inf without
         self._due: set[int] = set()
         self._top: tuple[int, int] | None = None  # of small fleets: the two best rows, -1 without
-        self._all_rows_maxima = (
-            BlockMaxima()
-        )  # of all rows, used while there is one group and the fleet is not small
+        # of all rows, used while there is one group and the fleet is not small
+        self._all_rows_maxima = BlockMaxima()
         self._refused: list[dict[int, int]] | None = None
 
     # --- catching up

@@ -102,9 +102,8 @@ class StaticColumn:
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
         raw = self.evaluator.scores(rows)
-        distinct = (
-            raw[:1] if raw.strides == (0,) else raw
-        )  # of np.broadcast_to: the first stands for all
+        # of np.broadcast_to: the first stands for all
+        distinct = raw[:1] if raw.strides == (0,) else raw
         finite(self.role.plugin, distinct)
         others = raw if everything else self.raw
         is_one = (

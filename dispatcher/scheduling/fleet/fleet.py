@@ -59,9 +59,8 @@ class FleetState(ReadingTable):
     def __init__(self, *, now: float = 0.0) -> None:
         super().__init__(now)
         self.reasons = ReasonTable()
-        self.starts = (
-            ChangedRows()
-        )  # rows with a pod of which only the time of its start, or its priority, changed
+        # rows with a pod of which only the time of its start, or its priority, changed
+        self.starts = ChangedRows()
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(
             self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0

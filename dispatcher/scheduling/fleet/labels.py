@@ -35,9 +35,8 @@ class _Column:
     def rows(self, value: str) -> RowList:
         """The rows with a value, ascending; sorted once for all values, until a label changes."""
         if self.sorted is None:
-            codes = (
-                self.codes.astype(np.int16) if len(self.values) < 2**15 else self.codes
-            )  # 16 bits: by radix
+            # 16 bits: by radix
+            codes = self.codes.astype(np.int16) if len(self.values) < 2**15 else self.codes
             order = np.argsort(codes, kind="stable")
             self.sorted = order, np.searchsorted(codes[order], np.arange(len(self.values) + 1))
         order, starts = self.sorted

@@ -48,9 +48,8 @@ class TermCounts:
         self._limit = limit
         self._crowded = crowded
         self._has_domains = has_domains
-        self._owned: Counter[Owner] = (
-            Counter()
-        )  # distinct terms about pods of other namespaces that somebody holds
+        # distinct terms about pods of other namespaces that somebody holds
+        self._owned: Counter[Owner] = Counter()
         self._crowds: dict[Place, TermCrowd] = {}
         self._sums = LiveSums()
         self._numbers = count()

@@ -152,9 +152,8 @@ class FleetTrial:
         self._alone = promised.alone
         self._priority = _priorities(fleet, pod_info)
         self._out: dict[PodId, tuple[Occupant, int]] = {}
-        self._passed: set[int] = (
-            set()
-        )  # rows that no filter refuses which rests on nodes and objects alone
+        # rows that no filter refuses which rests on nodes and objects alone
+        self._passed: set[int] = set()
         self._looked_at: set[int] = set()  # rows of which it is not known yet whether they pass
         # asked now
         self._kept = kept
@@ -367,9 +366,8 @@ class FleetTrial:
             if not skipped:
                 states.append((plugin, state, wide, view))
             lasting &= by_row or (skipped and plugin.depends is Depends.DOMAIN)
-            lasting &= (
-                not observed.counts and plugin not in self._plan.pod_plugins
-            )  # what those book moves with every pod
+            # what those book moves with every pod
+            lasting &= not observed.counts and plugin not in self._plan.pod_plugins
             kinds |= observed.kinds
         if lasting and not observed.now:
             self._kept.keep(states, kinds)

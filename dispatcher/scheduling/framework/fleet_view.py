@@ -43,9 +43,8 @@ Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
 T = TypeVar("T")
-Watched = (
-    type[Any] | tuple[Any, ...]
-)  # a kind of objects; or a kind, and fields of it that alone are read
+# a kind of objects; or a kind, and fields of it that alone are read
+Watched = type[Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True)

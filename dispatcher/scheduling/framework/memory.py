@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-BLOCK = (
-    1 << 15
-)  # rows: what is computed on the way stays in a core's cache, and takes no new memory of the system
+# rows: what is computed on the way stays in a core's cache, and takes no new memory of the system
+BLOCK = 1 << 15
 _FEW_BYTES = 1 << 18  # below, to ask the system for memory costs more than to write it
 
 

@@ -94,9 +94,8 @@ class Rebalancer:
         self._burnt: dict[Place, _Burnt] = {}
         self._evaluated_from: dict[Place, float] = {}  # moves before that say nothing of a node
         self._taken: Mapping[str, int] = {}  # moves of the last look by cluster
-        self._fruitless: set[Place] = (
-            set()
-        )  # hot spots of which no pod could go at the last look: others come first
+        # hot spots of which no pod could go at the last look: others come first
+        self._fruitless: set[Place] = set()
 
     def look(self) -> Look:
         """The moves to be made now; they count as ordered. `moves.refused` tells of one that was

@@ -74,9 +74,8 @@ class LabelMasks:
             if len(self._numbers) >= _MOST_KEYS:
                 self._numbers.clear()
             self._numbers[clause.key] = ByCode(_number_of, np.int64, 0, (2,))
-        number, known = (
-            self._numbers[clause.key].of(values)[codes].T
-        )  # code -1 (absent) reads the last entry
+        # code -1 (absent) reads the last entry
+        number, known = self._numbers[clause.key].of(values)[codes].T
         mask: Bools = (known == 1) & (number > bound if clause.operator == GT else number < bound)
         return mask
 

@@ -17,9 +17,8 @@ from dispatcher.config.sections import GatewaySection
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _CRL = "X509 CRL"
 _DAY_S = 86_400.0
-_SHOW_AGAIN_S = (
-    21 * _DAY_S
-)  # more than SOON of dispatcher.config.certificates, from when on people are warned
+# more than SOON of dispatcher.config.certificates, from when on people are warned
+_SHOW_AGAIN_S = 21 * _DAY_S
 
 
 class Refresh(Enum):

@@ -268,9 +268,8 @@ class Gateway:
             "again"
         )
         try:
-            begun = (
-                await entrance.begun()
-            )  # who is back before the others are closed was let in by what is trusted now
+            # who is back before the others are closed was let in by what is trusted now
+            begun = await entrance.begun()
             await asyncio.gather(
                 *(_closed(one, WSCloseCode.SERVICE_RESTART) for _, one in [*self._lines.values()])
             )

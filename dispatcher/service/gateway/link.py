@@ -197,9 +197,8 @@ class GatewayLink:
             except LinkError:
                 pass  # it is asked again with the next report
             else:
-                self._told = (
-                    (line, told) if told.cluster_uid else None
-                )  # before that it does not know itself
+                # before that it does not know itself
+                self._told = (line, told) if told.cluster_uid else None
         return self._told[1] if self._told is not None else None
 
     async def _ask(self, kind: type[M], role: str, call: Call, timeout_s: float) -> M:

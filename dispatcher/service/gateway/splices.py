@@ -22,9 +22,8 @@ from shared.streams.relayed import MAX_BETWEEN, MAX_STREAMS, priority_of
 _NUMBERS = 0x3FFF_FFFF
 # messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters
 MAX_URGENT = 256
-_LEAST_GRANT = (
-    STREAM_WINDOW // 2
-)  # as agents grant; many small ones would slow the other end's reading
+# as agents grant; many small ones would slow the other end's reading
+_LEAST_GRANT = STREAM_WINDOW // 2
 _LONGEST_REASON = 1024
 _TOO_MANY = "too many streams at once"
 # (source, target, UID of the source pod) -> why nothing is relayed, '' if it is

@@ -69,9 +69,8 @@ class PodTraces:
     def __init__(self, share: float, tell: Callable[[Trace], None]) -> None:
         self._below = int(share * 2**32)
         self._tell = tell
-        self._traces: OrderedDict[str, PodTrace] = (
-            OrderedDict()
-        )  # UID -> trace, the one heard of for longest first
+        # UID -> trace, the one heard of for longest first
+        self._traces: OrderedDict[str, PodTrace] = OrderedDict()
         self._pod_of: dict[str, str] = {}  # intent -> UID
 
     def decided(self, decision: Decision, now: float) -> None:

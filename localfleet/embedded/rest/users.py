@@ -135,7 +135,6 @@ def _asked(request: web.Request, target: Target) -> Asked:
         verb = "delete" if one else "deletecollection"
     else:
         verb = _VERBS.get(request.method, request.method.lower())
-    namespace = (
-        target.name if target.plural == "namespaces" else target.namespace
-    )  # as kube-apiserver has it
+    # as kube-apiserver has it
+    namespace = target.name if target.plural == "namespaces" else target.namespace
     return Asked(verb, target.group, target.plural, target.subresource, namespace, target.name)
