@@ -302,16 +302,16 @@ def test_what_a_pod_receives_is_in_the_network_reading_of_its_node_alone(world: 
     world.remove("download")
 
 
-@pytest.mark.parametrize(("account", "summary"), [("agent-kubelets", 200), ("agent", 403)])
-def test_the_account_for_kubelets_may_read_their_summary_and_nothing_else_and_the_agents_own_nothing(
-    world: World, account: str, summary: int
+@pytest.mark.parametrize(("account", "figures"), [("agent-kubelets", 200), ("agent", 403)])
+def test_the_account_for_kubelets_may_read_their_figures_and_nothing_else_and_the_agents_own_nothing(
+    world: World, account: str, figures: int
 ) -> None:
     node = next(iter(world.nodes.values()))
     trust = ssl.create_default_context(cafile=str(world.kubelets.certificate))
     token = {"Authorization": f"Bearer {world.plane.token_for(account, NAMESPACE)}"}
     with httpx.Client(base_url=node.kubelet, verify=trust, headers=token, trust_env=False) as asking:
         seen = {path: asking.get(path).status_code for path in ("/stats/summary", "/metrics/resource", "/pods")}
-    assert seen == {"/stats/summary": summary, "/metrics/resource": 403, "/pods": 403}
+    assert seen == {"/stats/summary": figures, "/metrics/resource": figures, "/pods": 403}
     with httpx.Client(base_url=node.kubelet, verify=trust, trust_env=False) as nobody:
         assert nobody.get("/stats/summary").status_code == 401
 
