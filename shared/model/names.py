@@ -142,6 +142,7 @@ GPU_MILLI = PREFIX + "gpu-milli"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "true", "false"
 SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"  # names: "a,b"
 CARRIED_ANNOTATIONS = (
+    "checksum/*",  # Helm charts roll pods out by them
     "prometheus.io/*",
     SAFE_TO_EVICT,
     SAFE_LOCAL_VOLUMES,

@@ -238,6 +238,7 @@ def test_only_the_narrower_choice_of_user_namespaces_crosses(given_users: bool, 
 ANNOTATIONS = {
     "note": True,
     "prometheus.io/scrape": True,
+    "checksum/config": True,
     "example.com/note": False,
     "sidecar.istio.io/inject": True,
     "traffic.sidecar.istio.io/excludeOutboundPorts": False,
