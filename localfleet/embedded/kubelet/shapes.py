@@ -131,6 +131,9 @@ def _node(name: str, shape: Shape, region: str, zone: str) -> Object:
         HOSTNAME: name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
+        # deprecated since 1.14, still set by every kubelet, and still asked for by charts
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
         "node.kubernetes.io/instance-type": shape.type or f"embedded-{shape.cpu}-{shape.memory}",
         REGION: region,
         ZONE: zone,
