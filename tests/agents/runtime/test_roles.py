@@ -1,5 +1,6 @@
 """One half of an agent by itself: what it watches, what it answers, and where the observer has its knowledge from."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -42,6 +43,14 @@ async def half(api: FakeApi, folder: Path, role: str, **more: float) -> AsyncIte
         await agent.stop()
 
 
+async def obeys(executor: Dispatcher, epoch: int, api: FakeApi) -> None:
+    """As a dispatcher does, tell the peers anew until the executor has written down that it obeys."""
+    async with asyncio.timeout(60.0):
+        while OWN_KEYS not in str(api.state):
+            await executor.agent.set_peers(Peers("d", epoch, ()))
+            await asyncio.sleep(0.05)
+
+
 async def test_an_observer_lists_once_it_knows_the_executors_keys_and_says_what_it_waits_for(tmp_path: Path) -> None:
     async with fake_api() as api, AsyncExitStack() as stack:
         observer = await stack.enter_async_context(half(api, tmp_path, "observer"))
@@ -49,7 +58,7 @@ async def test_an_observer_lists_once_it_knows_the_executors_keys_and_says_what_
         assert observer.last is not None
         assert (observer.last.synced, observer.nodes) == (False, set())
         executor = await stack.enter_async_context(half(api, tmp_path, "executor"))
-        await executor.agent.set_peers(Peers("d", 3, ()))
+        await obeys(executor, 3, api)
         await observer.poll_until(observer.well)
         await until(lambda: observer.agent._obeys == 3)
         hello = await observer.agent.hello()
@@ -84,8 +93,7 @@ async def test_an_observer_alone_watches_no_kind_that_only_executors_ask_for(tmp
 async def test_an_observer_writes_nothing_also_where_there_is_something_to_warn_of(tmp_path: Path) -> None:
     async with fake_api() as api, AsyncExitStack() as stack:
         executor = await stack.enter_async_context(half(api, tmp_path, "executor"))
-        await executor.agent.set_peers(Peers("d", 1, ()))
-        await until(lambda: OWN_KEYS in str(api.state))
+        await obeys(executor, 1, api)
         await executor.agent.stop()
         api.requests.clear()
         api.posted.clear()
@@ -102,7 +110,7 @@ async def test_an_observer_writes_nothing_also_where_there_is_something_to_warn_
 async def test_an_operators_word_that_the_executor_heeds_reaches_the_observer(tmp_path: Path) -> None:
     async with fake_api() as api, AsyncExitStack() as stack:
         executor = await stack.enter_async_context(half(api, tmp_path, "executor"))
-        await executor.agent.set_peers(Peers("d", 1, ()))
+        await obeys(executor, 1, api)
         observer = await stack.enter_async_context(half(api, tmp_path, "observer", truth_s=0.05))
         api.put("pods", pod_object("kept"))
         api.put("pods", pod_object("lost"))
