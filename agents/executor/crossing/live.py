@@ -3,12 +3,13 @@
 An annotation of ours on the delegate (names.CARRIES) tells which writes on its source reach it, and
 keeps a short digest of each part as the source had it when it last reached the delegate:
 
-    pods,ephemeralcontainers,resize 10123456789abcdef 89ab...
+    pods,ephemeralcontainers,resize 20123456789abcdef.1fedcba9876543210 89ab...
 
 So only what changed at home is written: what the target's own admission has set otherwise stays as
 it set it, and what it has added is never taken away. Both agents digest the manifest as it was
-signed, not what their versions let cross of it, and which parts there are is of FORMAT: else two
-versions would never agree on what has arrived.
+signed, not what their versions let cross of it, and which parts there are is of FORMATS: else two
+versions would never agree on what has arrived. All of them are told, and the newest that both tell
+is compared. A mark of format 1, with digests half as long, is made anew by the next change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,11 +42,14 @@ _FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
 # (`failover_mode`).
 _OF_FAILED_NODES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
-MAX_PARTS = 256  # of one pod: the annotation has 16 characters of each
-_DIGITS = 8  # of a part's name, and of its value
-FORMAT = "1"  # begins the digest of all parts: those of another format are not compared
+MAX_PARTS = 256  # of one pod: the annotation has 32 characters of each
+# What begins a digest of all parts, and of how many digits it has each name and value, the newest
+# first: those of another format are not compared.
+FORMATS = {"2": 16, "1": 8}
+_DIGITS = 16
 _WHOLE = 16  # characters of the rest of it
-NONE = f"{FORMAT}-"  # in place of a digest: nothing may cross any more
+_NOT_KNOWN = "-"  # in place of each digit that an older mark lacks: it is equal to none
+NONE = ".".join(f"{one}-" for one in FORMATS)  # in place of a digest: nothing may cross any more
 
 Part = tuple[str, str]  # kind and name
 Digests = dict[str, str]  # of a part's name, and of its value
@@ -56,6 +60,24 @@ class Mark(NamedTuple):
 
     words: tuple[str, ...]
     reached: Digests
+    digits: int = _DIGITS
+
+    def lengthened(self, *sides: Digests) -> "Mark":
+        """The same in the newest format. `sides`: the parts of delegate and manifest as they are
+        now, of which one of an older format is known by how it begins.
+        """
+        if self.digits == _DIGITS:
+            return self
+        pad = _NOT_KNOWN * (_DIGITS - self.digits)
+        known: dict[str, tuple[str, set[str]]] = {}
+        for name, value in (pair for side in sides for pair in side.items()):
+            known.setdefault(name[: self.digits], (name, set()))[1].add(value)
+        reached: Digests = {}
+        for begin, value in self.reached.items():
+            name, values = known.get(begin, (begin + pad, set[str]()))
+            found = (one for one in values if one[: self.digits] == value)
+            reached[name] = next(found, value + pad)
+        return Mark(self.words, reached)
 
     def __str__(self) -> str:
         held = "".join(name + self.reached[name] for name in sorted(self.reached))
@@ -125,13 +147,18 @@ def value_digest(value: Any) -> str:
 
 
 def digests(found: Mapping[Part, Any]) -> Digests:
-    """Of these parts; ManifestError if they are more than an annotation holds."""
+    """Of these parts, those of a manifest; ManifestError if they are more than an annotation holds."""
     if len(found) > MAX_PARTS:
         raise ManifestError(
             "metadata",
             f"has, with the containers, more than {MAX_PARTS} labels, annotations and fields that "
             "may change, of which none follows",
         )
+    return digests_of_all(found)
+
+
+def digests_of_all(found: Mapping[Part, Any]) -> Digests:
+    """Of these parts, however many they are."""
     return {name_digest(part): value_digest(value) for part, value in found.items()}
 
 
@@ -149,9 +176,12 @@ def read(text: str) -> Mark | None:
     said = text.split(" ")
     if len(said) != 3:
         return None
-    step = 2 * _DIGITS
+    digits = FORMATS.get(said[1][:1])
+    if digits is None:
+        return None
+    step = 2 * digits
     pairs = [said[2][at : at + step] for at in range(0, len(said[2]), step)]
-    return Mark(known(said[0]), {pair[:_DIGITS]: pair[_DIGITS:] for pair in pairs})
+    return Mark(known(said[0]), {pair[:digits]: pair[digits:] for pair in pairs}, digits)
 
 
 def known(text: str) -> tuple[str, ...]:
@@ -161,15 +191,15 @@ def known(text: str) -> tuple[str, ...]:
 
 
 def told(text: str) -> tuple[str, str]:
-    """What the annotation of a delegate tells others: the digest of all parts, and the words."""
+    """What the annotation of a delegate tells others: the digests of all parts, and the words."""
     said = text.split(" ")
-    most = len(FORMAT) + _WHOLE
+    most = len(FORMATS) * (_WHOLE + 2) - 1  # with dots between
     return (said[1][:most], ",".join(known(said[0]))) if len(said) == 3 else ("", "")
 
 
 def files_and_live(clean: Object) -> tuple[str, str]:
     """Digests of what the files of a source show, by its manifest (sanitised), and of what may
-    change of it while it runs. Of files '' if it has none.
+    change of it while it runs, in each format. Of files '' if it has none.
     """
     try:
         found = _of_all(digests(parts(clean)))
@@ -179,8 +209,14 @@ def files_and_live(clean: Object) -> tuple[str, str]:
 
 
 def _of_all(each: Digests) -> str:
-    held = "".join(name + each[name] for name in sorted(each))
-    return FORMAT + sha256(held.encode()).hexdigest()[:_WHOLE]
+    """In each format."""
+    return ".".join(one + _whole(each, digits) for one, digits in FORMATS.items())
+
+
+def _whole(each: Digests, digits: int) -> str:
+    cut = sorted((name[:digits], value[:digits]) for name, value in each.items())
+    held = "".join(name + value for name, value in cut)
+    return sha256(held.encode()).hexdigest()[:_WHOLE]
 
 
 def _short(text: bytes) -> str:

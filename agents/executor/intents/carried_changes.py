@@ -178,6 +178,7 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     try:
         digests = live.digests(live.parts(msgspec.json.decode(write.signed)))
         found = live.parts(write.wanted)
+        mark = mark.lengthened(live.digests_of_all(live.parts(write.there)), digests)
     except manifest.ManifestError as error:
         write.refused.append(str(error))
         yield from _write_rest(write, {}, None)

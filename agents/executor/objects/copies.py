@@ -12,7 +12,7 @@ silence of a source cluster is no word against any.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -20,7 +20,8 @@ import msgspec
 from agents.executor.context.copy_table import Copies, Original, Sought
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import pods, references
+from agents.executor.objects import references
+from agents.executor.objects.copy_lists import NO_LIST, each, named_in
 from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, TRIES, Answer, error_text, is_ambiguous
@@ -48,11 +49,10 @@ _ROUNDS = 8  # answers to one question, each as large as may be
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
 _AT_ONCE = 2_000
+_AGAIN = 50  # so many that others of their namespace have named, too, cost as much as a new one
 _MUCH = 100  # objects of a namespace, for which others do not wait
-_PAGE = "100"  # pods: each may have a mebibyte, though few have
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
-_NO_LIST = "its agent may not list"
 _RIGHTS = "get, create, update, delete"
 
 
@@ -420,7 +420,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     pods as come, those that go on before those that end. Of a namespace with very much by itself,
     so that others do not wait for it. It rests after every `_AT_ONCE` names.
     """
-    seen: set[Original] = set()
+    seen: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
     delegates = deque(
         pod
@@ -430,21 +430,23 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     )
     # by other pods each time: one of them may not be known at home any more
     delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
-    looked = 0
+    looked = 0.0
     for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
-        words = dict.fromkeys(named_by(pod))
-        named = [original_of(source, *one) for one in words if one[0] in local.follows]
-        for original in named:
+        named = named_by(pod)
+        words = seen.setdefault((source.cluster_uid, source.namespace, source.cluster), set())
+        new = [one for one in dict.fromkeys(named) if one not in words and one[0] in local.follows]
+        words.update(new)
+        more = [original_of(source, *one) for one in new]
+        for original in more:
             local.copies.put(key_of(original), original, now.mono)
-        if more := [one for one in named if one not in seen]:
-            seen.update(more)
+        if more:
             ref = PodRef(source.namespace, source.name, source.uid)
             found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
-        looked += 1 + len(named)
+        looked += 1 + len(new) + len(named) / _AGAIN
         if looked >= _AT_ONCE:
-            looked = 0
+            looked = 0.0
             yield
     due: Sought = {}
     for (uid, namespace), sought in found.items():
@@ -501,14 +503,16 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
     """Delete copies of one namespace that nobody has named for a while, if the API server shows no
     pod that does.
     """
-    named = yield from _named_in(keys[0][1])
+    named = yield from named_in(keys[0][1])
     if isinstance(named, str):
         return named
     for key in keys:
         copy = local.copies.known.get(key)
         if copy is None or copy.used > now.mono - UNUSED_S:
             continue
-        if key[::2] in named:  # by a pod that is not told to us: as long as it does
+        if (
+            key[2].rpartition("-")[2] in named
+        ):  # by a pod that is not told to us: as long as it does
             copy.used = now.mono
             continue
         copy.removing = True
@@ -535,46 +539,6 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     return "" if gone else f"{_COPY.format(original)}: {error_text(response)}"
 
 
-def _named_in(namespace: str) -> Procedure[set[tuple[str, str]] | str]:
-    """Kinds and names of all that the pods of a namespace name, read from the API server; or why
-    that is not known.
-    """
-    named: set[tuple[str, str]] = set()
-
-    def take(pod: bytes) -> None:
-        for kind in KINDS.values():
-            if kind.hint in pod:
-                read = msgspec.json.decode(pod)
-                named.update((kind.word, one) for one in references.named(read, kind))
-
-    problem = yield from _each(pods.collection(namespace), {"limit": _PAGE}, take)
-    return problem or named
-
-
-class _Page(msgspec.Struct):
-    items: list[msgspec.Raw]
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-def _each(path: str, params: dict[str, str], take: Callable[[bytes], None]) -> Procedure[str]:
-    """Take all that a list shows, page by page; why not all is known, '' if it is."""
-    following = ""
-    while True:
-        asked = {**params, "continue": following} if following else params
-        response = yield Request("GET", path, params=asked)
-        if not response.ok:
-            return _NO_LIST if response.status == FORBIDDEN else f"{path}: {error_text(response)}"
-        try:
-            page = msgspec.json.decode(response.body, type=_Page)
-            for item in page.items:
-                take(bytes(item))
-        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-            return f"{path}: what is listed cannot be read: {error!r}"
-        following = page.metadata.get("continue") or ""
-        if not following:
-            return ""
-
-
 def _list_all(local: Local, now: Moment) -> Procedure[str]:
     """Find the copies that an earlier life of this agent has made. Who may not list in the whole
     cluster knows those alone that delegates of its own time name.
@@ -588,8 +552,8 @@ def _list_all(local: Local, now: Moment) -> Procedure[str]:
                 local.copies.put(key_of(original), original, now.mono, named=False)
 
         params = {"labelSelector": names.COPY, "limit": _LISTED}
-        problem = yield from _each(f"/api/v1/{kind.plural}", params, take)
-        if problem and problem != _NO_LIST:
+        problem = yield from each(f"/api/v1/{kind.plural}", params, take)
+        if problem and problem != NO_LIST:
             return problem
     local.copies.listed = True
     return ""

@@ -52,6 +52,7 @@ _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 MOST_NAMES = 3 * 1024
 MOST_KEYS = 8_192  # of an object's JSON: each of its data is told of in managedFields, too
 _DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
+HASH = f"[0-9a-f]{{{_DIGITS}}}"  # how the name of a copy ends, after a hyphen
 _MOST_NAME = 63  # characters of the name of a copy
 
 

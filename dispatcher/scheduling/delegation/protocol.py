@@ -333,12 +333,21 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
 
 def outdated(source: Pod, delegate: Pod) -> bool:
     """Whether what may change of a pod that runs, or what its files show, has changed at home and
-    not reached the delegate; agents of an older version tell of none, and one of another format
-    (the first character) would never tell the same.
+    not reached the delegate; agents of an older version tell of none.
     """
-    return _differ(source.files, delegate.files) or (
-        source.live[:1] == delegate.live[:1] and _differ(source.live, delegate.live)
-    )
+    return _differ(source.files, delegate.files) or _live_differs(source.live, delegate.live)
+
+
+def _live_differs(wanted: str, there: str) -> bool:
+    """By the newest format (the first character) of which both tell a digest: of another one the
+    same would never be told.
+    """
+    if wanted == there:
+        return False
+    found = {one[:1]: one for one in wanted.split(".")}
+    other = {one[:1]: one for one in there.split(".")}
+    newest = max(found.keys() & other.keys(), default="")
+    return _differ(found.get(newest, ""), other.get(newest, ""))
 
 
 def _differ(wanted: str, there: str) -> bool:

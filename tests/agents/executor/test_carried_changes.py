@@ -14,9 +14,11 @@ from agents.executor.intents.procedures import carry_out
 from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube.convert import pod_seen
 from agents.observer.seen import InvalidAnnotation
+from dispatcher.scheduling.delegation.protocol import outdated
 from shared.kube.http import STRATEGIC_PATCH, Request, Response
 from shared.messages import BOUND, CLAIMED, DONE, REFUSED, UNKNOWN, Claim, MirrorStatus, UpdateDelegate
 from shared.model import names
+from shared.model.pod import Pod
 from tests.agents.executor.test_downward import in_files
 from tests.agents.executor.test_update import Fleet, forged
 from tests.agents.executor.world import NOW, World, lost_reply, order_for, pod_object, run, source_of
@@ -520,6 +522,66 @@ def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_
     assert mark.reached == every
 
 
+# --- marks of agents of an older version
+
+
+def older(mark: str) -> str:
+    """As an agent of format 1 would have written it, with half of each digest."""
+    words, whole, held = mark.split(" ")
+    assert whole[:1] == "2"
+    halves = [held[at : at + 8] for at in range(0, len(held), 16)]
+    return f"{words} {whole.partition('.')[2]} {''.join(halves)}"
+
+
+def test_what_an_older_agent_has_noted_is_understood_and_noted_anew() -> None:
+    fleet = Fleet(team="x")
+    marks = fleet.delegate["metadata"]["annotations"]
+    marks[names.CARRIES] = older(marks[names.CARRIES])
+    fleet.delegate["metadata"]["labels"] |= {"theirs": "there"}
+    metadata = fleet.source["metadata"]
+    metadata["labels"] |= {"tier": "two", "new": "n", "theirs": "home"}
+    del metadata["labels"]["team"]
+    main_of(fleet.source)["image"] = "busybox:2"
+    assert fleet.follow().verdict == DONE
+    labels = fleet.delegate["metadata"]["labels"]
+    assert labels == {"app": "web", "tier": "two", "new": "n", "theirs": "there", names.DELEGATE_LABEL: "true"}
+    assert main_of(fleet.delegate)["image"] == "busybox:2"
+    assert marks[names.CARRIES].split(" ")[1][:1] == "2"
+    assert settled(fleet)
+
+
+def test_what_is_refused_under_an_older_mark_is_tried_again() -> None:
+    fleet = Fleet()
+    marks = fleet.delegate["metadata"]["annotations"]
+    marks[names.CARRIES] = older(marks[names.CARRIES])
+    fleet.away.api.refuses = lambda body: "no such registry" if "spec" in body else ""
+    main_of(fleet.source)["image"] = "evil/busybox"
+    assert fleet.follow().verdict == REFUSED
+    assert lives(fleet)[0] != lives(fleet)[1]
+    fleet.away.api.refuses = lambda body: ""
+    assert fleet.follow().verdict == DONE
+    assert main_of(fleet.delegate)["image"] == "evil/busybox"
+    assert settled(fleet)
+
+
+@pytest.mark.parametrize("newer", [0, 1], ids=["home is newer", "the target is newer"])
+def test_agents_of_two_formats_tell_whether_a_change_has_arrived(newer: int) -> None:
+    fleet = Fleet()
+
+    def told() -> bool:
+        both = [one if at == newer else one.partition(".")[2] for at, one in enumerate(lives(fleet))]
+        source, delegate = (Pod("u", "default", "web", live=one) for one in both)
+        return outdated(source, delegate)
+
+    assert not told()
+    fleet.relabel("two")
+    assert told()
+
+
+def test_a_mark_of_a_format_that_is_not_known_yet_is_none_of_ours() -> None:
+    assert live.read("pods 3123 abc") is None
+
+
 # --- what home shows
 
 
@@ -565,7 +627,7 @@ def test_states_of_debug_containers_and_of_a_resize_are_shown_at_home_and_go_as_
 @pytest.mark.parametrize("text", ["", "pods", "pods x", "a b c d", " ".join(["x" * 3000] * 3)])
 def test_a_mark_that_somebody_else_wrote_is_none_or_read_within_bounds(text: str) -> None:
     digest, words = live.told(text)
-    assert len(digest) <= 17
+    assert len(digest) <= 35
     assert set(words.split(",")) <= {*live.WORDS, ""}
     live.read(text)
 

@@ -14,7 +14,7 @@ from agents.executor.context.local import Moment
 from agents.executor.crossing.manifest import ManifestError
 from agents.executor.crossing.policy import ForeignBytes
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects import copies, references
+from agents.executor.objects import copies, copy_lists, references
 from agents.executor.objects.copies import PeerAsk, bring, reconcile_tasks
 from agents.executor.objects.references import KINDS, copy_name
 from agents.executor.relayed import giving
@@ -598,6 +598,18 @@ def test_however_much_pods_name_a_turn_is_short_and_others_do_not_wait_for_it(mo
     assert local.copies.look is None
 
 
+def test_what_many_pods_name_alike_is_looked_through_in_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_AT_ONCE", 100)
+    fleet = Fleet()
+    many = container(envFrom=[{"configMapRef": {"name": f"n-{at}", "optional": True}} for at in range(60)])
+    for at in range(12):
+        fleet.create(many, f"pod-{at}")
+    for again in range(2):
+        look = copies._in_use(fleet.there.local, moment(again))
+        assert sum(1 for _ in look) == 0
+    assert len(fleet.there.local.copies.known) == 60
+
+
 @pytest.mark.parametrize("bound", ["MOST_OF_NAMESPACE", "MOST_OF_CLUSTER"])
 def test_so_many_names_have_copies_and_no_more(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy_table, bound, 3)
@@ -660,6 +672,54 @@ def test_a_copy_stays_while_the_api_server_shows_a_pod_that_names_it_whatever_it
     del fleet.delegate()["metadata"]["annotations"][names.FOLLOWS]
     fleet.tend_until(400)
     assert fleet.copy() is not None
+
+
+def pages_of(pods: list[dict[str, Any]], per_page: int = 1) -> Callable[[Request], Response]:
+    """A server that shows so many of them at a time."""
+
+    def answer(request: Request) -> Response:
+        at = int(request.params.get("continue", 0))
+        end = at + min(per_page, int(request.params["limit"]))
+        following = {"continue": str(end)} if end < len(pods) else {}
+        return Response(200, msgspec.json.encode({"metadata": following, "items": pods[at:end]}))
+
+    return answer
+
+
+def test_what_pods_name_is_found_page_by_page_in_whatever_field() -> None:
+    hashes = [f"{at:016x}" for at in range(len(NEEDS))]
+    pods = [
+        msgspec.json.decode(
+            msgspec.json.encode(pod_object(**NEEDS[field])).replace(b'"settings"', b'"s-%b"' % one.encode())
+        )
+        for field, one in zip(NEEDS, hashes, strict=True)
+    ]
+    assert run(copy_lists.named_in("default"), pages_of(pods)) == set(hashes)
+    pods[0]["metadata"]["annotations"] = {"note": '"s-ffffffffffffffff" s-eeeeeeeeeeeeeeee.'}
+    assert run(copy_lists.named_in("default"), pages_of(pods)) == set(hashes)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"items":null}', b'{"items":[', b"[]"])
+def test_what_is_no_list_is_no_word_that_nothing_is_named(body: bytes) -> None:
+    assert "cannot be read" in str(run(copy_lists.named_in("default"), lambda request: Response(200, body)))
+
+
+def test_of_pods_that_are_as_large_as_may_be_a_turn_makes_no_objects_and_takes_few() -> None:
+    env = [{"name": f"n{at}", "valueFrom": {"configMapKeyRef": {**KEYED, "name": f"s-{at}"}}} for at in range(13_000)]
+    body = msgspec.json.encode({"metadata": {}, "items": [pod_object(**container(env=env))]})
+    asked: list[int] = []
+
+    def answer(request: Request) -> Response:
+        asked.append(int(request.params["limit"]))
+        return Response(200, body)
+
+    tracemalloc.start()
+    try:
+        assert run(copy_lists.named_in("default"), answer) == set()
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(body)
+    finally:
+        tracemalloc.stop()
+    assert max(asked) <= 10
 
 
 @pytest.mark.parametrize("broken", ["pods", "configmaps"])
