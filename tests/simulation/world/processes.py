@@ -17,6 +17,7 @@ from structlog.typing import EventDict
 
 import agents.runtime.agent as agent_module
 from agents.runtime.agent import Agent
+from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import DispatcherConfig
 from dispatcher.service.leading.leadership import Leadership
@@ -116,6 +117,8 @@ class AgentProcess:
         self.rate = 1.0
         self.agent: Agent | None = None
         self.second: AgentProcess | None = None
+        # Where objects follow pods: streams to other agents.
+        self.relayed: Callable[[AgentProcess], OpenStreams] | None = None
 
     def reached(self, dice: random.Random, *, by_orders: bool) -> "AgentProcess":
         """Whom a call reaches. Of two the one that acts reports; orders may be under way to either."""
@@ -138,6 +141,8 @@ class AgentProcess:
     def _start(self) -> "asyncio.Task[None]":
         WIRE.set(self.wire)
         agent = self.agent = Agent(self.settings, self.name)  # started again in its place: its Lease is still its own
+        if self.relayed is not None:
+            agent.fetch_over(self.relayed(self))
         return asyncio.create_task(agent.start())
 
     async def stop(self) -> None:
@@ -164,6 +169,8 @@ class LinkWeather:
     twice: float = 0.0  # the share of batches that arrive once more, later
     late_s: float = 0.01
     twice_after_s: float = 30.0
+    relay_cut: bool = False  # streams between agents
+    relay_late_s: float = 0.0
 
 
 @dataclass
