@@ -23,7 +23,8 @@ def provide(cluster: Cluster) -> None:
     for space in SPACES:
         for name in NAMES:
             marks = {"follow": "none"} if name == STAYS else {}
-            cluster.api.ask("user", "POST", path_of_object(space), config_map(name, f"first of {cluster.name}", **marks))
+            made = config_map(name, f"first of {cluster.name}", **marks)
+            cluster.api.ask("user", "POST", path_of_object(space), made)
 
 
 def path_of_object(space: str, name: str = "") -> str:

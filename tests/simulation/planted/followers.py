@@ -102,8 +102,8 @@ def copies_never_refreshed(patches: Patches) -> None:
 
     def nothing(asked: str, local: Any, now: Any) -> Any:
         local.copies.due.pop(asked, None)
+        yield from ()
         return ""
-        yield
 
     patches.set(copies, "refresh", nothing)
 
@@ -145,8 +145,7 @@ def copies_not_waited_for(patches: Patches) -> None:
     from agents.executor.objects import copies
 
     def bring(intent: Any, local: Any, now: Any) -> Any:
-        return None
-        yield
+        yield from ()
 
     patches.set(copies, "bring", bring)
 
@@ -156,8 +155,8 @@ def collected_without_a_look(patches: Patches) -> None:
     from agents.executor.objects import copies
 
     def named_in(namespace: str) -> Any:
+        yield from ()
         return set()
-        yield
 
     patches.set(copies, "_named_in", named_in)
 

@@ -152,9 +152,7 @@ class Fleet(Judgeable):
         self.hanging: dict[str, tuple[str, float]] = {}  # cluster -> namespace whose webhooks hang there, since when
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
         self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
-        self.relays = Relays(
-            loop, random.Random(f"{seed} relays"), self.members, self.link, self._gateways, self.gave
-        )
+        self.relays = Relays(loop, random.Random(f"{seed} relays"), self.members, self.link, self._gateways, self.gave)
         for name in sizes.clusters:
             self.add_cluster(name)
         self.add_dispatcher("dispatcher")

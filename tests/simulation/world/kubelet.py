@@ -17,7 +17,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @dataclass(eq=False)
 class Container:
-    """One pod that runs, or did. `why` it stopped: ended, deleted, vanished, rejected, node."""
+    """One pod that runs, or did. `why` it stopped: ended, deleted, vanished, rejected, node. `shown`: the ConfigMaps in
+    its environment, as they were when it started.
+    """
 
     uid: str
     path: str
@@ -30,7 +32,7 @@ class Container:
     ends_at: float = float("inf")
     ends_as: str = "Succeeded"
     status: Object = field(default_factory=dict)  # as it was told
-    shown: list[Object | None] = field(default_factory=list)  # in its environment: ConfigMaps that it names, as they were
+    shown: list[Object | None] = field(default_factory=list)
 
 
 class Watcher(Protocol):
