@@ -30,7 +30,9 @@ from shared.kube.http import Request, Response
 from shared.kube.leader_lease import LeaseRef, LeaseStore
 from shared.kube.session import AccessError, ApiSession
 from shared.messages import (
+    REFUSED,
     Changes,
+    Claim,
     CreateDelegate,
     Hello,
     IntentBatch,
@@ -186,6 +188,7 @@ class SimLink:
     loop: VirtualLoop
     dice: Any
     ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
+    kept: dict[tuple[str, str], float] = field(default_factory=dict)  # the same -> first refusal of a claim for it
     heard: dict[str, set[str]] = field(default_factory=dict)  # a dispatcher's term -> clusters that have reported to it
 
     async def hello(self, *, timeout_s: float) -> Hello:
@@ -212,6 +215,9 @@ class SimLink:
             if isinstance(one, CreateDelegate):
                 self.ordered.setdefault((self.cluster, one.pod.uid), self.loop.time())
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
+        for one, outcome in zip(batch.intents, answer.outcomes, strict=True):
+            if isinstance(one, Claim) and outcome.verdict == REFUSED:
+                self.kept.setdefault((one.cluster, one.pod.uid), self.loop.time())
         return answer
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
