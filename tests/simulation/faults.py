@@ -61,7 +61,8 @@ THEMES: dict[str, dict[str, tuple[float, float]]] = {
     "quota": {"burst": (1, 0)},
 }
 # Themes that a few seeds have besides those that are drawn: the share of seeds.
-BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04, "standbys": 0.15, "executors": 0.1}
+BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04, "standbys": 0.15, "executors": 0.1, "followers": 0.15}
+NAMED = ("", "shared", "shared own", "shared ?own", "?own ?lacking", "?stays shared")  # by one pod
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
 THEMES["growth"] = {"cluster-joins": (1, 0)}
 THEMES["fleet"] = {
@@ -72,6 +73,18 @@ THEMES["fleet"] = {
 }
 THEMES["executors"] = {"second-executor": (3, 60), "agent-pauses": (1, 25), "cut-there": (1, 30)}
 THEMES["standbys"] = {"fail-over": (2, 40), "standby-cut": (1, 40)}
+THEMES["followers"] = {  # ConfigMaps follow pods, and in no world without this theme
+    "config-changes": (4, 0),
+    "config-deleted": (2, 60),
+    "config-stays": (1, 40),
+    "copy-edited": (2, 0),
+    "copy-deleted": (2, 0),
+    "copy-replaced": (1, 40),
+    "copy-stripped": (1, 0),
+    "asks-for-more": (2, 0),
+    "relay-cut": (1, 40),
+    "relay-slow": (1, 40),
+}
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
     "dispatchers": 2.0,
@@ -98,6 +111,7 @@ class Submission:
     replicas: int = 0
     priority: int = 0
     spread: bool = False  # as many in each zone, which is each cluster
+    names: tuple[str, ...] = ()  # ConfigMaps, as of `naming`
 
 
 @dataclass(frozen=True)
@@ -123,10 +137,13 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
         chosen = {dice.choices([*weights], [*weights.values()])[0] for _ in range(dice.choice((1, 2, 2, 3, 4)))}
         besides = random.Random(f"besides {seed}")
         themes = [*sorted(chosen), *(theme for theme, share in BESIDES.items() if besides.random() < share)]
-    sizes = replace(_sizes(dice, themes), every_kind=seed % 10 == 0)
+    sizes = replace(_sizes(dice, themes), every_kind=seed % 10 == 0, followers="followers" in themes)
     work = _work(dice)
     if random.Random(f"spread {seed}").random() < SPREAD:
         work = [replace(one, spread=bool(one.replicas and not one.away)) for one in work]
+    if sizes.followers:
+        which = random.Random(f"followers {seed}")
+        work = [replace(one, names=tuple(which.choice(NAMED).split())) for one in work]
     return Story(seed, sizes, tuple(work), tuple(sorted(_faults(dice, themes))), tuple(themes))
 
 

@@ -17,9 +17,10 @@ import msgspec
 
 from shared.messages import Changes, IntentBatch, OutcomeBatch
 from shared.model.pod import Pod
-from tests.simulation.acts import plain_pod
+from tests.simulation.acts import naming, plain_pod
 from tests.simulation.judges.facts import FINALIZER, PREFIX, PROXY, SCHEDULER, PodFact
-from tests.simulation.planted.scripted import PATIENCE_S, Hint, Scene, Wait
+from tests.simulation.judges.objects import COPY_OF
+from tests.simulation.planted.scripted import OBJECTS, PATIENCE_S, Hint, Scene, Wait
 from tests.simulation.telling import Told
 from tests.simulation.world.apiserver import NAMESPACES, NODES
 from tests.simulation.world.controllers import ReplicaSet, path_of
@@ -103,15 +104,17 @@ class Director(Scene):
     # --- people ------------------------------------------------------------------------------------------------------
 
     def step_submit(self, name: str, *flags: str, **settings: str) -> None:
-        """NAME [to=CLUSTERS] [home=] [cpu=] [namespace=] [priority=] [failover=] [replicas=] [at-once] [gated] [host].
+        """NAME [to=CLUSTERS] [home=] [cpu=] [namespace=] [priority=] [failover=] [replicas=] [names=] [at-once] [gated] [host].
 
-        Its pod may run in any cluster if none is said. `at-once`: it tolerates no lost node for a second.
+        Its pod may run in any cluster if none is said. `at-once`: it tolerates no lost node for a second. `names`: the
+        ConfigMaps of its environment, "?" before one that is optional.
         """
         home = settings.get("home", "north")
         namespace = settings.get("namespace", "default")
         marks = {"clusters": settings.get("to", ""), "failover": settings.get("failover", "")}
         chosen = {key: value for key, value in marks.items() if value}
         pod = plain_pod(name, namespace, int(settings.get("cpu", "300")), **chosen)
+        naming(pod, [one for one in settings.get("names", "").split(",") if one])
         spec = pod["spec"]
         spec["priorityClassName"] = class_of(int(settings.get("priority", "0")))
         spec |= {"tolerations": AT_ONCE} if "at-once" in flags else {}
@@ -262,6 +265,39 @@ class Director(Scene):
     def _label(self, cluster: str, fact: PodFact) -> str:
         kept = self.cluster(cluster).api.kept(f"{NAMESPACES}/{fact.namespace}/pods/{fact.name}")
         return str(kept.obj["metadata"]["labels"].get("text", "")) if kept is not None else ""
+
+    # --- objects that follow -----------------------------------------------------------------------------------------
+
+    def step_config(self, name: str, text: str, cluster: str = "north") -> None:
+        """NAME TEXT [cluster=]: a user writes that into this ConfigMap."""
+        self.put_object(name, text, cluster=cluster)
+
+    def step_unconfig(self, name: str, cluster: str = "north") -> None:
+        """NAME [cluster=]: and deletes it."""
+        self.delete_object(name, cluster=cluster)
+
+    def step_spoil(self, cluster: str, text: str = "") -> None:
+        """CLUSTER [TEXT]: a user there writes that into all copies; without it, deletes them."""
+        for name in self.copied(cluster):
+            if text:
+                self.put_object(name, text, cluster=cluster, actor="hostile")
+            else:
+                self.delete_object(name, cluster=cluster, actor="hostile")
+
+    def step_copied(self, cluster: str) -> list[str]:
+        """CLUSTER: what has followed pods to there."""
+        kept = [self.cluster(cluster).api.store.look(f"{OBJECTS}/{name}") or {} for name in self.copied(cluster)]
+        lines = [f"{one['metadata']['annotations'][COPY_OF]}: {one['data']['text']}" for one in kept]
+        return sorted(lines) or ["nothing"]
+
+    def step_environment(self, name: str) -> list[str]:
+        """NAME: what the containers of its copy have read."""
+        lines = []
+        for cluster, fact in self._copies(name):
+            container = self.cluster(cluster).kubelets.running.get(fact.uid)
+            shown = [one["data"]["text"] if one else "-" for one in container.shown] if container else ["not started"]
+            lines.append(f"{name} in {cluster}: {', '.join(shown)}")
+        return lines or ["nothing"]
 
     # --- trouble -----------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.acts import ACTS, Act, Stage, plain_pod, spread_by_zone
+from tests.simulation.acts import ACTS, Act, Stage, naming, plain_pod, spread_by_zone
+from tests.simulation.acts.objects import provide
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import budgets, copies, progress, protocol, room, spread
+from tests.simulation.judges import budgets, copies, followers, progress, protocol, room, spread
 from tests.simulation.judges.court import Judge, NothingRaises, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
-from tests.simulation.world.apiserver import EVENTS, LEASES, NAMESPACES, NODES
+from tests.simulation.judges.followers import left_of
+from tests.simulation.world.apiserver import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES
 from tests.simulation.world.controllers import ReplicaSet
 from tests.simulation.world.fleet import Fleet, Judgeable
 from tests.simulation.world.kubelet import Container
@@ -53,6 +55,14 @@ JUDGES: tuple[type[Judge], ...] = (
     progress.OneLeads,
     progress.GoesElsewhere,
     progress.OthersGoOn,
+    followers.EnvironmentAsAtHome,
+    followers.NothingOptionalLost,
+    followers.CopiesKeepUp,
+    followers.NotCollectedInUse,
+    followers.OthersObjectsStay,
+    followers.GivenByClaim,
+    followers.CrossesOnce,
+    followers.CopiesGo,
     NothingRaises,
 )
 # Nothing is written for QUIET_S before it is judged, and nothing in the calm after: ten minutes of it in a few stories.
@@ -149,6 +159,8 @@ class Teller:
         fleet = self.fleet
         for cluster in fleet.clusters.values():
             cluster.api.add_namespace("team")
+            if fleet.sizes.followers:
+                provide(cluster)
         await fleet.start()
         coming: list[Fault | Submission] = [*self.story.faults, *self.story.work]
         coming.sort(key=lambda one: one.at)
@@ -191,6 +203,7 @@ class Teller:
         cluster = self.fleet.clusters[one.cluster]
         pod = plain_pod(one.name, one.namespace, one.cpu, **({"clusters": one.away} if one.away else {}))
         pod["spec"]["priorityClassName"] = class_of(one.priority)
+        naming(pod, one.names)
         if one.spread:
             pod["spec"]["topologySpreadConstraints"] = [spread_by_zone(one.name)]
         if one.replicas:
@@ -212,6 +225,8 @@ class Teller:
                 self._spawn(cluster.agent.start())
             for node in cluster.nodes:
                 cluster.cordon(node, on=False)
+            if self.story.sizes.followers and self.story.work:
+                provide(cluster)
         for weather in self.fleet.weathers.values():
             vars(weather).update(vars(LinkWeather()))
         for name, dispatcher in self.fleet.dispatchers.items():
@@ -231,11 +246,19 @@ class Teller:
         nodes = (node["metadata"]["name"] for one in self.fleet.clusters.values() for node in one.api.nodes())
         return any(name.startswith(PROXY) and name not in wanted for name in nodes)
 
+    def _copies_will_go(self) -> bool:
+        """Whether there still are ConfigMaps that followed pods, and nobody names them: they wait for a minute."""
+        clusters = self.fleet.clusters.values() if self.fleet.sizes.followers else ()
+        return any(any(left_of(one.api.store.all(CONFIG_MAPS), one.api.pods())) for one in clusters)
+
     async def _settle(self) -> None:
         fleet, healed = self.fleet, self.fleet.now
         busy, terms = healed, len(fleet.ranks)
         while fleet.now - healed < SETTLE_S and (
-            fleet.now - max(self.tape.last, busy) < QUIET_S or self._something_will_end() or self._proxies_will_go()
+            fleet.now - max(self.tape.last, busy) < QUIET_S
+            or self._something_will_end()
+            or self._proxies_will_go()
+            or self._copies_will_go()
         ):
             await fleet.second()
             if any(cluster.wire.hangs for cluster in fleet.clusters.values()):

@@ -38,7 +38,7 @@ class Scene:
         )
         fleet.dispatchers = {"dispatcher": alive}
         fleet.lease_wire = SimpleNamespace(weather=SimpleNamespace(down=False))
-        fleet.lost, fleet.ordered, fleet.ranks, fleet.heard = {}, {}, {"dispatcher/1#1": 0}, {}
+        fleet.lost, fleet.ordered, fleet.kept, fleet.ranks, fleet.heard = {}, {}, {}, {"dispatcher/1#1": 0}, {}
         self.fleet, self.facts = fleet, Facts(fleet)
         self.judge = judge(fleet, self.facts)
 

@@ -120,7 +120,8 @@ class Copies:
             self._count_of.subtract(_counted(copy.original))
 
     def doubt(self) -> None:
-        """What was seen is not believed any more."""
+        """What was seen is not believed any more, and some may be back that were deleted."""
+        self.listed = False
         for copy in self.known.values():
             copy.seen = float("-inf")
 

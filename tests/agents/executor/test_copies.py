@@ -759,6 +759,20 @@ def test_a_copy_whose_last_pod_went_in_an_earlier_life_is_found_by_its_label() -
     assert f"{MAPS}/mine" in fleet.there.api.objects
 
 
+def test_a_copy_that_a_restore_brings_back_without_its_pods_is_found_and_goes() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    copy = fleet.copy()
+    fleet.ends()
+    fleet.tend_until(150)
+    assert fleet.copy() is None
+    fleet.there.api.put(f"{MAPS}/{COPY}", copy)
+    fleet.there.local.server_went_back()
+    for at in range(160, 300, 10):
+        assert fleet.tend(at) == []
+    assert fleet.copy() is None
+
+
 def test_what_anybody_marks_as_a_copy_takes_nothing_of_what_its_cluster_may_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,7 +1,7 @@
 """One act is a generator: do, yield, undo. The table of all, and what they need to know of a world."""
 
 import random
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any
 
 from tests.simulation.faults import Fault
@@ -65,6 +65,20 @@ def plain_pod(
         "metadata": metadata,
         "spec": {"schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 10},
     }
+
+
+def naming(pod: Object, names: Sequence[str]) -> Object:
+    """The same with these ConfigMaps in its environment; "?" before a name: it is optional."""
+    refs = [{"name": name.lstrip("?"), **({"optional": True} if name[0] == "?" else {})} for name in names]
+    if refs:
+        pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": ref} for ref in refs]
+    return pod
+
+
+def config_map(name: str, text: str, **annotations: str) -> Object:
+    """One with this text in it."""
+    metadata: Object = {"name": name, "annotations": {PREFIX + key: value for key, value in annotations.items()}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}}
 
 
 def spread_by_zone(app: str) -> Object:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from tests.simulation.world.apiserver import NODES, PODS
+from tests.simulation.judges.objects import Objects
+from tests.simulation.world.apiserver import CONFIG_MAPS, NODES, PODS
 from tests.simulation.world.fleet import Fleet, Judgeable
 from tests.simulation.world.kubelet import Container
-from tests.simulation.world.objects import ENDED, Object, condition, cpu_of
+from tests.simulation.world.objects import ENDED, Object, condition, cpu_of, named_by
 from tests.simulation.world.store import Write
 
 PREFIX = "global-dispatcher.io/"
@@ -24,6 +25,7 @@ class PodFact:
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
     `owner`: UID of its controller. `failover`: the mode that it asks for.
     `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
+    `names`: ConfigMaps in its environment, in order.
     """
 
     uid: str
@@ -47,6 +49,7 @@ class PodFact:
     priority: int = 0
     owner: str = ""
     failover: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def is_source(self) -> bool:
@@ -89,12 +92,15 @@ class Facts(Judgeable):
         self.restored: dict[str, float] = {}
         self.revived: set[str] = set()
         self.calm_since = float("inf")
+        self.objects = Objects()
 
     def wrote(self, write: Write) -> None:
         if write.place.resource == NODES:
             if not by_product(write.actor):
                 self.changed[write.cluster, write.place.name] = write.at
             return
+        if write.place.resource == CONFIG_MAPS:
+            self.objects.wrote(write)
         if write.place.resource != PODS:
             return
         obj = write.after or write.before
@@ -114,6 +120,7 @@ class Facts(Judgeable):
         cpu = cpu_of(obj)
         fact = PodFact(uid, source, write.cluster, meta["namespace"], meta["name"], cpu, write.at)
         fact.priority = obj["spec"].get("priority", 0)
+        fact.names = tuple(name for name, _ in named_by(obj))
         fact.owner = next((str(one["uid"]) for one in meta.get("ownerReferences", ()) if one.get("controller")), "")
         self.pods[uid] = fact
         if source:
@@ -189,7 +196,9 @@ class Facts(Judgeable):
     def went_back(self, cluster: str) -> None:
         """Its etcd was restored: pods are gone without a cause of their own, others are back."""
         self.restored[cluster] = self.fleet.loop.time()
-        there = {pod["metadata"]["uid"] for pod in self.fleet.clusters[cluster].api.pods()}
+        api = self.fleet.clusters[cluster].api
+        self.objects.went_back(cluster, self.restored[cluster], [*api.store.all(CONFIG_MAPS)])
+        there = {pod["metadata"]["uid"] for pod in api.pods()}
         for fact in self.pods.values():
             if fact.cluster != cluster:
                 continue

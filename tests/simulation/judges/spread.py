@@ -44,7 +44,7 @@ class SpreadKept(Judge):
     decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose
     order it is: one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no
     zone there (docs/protocol.md, What we do not promise). Nor is a cluster among them that the pod may not enter: that
-    lacks its namespace, or has refused a pod of the application.
+    lacks its namespace, or has refused a pod of the application, or for which home has refused to claim one.
     """
 
     promise = "I17"
@@ -93,6 +93,9 @@ class SpreadKept(Judge):
         if (cluster, wanted.namespace) in self.fleet.closed:
             return False
         if at - self._made.get((cluster, wanted.namespace), float("-inf")) < NEWS_S:
+            return False
+        kept = [source for (target, source), since in self.fleet.kept.items() if target == cluster and since < at]
+        if any(self._of.get(source) == wanted for source in kept):
             return False
         there = {one.source for one in self._alike(wanted) if one.cluster == cluster}
         ordered = [source for (target, source), since in self.fleet.ordered.items() if target == cluster and since < at]

@@ -9,11 +9,12 @@ import msgspec
 
 from agents.kube.convert import pod_seen
 from shared.messages import Changes
-from tests.simulation.acts import plain_pod, spread_by_zone
+from tests.simulation.acts import config_map, naming, plain_pod, spread_by_zone
 from tests.simulation.effects import kind_of
 from tests.simulation.faults import Fault, Story
+from tests.simulation.judges.objects import COPY
 from tests.simulation.telling import Teller, Told
-from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.world.apiserver import CONFIG_MAPS, NAMESPACES
 from tests.simulation.world.controllers import path_of
 from tests.simulation.world.fleet import Cluster, Sizes
 from tests.simulation.world.loop import WORLD, in_process
@@ -21,6 +22,7 @@ from tests.simulation.world.net import Asked
 from tests.simulation.world.objects import Object, class_of
 from tests.simulation.world.processes import DispatcherProcess, LinkWeather
 
+OBJECTS = f"{NAMESPACES}/default/configmaps"
 PATIENCE_S = 60  # for what a script waits for; then it goes on all the same
 Wait = float | Callable[[], object]
 Script = Callable[["Scene"], Iterator[Wait]]
@@ -97,9 +99,10 @@ class Scene(Teller):
         home: str = "north",
         namespace: str = "default",
         priority: int = 0,
+        names: Sequence[str] = (),
     ) -> None:
-        """A user's pod that may run in the clusters named in `away`, in any without."""
-        pod = plain_pod(name, namespace, cpu, **({"clusters": away} if away else {}))
+        """A user's pod that may run in the clusters named in `away`, in any without. `names`: as of `naming`."""
+        pod = naming(plain_pod(name, namespace, cpu, **({"clusters": away} if away else {})), names)
         pod["spec"]["priorityClassName"] = class_of(priority)
         self.cluster(home).api.ask("user", "POST", f"{NAMESPACES}/{namespace}/pods", pod)
 
@@ -136,6 +139,21 @@ class Scene(Teller):
             return all((pod["status"].get("phase") if pod else "") == phase for pod in found)
 
         return reached
+
+    def put_object(self, name: str, text: str, *, cluster: str = "north", actor: str = "user") -> None:
+        """A ConfigMap with this text, made or changed."""
+        api, made = self.cluster(cluster).api, config_map(name, text)
+        if api.ask(actor, "POST", OBJECTS, made)[0] == 409:
+            api.ask(actor, "PATCH", f"{OBJECTS}/{name}", {"data": made["data"]})
+
+    def delete_object(self, name: str, *, cluster: str = "north", actor: str = "user") -> None:
+        """kubectl delete configmap."""
+        self.cluster(cluster).api.ask(actor, "DELETE", f"{OBJECTS}/{name}")
+
+    def copied(self, cluster: str) -> list[str]:
+        """Names of what has followed pods to there."""
+        found = (one.obj["metadata"] for one in self.cluster(cluster).api.store.all(CONFIG_MAPS, "default"))
+        return [meta["name"] for meta in found if COPY in meta.get("labels", {})]
 
     def delete(self, name: str, *, home: str = "north", grace: int | None = None) -> None:
         """kubectl delete pod."""

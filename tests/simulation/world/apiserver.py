@@ -25,6 +25,7 @@ from tests.simulation.world.objects import (
 from tests.simulation.world.store import Backup, Kept, Store, found
 
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
+CONFIG_MAPS = "/api/v1/configmaps"
 LEASES, EVENTS = "/apis/coordination.k8s.io/v1/leases", "/apis/events.k8s.io/v1/events"
 POLICY = "/apis/policy"
 PRIORITY_CLASSES, PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses", (10,)  # class_of(10) has value 10

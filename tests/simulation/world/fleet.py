@@ -17,6 +17,7 @@ from tests.simulation.world.loop import EPOCH, START, VirtualLoop
 from tests.simulation.world.net import Asked, Wire
 from tests.simulation.world.objects import Object
 from tests.simulation.world.processes import AgentProcess, DispatcherProcess, LinkWeather, SimLink
+from tests.simulation.world.relay import Gave, Relays
 from tests.simulation.world.store import Write
 
 BOOKMARK_S = 12.0
@@ -39,6 +40,7 @@ class Sizes:
     tenants: tuple[Tenant, ...] = ()
     every_kind: bool = False  # agents see kinds, too, of which there are no objects
     budgets: bool = False  # they see PodDisruptionBudgets
+    followers: bool = False  # ConfigMaps follow pods
 
 
 class Cluster:
@@ -64,6 +66,7 @@ class Cluster:
         wire = Wire(self.api, fleet.loop, random.Random(f"{fleet.seed} second wire {self.name}"))
         wire.hang = self._hang
         second = self.agent.second = AgentProcess(self.agent.settings, wire, "-second")
+        second.relayed = self.agent.relayed
         return second
 
     def _hang(self, request: Asked) -> float:
@@ -113,6 +116,9 @@ class Judgeable:
     def stopped(self, cluster: str, container: Container) -> None:
         """It runs no more."""
 
+    def gave(self, gave: Gave) -> None:
+        """One cluster has given another an object."""
+
     def tick(self, now: float) -> None:
         """A second has passed."""
 
@@ -145,7 +151,9 @@ class Fleet(Judgeable):
         self.lost: dict[str, float] = {}  # clusters that are out of reach for everybody, since when
         self.hanging: dict[str, tuple[str, float]] = {}  # cluster -> namespace whose webhooks hang there, since when
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
+        self.kept: dict[tuple[str, str], float] = {}  # the same -> when a claim for it was first refused at home
         self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
+        self.relays = Relays(loop, random.Random(f"{seed} relays"), self.members, self.link, self._gateways, self.gave)
         for name in sizes.clusters:
             self.add_cluster(name)
         self.add_dispatcher("dispatcher")
@@ -178,6 +186,8 @@ class Fleet(Judgeable):
 
     def _made(self, name: str) -> Cluster:
         cluster = Cluster(self, name)
+        if self.sizes.followers:
+            cluster.agent.relayed = self.relays.of
         cluster.api.store.told.append(self.wrote)
         cluster.api.said = self.said
         return cluster
@@ -206,14 +216,23 @@ class Fleet(Judgeable):
             SimLink(
                 name,
                 agent,
-                self.weathers.setdefault((dispatcher, name), LinkWeather()),
+                self.link(dispatcher, name),
                 self.loop,
                 random.Random(f"{self.seed} link {dispatcher} {name}"),
                 self.ordered,
+                self.kept,
                 self.heard,
             )
             for name, agent in sorted(self.members.items())
         ]
+
+    def link(self, dispatcher: str, cluster: str) -> LinkWeather:
+        """The weather between the two."""
+        return self.weathers.setdefault((dispatcher, cluster), LinkWeather())
+
+    def _gateways(self) -> Iterator[str]:
+        """Each is where a dispatcher is, whether that leads or not."""
+        return (name for name, one in [*self.dispatchers.items()] if one.dispatcher is not None)
 
     async def start(self) -> None:
         """Everything begins."""
@@ -260,6 +279,11 @@ class Fleet(Judgeable):
         """Pass it on."""
         for ear in self.ears:
             ear.started(cluster, container)
+
+    def gave(self, gave: Gave) -> None:
+        """Pass it on."""
+        for ear in self.ears:
+            ear.gave(gave)
 
     def stopped(self, cluster: str, container: Container) -> None:
         """Pass it on."""

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.simulation.world.apiserver import NODES, PODS, ApiServer
-from tests.simulation.world.objects import Object, active, cpu_of, place_of
+from tests.simulation.world.apiserver import CONFIG_MAPS, NAMESPACES, NODES, PODS, ApiServer
+from tests.simulation.world.objects import Object, active, cpu_of, named_by, place_of
 
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
 @dataclass(eq=False)
 class Container:
-    """One pod that runs, or did. `why` it stopped: ended, deleted, vanished, rejected, node."""
+    """One pod that runs, or did. `why` it stopped: ended, deleted, vanished, rejected, node. `shown`: the ConfigMaps in
+    its environment, as they were when it started.
+    """
 
     uid: str
     path: str
@@ -30,6 +32,7 @@ class Container:
     ends_at: float = float("inf")
     ends_as: str = "Succeeded"
     status: Object = field(default_factory=dict)  # as it was told
+    shown: list[Object | None] = field(default_factory=list)
 
 
 class Watcher(Protocol):
@@ -74,11 +77,12 @@ class Kubelets:
     def _same_as_before(self) -> bool:
         """Whether all is as at the last look, which has done what there was to do: then time alone changes nothing."""
         store = self.api.store
-        shown = (store.all(PODS), store.all(NODES))  # other lists as soon as anything in them is written
+        # Other lists as soon as anything in them is written.
+        shown = (store.all(PODS), store.all(NODES), store.all(CONFIG_MAPS))
         seen = (frozenset(self.cut_off), frozenset(self.dead), tuple(self.running))
         before, self._seen = self._seen, (*shown, *seen)
-        same = bool(before) and before[0] is shown[0] and before[1] is shown[1]
-        return same and before[2:] == seen
+        same = bool(before) and all(was is now for was, now in zip(before, shown, strict=False))
+        return same and before[3:] == seen
 
     def _stop(self, now: float) -> None:
         for uid, container in list(self.running.items()):
@@ -112,6 +116,9 @@ class Kubelets:
             self._say(path, container.status)  # a kubelet tells it again where the API server shows something else
 
     def _start(self, pod: Object, path: str, node: str, now: float) -> None:
+        shown = self._environment(pod)
+        if shown is None:  # CreateContainerConfigError: it is tried again
+            return
         uid, cpu = pod["metadata"]["uid"], cpu_of(pod)
         kept = self.api.kept(f"/api/v1/nodes/{node}")
         room = cpu_of_node(kept.obj) if kept else 0
@@ -125,7 +132,7 @@ class Kubelets:
             self.watcher.stopped(self.api.cluster, rejected)
             return
         grace = float(pod["spec"].get("terminationGracePeriodSeconds", 30))
-        container = Container(uid, path, node, cpu, now, grace)
+        container = Container(uid, path, node, cpu, now, grace, shown=shown)
         if self.dice.random() < self.ends_share:
             container.ends_at = now + 20 + self.dice.random() * 60
             container.ends_as = self.dice.choice(("Succeeded", "Failed"))
@@ -136,6 +143,16 @@ class Kubelets:
         ready = {"type": "Ready", "status": "True"}
         container.status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]}
         self._say(path, container.status)
+
+    def _environment(self, pod: Object) -> list[Object | None] | None:
+        """What its containers read when they start; None where one is lacking that is not optional."""
+        shown = []
+        for name, optional in named_by(pod):
+            found = self.api.store.look(f"{NAMESPACES}/{pod['metadata']['namespace']}/configmaps/{name}")
+            if found is None and not optional:
+                return None
+            shown.append(found)
+        return shown
 
     def _say(self, path: str, status: Object) -> None:
         self.api.ask("kubelet", "PATCH", f"{path}/status", {"status": status}, kind=STRATEGIC)

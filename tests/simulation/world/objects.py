@@ -64,6 +64,12 @@ def cpu_of(pod: Object) -> int:
     return total
 
 
+def named_by(pod: Object) -> list[tuple[str, bool]]:
+    """The ConfigMaps from which its containers have their environment, in order, and whether each is optional."""
+    refs = [one["configMapRef"] for container in pod["spec"]["containers"] for one in container.get("envFrom", ())]
+    return [(ref["name"], bool(ref.get("optional"))) for ref in refs]
+
+
 def stamp(wall: float) -> str:
     """RFC 3339."""
     return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

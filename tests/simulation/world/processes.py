@@ -17,6 +17,7 @@ from structlog.typing import EventDict
 
 import agents.runtime.agent as agent_module
 from agents.runtime.agent import Agent
+from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import DispatcherConfig
 from dispatcher.service.leading.leadership import Leadership
@@ -29,7 +30,9 @@ from shared.kube.http import Request, Response
 from shared.kube.leader_lease import LeaseRef, LeaseStore
 from shared.kube.session import AccessError, ApiSession
 from shared.messages import (
+    REFUSED,
     Changes,
+    Claim,
     CreateDelegate,
     Hello,
     IntentBatch,
@@ -116,6 +119,8 @@ class AgentProcess:
         self.rate = 1.0
         self.agent: Agent | None = None
         self.second: AgentProcess | None = None
+        # Where objects follow pods: streams to other agents.
+        self.relayed: Callable[[AgentProcess], OpenStreams] | None = None
 
     def reached(self, dice: random.Random, *, by_orders: bool) -> "AgentProcess":
         """Whom a call reaches. Of two the one that acts reports; orders may be under way to either."""
@@ -138,6 +143,8 @@ class AgentProcess:
     def _start(self) -> "asyncio.Task[None]":
         WIRE.set(self.wire)
         agent = self.agent = Agent(self.settings, self.name)  # started again in its place: its Lease is still its own
+        if self.relayed is not None:
+            agent.fetch_over(self.relayed(self))
         return asyncio.create_task(agent.start())
 
     async def stop(self) -> None:
@@ -164,6 +171,8 @@ class LinkWeather:
     twice: float = 0.0  # the share of batches that arrive once more, later
     late_s: float = 0.01
     twice_after_s: float = 30.0
+    relay_cut: bool = False  # streams between agents
+    relay_late_s: float = 0.0
 
 
 @dataclass
@@ -179,6 +188,7 @@ class SimLink:
     loop: VirtualLoop
     dice: Any
     ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
+    kept: dict[tuple[str, str], float] = field(default_factory=dict)  # the same -> first refusal of a claim for it
     heard: dict[str, set[str]] = field(default_factory=dict)  # a dispatcher's term -> clusters that have reported to it
 
     async def hello(self, *, timeout_s: float) -> Hello:
@@ -205,6 +215,9 @@ class SimLink:
             if isinstance(one, CreateDelegate):
                 self.ordered.setdefault((self.cluster, one.pod.uid), self.loop.time())
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
+        for one, outcome in zip(batch.intents, answer.outcomes, strict=True):
+            if isinstance(one, Claim) and outcome.verdict == REFUSED:
+                self.kept.setdefault((one.cluster, one.pod.uid), self.loop.time())
         return answer
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:

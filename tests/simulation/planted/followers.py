@@ -1,0 +1,218 @@
+"""ConfigMaps that follow pods to other clusters."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.simulation.planted.scripted import Hint, Scene, Wait
+from tests.simulation.planted.table import Patches, plant
+from tests.simulation.world.fleet import Sizes
+
+FOLLOW = Sizes(clusters=("north", "west"), nodes=1, followers=True)
+
+
+def _running(at: Scene, *names: str, objects: str = "shared") -> Iterator[Wait]:
+    """These pods run in west, and have brought what they name."""
+    yield 12.0  # agents know what follows to whom
+    at.put_object("shared", "first")
+    yield 5.0
+    for name in names:
+        at.submit(name, "west", 100, names=objects.split())
+    yield at.shows("Running", *names)
+
+
+def changed_at_home(at: Scene) -> Iterator[Wait]:
+    """What a pod names is changed."""
+    yield from _running(at, "a")
+    yield 75.0
+    at.put_object("shared", "second")
+    yield 80.0
+
+
+def changed_before_the_next(at: Scene) -> Iterator[Wait]:
+    """It is changed, and at once another pod is made that names it; a few times, for copies follow in a while."""
+    yield from _running(at, "a")
+    for number in range(4):
+        at.put_object("shared", f"change {number}")
+        yield 3.0
+        at.submit(f"b{number}", "west", 100, names=["shared"])
+        yield 5.0
+
+
+def optional_and_there(at: Scene) -> Iterator[Wait]:
+    """A pod calls optional what is there at home."""
+    yield from _running(at, "a", objects="?shared")
+
+
+def named_by_one_that_is_not_told(at: Scene) -> Iterator[Wait]:
+    """A user takes the marks off a delegate, so that nobody is told what it names."""
+    yield from _running(at, "a")
+    at.act("copy-stripped", "west")
+    yield 110.0
+
+
+def replaced_by_a_users_own(at: Scene) -> Iterator[Wait]:
+    """A user puts an object of their own in the place of a copy."""
+    yield from _running(at, "a")
+    (name,) = at.copied("west") or [""]
+    at.delete_object(name, cluster="west", actor="hostile")
+    at.put_object(name, "mine", cluster="west", actor="hostile")
+    yield 60.0
+    at.delete_object(name, cluster="west", actor="hostile")
+
+
+def asked_for_more(at: Scene) -> Iterator[Wait]:
+    """The agent of a cluster asks for what a pod names that runs at home."""
+    yield 12.0
+    at.put_object("shared", "first")
+    at.submit("a", "north", 100, names=["shared"])
+    yield at.shows("Running", "a")
+    at.act("asks-for-more", "west")
+    yield 5.0
+
+
+def gone_again(at: Scene) -> Iterator[Wait]:
+    """A pod that has brought an object is deleted."""
+    yield from _running(at, "a")
+    at.delete("a")
+    yield 20.0
+
+
+def many_of_one(at: Scene) -> Iterator[Wait]:
+    """Pods that name one object come one after the other, to clusters that are well."""
+    yield 80.0
+    yield from _running(at, *(f"p{number}" for number in range(6)))
+    yield 45.0
+
+
+def brought_back_by_a_restore(at: Scene) -> Iterator[Wait]:
+    """The target is restored to when a copy was there that nobody named any more; it had been deleted since."""
+    yield from _running(at, "a")
+    at.delete("a")
+    yield lambda: not at.copies("west")
+    restore = at.back_up("west")
+    for _ in range(3):
+        yield lambda: not at.copied("west")
+    restore()
+    yield 30.0
+
+
+@plant("copies never follow their originals", hint=Hint(changed_at_home, FOLLOW))
+def copies_never_refreshed(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    def nothing(asked: str, local: Any, now: Any) -> Any:
+        local.copies.due.pop(asked, None)
+        yield from ()
+        return ""
+
+    patches.set(copies, "refresh", nothing)
+
+
+@plant("the giver says SAME of any digest", hint=Hint(changed_at_home, FOLLOW))
+def same_of_any_digest(patches: Patches) -> None:
+    from agents.executor.relayed import giving
+    from shared.messages.relay import SAME, Given
+
+    real = giving._given
+
+    def given(pod: Any, wanted: Any, *rest: Any) -> Any:
+        found = yield from real(pod, wanted, *rest)
+        return Given(SAME) if wanted.digest and found.content else found
+
+    patches.set(giving, "_given", given)
+
+
+@plant("a copy that is there is taken as it is for a new delegate", hint=Hint(changed_before_the_next, FOLLOW))
+def old_copies_are_good_enough(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    real = copies.bring
+
+    def bring(intent: Any, local: Any, now: Any) -> Any:
+        keys = [
+            copies.key_of(copies.original_of(intent.source, one.kind, one.name))
+            for one in copies.follows_here(intent, local, now)
+        ]
+        if all(key in local.copies.known and local.copies.known[key].digest for key in keys):
+            return None
+        return (yield from real(intent, local, now))
+
+    patches.set(copies, "bring", bring)
+
+
+@plant("a delegate is made before its copies are there", hint=Hint(optional_and_there, FOLLOW))
+def copies_not_waited_for(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    def bring(intent: Any, local: Any, now: Any) -> Any:
+        yield from ()
+
+    patches.set(copies, "bring", bring)
+
+
+@plant("copies are deleted without a look at pods", hint=Hint(named_by_one_that_is_not_told, FOLLOW))
+def collected_without_a_look(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    def named_in(namespace: str) -> Any:
+        yield from ()
+        return set()
+
+    patches.set(copies, "_named_in", named_in)
+
+
+@plant("an object under the name of a copy is taken for one", hint=Hint(replaced_by_a_users_own, FOLLOW))
+def foreign_objects_adopted(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    known: dict[str, Any] = {}
+    key_of, original_in = copies.key_of, copies.original_in
+
+    def noted(original: Any) -> Any:
+        key = key_of(original)
+        known[key[2]] = original
+        return key
+
+    patches.set(copies, "key_of", noted)
+    patches.set(copies, "original_in", lambda meta, *of: original_in(meta, *of) or known.get(meta.name))
+
+
+@plant("objects are given without a claim", hint=Hint(asked_for_more, FOLLOW))
+def given_without_a_claim(patches: Patches) -> None:
+    from agents.executor.objects import pods
+    from agents.executor.relayed import giving
+
+    def named(ask: Any, wants: Any, local: Any) -> Any:
+        look = yield from pods.look_up(wants.pod.namespace, wants.pod.name)
+        return frozenset(giving._each_named(look.body)) if look.pod is not None else "no such pod"
+
+    patches.set(giving, "_named", named)
+
+
+@plant("copies that nobody names stay", hint=Hint(gone_again, FOLLOW))
+def copies_stay(patches: Patches) -> None:
+    from agents.executor.context.copy_table import Copies
+
+    patches.set(Copies, "unused", lambda self, since: iter(()))
+
+
+@plant("an executor asks as if it had no copies", hint=Hint(many_of_one, FOLLOW))
+def asked_for_what_is_here(patches: Patches) -> None:
+    from agents.executor.objects import copies
+    from shared.messages.relay import WantedObject
+
+    patches.set(copies, "_want", lambda original, local: WantedObject(original.kind, original.name))
+
+
+@plant("what a restore brings back is not looked for", hint=Hint(brought_back_by_a_restore, FOLLOW))
+def restored_copies_forgotten(patches: Patches) -> None:
+    from agents.executor.context.copy_table import Copies
+
+    doubt = Copies.doubt
+
+    def doubt_content(self: Any) -> None:
+        listed = self.listed
+        doubt(self)
+        self.listed = listed
+
+    patches.set(Copies, "doubt", doubt_content)

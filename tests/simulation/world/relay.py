@@ -1,0 +1,144 @@
+"""The way between two agents: relayed streams, over which one asks the other for objects that follow pods.
+
+Both ends are the product's. Here are the gateways between, one for each dispatcher that is there, and what becomes of
+frames on their way; they hear what is given to whom.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from shared.messages.relay import CONTENT, decode_ask, decode_given, decode_open, decode_signed, decode_signed_given
+from shared.streams import FrameKind, Message
+from shared.streams.relayed import Stream, StreamReset
+from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop
+from tests.simulation.world.processes import AgentProcess, LinkWeather
+
+_NUMBER = 1  # of each stream: it has a connection of its own
+LOST = "the connection is lost"
+
+
+class Gave(NamedTuple):
+    """An object whose content one cluster has given to another. `name`: of kind ConfigMap, in the giver's namespace."""
+
+    at: float
+    giver: str
+    asker: str
+    namespace: str
+    kind: str
+    name: str
+    content: bytes
+
+
+class Relays:
+    """All gateways. `weather`: of a dispatcher's link to a cluster; `gateways`: names of dispatchers that are there."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        dice: random.Random,
+        members: dict[str, AgentProcess],
+        weather: Callable[[str, str], LinkWeather],
+        gateways: Callable[[], Iterator[str]],
+        gave: Callable[[Gave], None],
+    ) -> None:
+        self.loop, self.dice, self.members, self.weather = loop, dice, members, weather
+        self.gateways, self.gave = gateways, gave
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def of(self, asker: AgentProcess) -> Callable[[bytes], Iterator[Stream]]:
+        """Streams of one agent to others, over one gateway after the other."""
+        process = asker.process
+
+        def streams(opening: bytes) -> Iterator[Stream]:
+            wanted = decode_open(opening).cluster
+            for gateway in self.gateways():
+                asked = self.members.get(wanted)
+                if asked is not None and asked.reached(self.dice, by_orders=False).agent is not None:
+                    yield self._stream(gateway, asker, process, wanted, opening)
+
+        return streams
+
+    def _stream(self, gateway: str, asker: AgentProcess, process: Process, wanted: str, opening: bytes) -> Stream:
+        asked = self.members[wanted].reached(self.dice, by_orders=False)
+        way = _Way(self, gateway, (asker.settings.cluster, process), (wanted, asked.process))
+        agent = asked.agent
+        assert agent is not None
+        way.later(0, lambda: self._spawn(asked.process, _served(agent.far_end.serve(way.ends[1], opening))))
+        return way.ends[0]
+
+    def _spawn(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
+        context = self.loop.outside.copy()
+        context.run(PROCESS.set, process)
+        context.run(ORDERS.set, "")
+        task = self.loop.create_task(work, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _served(work: Coroutine[Any, Any, None]) -> None:
+    with suppress(StreamReset):
+        await work
+
+
+class _Way:
+    """One stream: its ends, that of the asker first, and the frames between, which come in order or not at all."""
+
+    def __init__(self, relays: Relays, gateway: str, asker: tuple[str, Process], asked: tuple[str, Process]) -> None:
+        self.relays, self.names = relays, (asker[0], asked[0])
+        self.processes = (asker[1], asked[1])
+        self.weathers = [relays.weather(gateway, name) for name in self.names]
+        self.ends = (Stream(partial(self._send, 1)), Stream(partial(self._send, 0)))
+        self._due = [0.0, 0.0]
+        self._sent: tuple[list[bytes], list[bytes]] = ([], [])  # by whom it is for
+
+    def _send(self, to: int, kind: FrameKind, body: bytes) -> None:
+        if kind is FrameKind.DATA:
+            self._sent[to].append(body)
+        elif kind is FrameKind.FINISH and to == 0:
+            self._tell()
+        dice = self.relays.dice
+        lost = any(one.lose and dice.random() < one.lose for one in self.weathers)
+        if lost:
+            self._later(0.0, self._lost)
+        else:
+            self.later(to, partial(self._arrive, to, Message(kind, _NUMBER, body)))
+
+    def later(self, to: int, call: Callable[[], object]) -> None:
+        """When what is sent now is there; never, where a way is cut."""
+        if any(one.cut_there or one.cut_back or one.relay_cut for one in self.weathers):
+            return
+        late_s = sum(max(one.late_s, one.relay_late_s) for one in self.weathers)
+        now = self.relays.loop.time()
+        self._due[to] = max(self._due[to], now + self.relays.dice.random() * late_s)
+        self._later(self._due[to] - now, call)
+
+    def _later(self, seconds: float, call: Callable[[], object]) -> None:
+        self.relays.loop.call_later(seconds, call, context=self.relays.loop.outside)
+
+    def _arrive(self, to: int, message: Message) -> None:
+        if self.processes[to].alive:
+            self.ends[to].take(message)
+        else:
+            self._lost()
+
+    def _lost(self) -> None:
+        for end in self.ends:
+            end.end(LOST)
+
+    def _tell(self) -> None:
+        """What was given, when all of it was sent: a challenge, the head of an answer, and the answer."""
+        (asked, *_), (_, _, *given) = self._sent[1], self._sent[0]
+        if not given:
+            return
+        ask = decode_ask(decode_signed(asked).ask)
+        rows = decode_given(decode_signed_given(b"".join(given)).given).given
+        objects = [(wants.pod.namespace, one) for wants in ask.wants for one in wants.objects]
+        for (namespace, wanted), row in zip(objects, rows, strict=True):
+            if row.state == CONTENT:
+                at = self.relays.loop.time()
+                of = (namespace, wanted.kind, wanted.name)
+                self.relays.gave(Gave(at, self.names[1], self.names[0], *of, row.content))
