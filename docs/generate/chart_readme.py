@@ -43,8 +43,8 @@ def _is_leaf(value: yaml.Node) -> bool:
 
 
 def _rows(lines: list[str], root: yaml.MappingNode) -> Iterator[tuple[str, str, str]]:
-    """(value, its default or the keys of a section, meaning). Of a section its own, else that of
-    its first key.
+    """(value, its default, meaning). Of a section there is no default, and its own meaning, else that
+    of its first key.
     """
     for key, value in root.value:
         meaning = _comment(lines, key.start_mark.line)
@@ -59,7 +59,7 @@ def _rows(lines: list[str], root: yaml.MappingNode) -> Iterator[tuple[str, str, 
             first = _comment(lines, keys[0].start_mark.line)
             yield (
                 code(key.value),
-                f"has {', '.join(code(one.value) for one in keys)}",
+                "",
                 _first_sentence(meaning or first),
             )
 

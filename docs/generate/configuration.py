@@ -40,15 +40,23 @@ LISTS: dict[str, type[BaseModel]] = {
 _BOUNDS = ((Ge, "ge", ">="), (Gt, "gt", ">"), (Le, "le", "<="), (Lt, "lt", "<"))
 
 
+_USUAL = {"> 0, <= 86_400", ">= 0, <= 65_535", ">= 1, <= 65_535"}  # of seconds and of ports
+_LONGEST = 120  # characters of a default
+
+
 def bounds(field: FieldInfo) -> str:
-    """'>= 1, <= 256', or what may stand there: 'wait, ignore'."""
+    """'>= 1, <= 256', or what may stand there: 'wait, ignore'; nothing for `_USUAL`."""
     limits = [
         f"{sign} {getattr(one, name):_}"
         for kind, name, sign in _BOUNDS
         for one in field.metadata
         if isinstance(one, kind)
     ]
-    return ", ".join([*limits, *(code(one) for one in _choices(field.annotation))])
+    if any(isinstance(one, Ge) and one.ge for one in field.metadata):
+        limits = [one for one in limits if one != "> 0"]
+    if ", ".join(limits) in _USUAL:
+        return ""
+    return ", ".join([*limits, *map(code, filter(None, _choices(field.annotation)))])
 
 
 def _choices(annotation: Any) -> Iterator[str]:
@@ -61,11 +69,14 @@ def _choices(annotation: Any) -> Iterator[str]:
 
 
 def default(field: FieldInfo) -> str:
-    """As YAML would have it."""
+    """As YAML would have it; nothing for an empty one, a link for the one too long for a table."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return code(json.dumps(value, default=_section))
+    shown = code(json.dumps(value, default=_section))
+    if value in ("", [], (), {}):
+        return ""
+    return shown if len(shown) <= _LONGEST else "[these](../crossing.md#what-of-them)"
 
 
 def _section(model: BaseModel) -> dict[str, Any]:
@@ -73,13 +84,15 @@ def _section(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(mode="json", exclude_defaults=True)
 
 
-def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """(key, default, bounds, meaning) of a section and those in it."""
+def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """(key, default, meaning and bounds) of a section and those in it."""
     for name, field in model.model_fields.items():
         if (inner := _model_of(field.annotation)) is not None:
             yield from rows(inner, f"{prefix}{name}.")
         else:
-            yield code(f"{prefix}{name}"), default(field), bounds(field), field.description or ""
+            limits = f" ({bounds(field)})" if bounds(field) else ""
+            meaning = (field.description or "").removesuffix(".")
+            yield code(f"{prefix}{name}"), default(field), f"{meaning}{limits}"
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
@@ -95,15 +108,15 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 
 def render() -> str:
     """The page."""
-    head = ("key", "default", "bounds", "meaning")
+    head = ("key", "default", "meaning")
     return page(
         "Configuration",
-        "Times are seconds unless a key says otherwise. `global-dispatcher config check FILE` "
-        "finds mistakes and says the "
-        "line; [`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to "
-        "begin with. "
-        "Paths are relative to the folder of the file in which they stand; `~` is the home of who "
-        "runs the process.",
+        "A key without a default is empty. Keys that end in `_s` are seconds, above 0 and at most "
+        "86,400, and ports 0 to 65,535, unless bounds stand in brackets. `global-dispatcher config "
+        "check FILE` finds mistakes and says the line; "
+        "[`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to begin "
+        "with. Paths are relative to the folder of the file in which they stand; `~` is the home "
+        "of who runs the process.",
         "## dispatcher.yaml",
         "Each key may be overridden by the environment: `GLOBAL_DISPATCHER_HTTP__PORT=8080` sets "
         "`http.port`.",
@@ -137,7 +150,7 @@ def render() -> str:
     )
 
 
-def _own_rows(model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
+def _own_rows(model: type[BaseModel]) -> list[tuple[str, str, str]]:
     """Those of a list's entries, without what all sources that are asked over the network have
     alike.
     """
@@ -145,6 +158,6 @@ def _own_rows(model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
     return [row for row in rows(model) if row not in shared]
 
 
-def _shared_rows() -> list[tuple[str, str, str, str]]:
+def _shared_rows() -> list[tuple[str, str, str]]:
     first, *others = (list(rows(model)) for model in ASKED)
     return [row for row in first if all(row in other for other in others)]

@@ -78,24 +78,24 @@ def labels_of(family: Metric) -> tuple[str, ...]:
 
 
 def _table(found: list[Metric]) -> str:
-    head = ("metric", "type", "labels", "meaning")
-    return table(
-        head,
-        (
-            (code(name_of(one)), one.type, ", ".join(map(code, labels_of(one))), one.documentation)
-            for one in found
-        ),
-    )
+    return table(("metric", "labels", "meaning"), map(_row, found))
+
+
+def _row(family: Metric) -> tuple[str, str, str]:
+    """(name, labels, meaning); of a histogram the meaning says so."""
+    kind = "Histogram. " if family.type == "histogram" else ""
+    labels = ", ".join(map(code, labels_of(family)))
+    return code(name_of(family)), labels, f"{kind}{family.documentation.removesuffix('.')}"
 
 
 def render() -> str:
     """The page."""
     return page(
         "Metrics",
-        "Each process tells of itself, too, what Prometheus' client library does on Linux: "
-        "`process_resident_memory_bytes`, "
-        "`process_cpu_seconds_total`, its start and its open files. Processes of Ray beside it "
-        "are not in these.",
+        "Counters end in `_total`; what is not called a histogram is a gauge. Each process also "
+        "has what Prometheus' client library tells on Linux: `process_resident_memory_bytes`, "
+        "`process_cpu_seconds_total`, its start and its open files, without processes of Ray "
+        "beside it.",
         "## The dispatcher",
         "At `/metrics` of the HTTP API. Names that begin with `scheduler_` are kube-scheduler's; "
         "what differs from there is said "

@@ -15,7 +15,7 @@ def render() -> str:
             name = field.replace("spec.initContainers", "spec.containers")
             if name not in told[decision.how, decision.why]:
                 told[decision.how, decision.why].append(name)
-    rows = ((", ".join(map(code, names)), how, why) for (how, why), names in told.items())
+    rows = ((_names(names), how, why) for (how, why), names in told.items())
     paths = ((code(path), decision.how, decision.why) for path, decision in FIELD_PATHS.items())
     return page(
         "Fields of a pod",
@@ -38,6 +38,20 @@ def render() -> str:
         "side: a container without a limit reads "
         "what its real node has.",
         table(("path", "what becomes of it", "more"), paths),
+    )
+
+
+def _names(names: list[str]) -> str:
+    """Names with commas between; what stands before the last dot once, if several share it."""
+    parents: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        parent, dot, last = name.rpartition(".")
+        parents[parent + dot].append(last)
+    return ", ".join(
+        f"{code(parent)}: {' '.join(map(code, last))}"
+        if len(last) > 3
+        else ", ".join(code(parent + one) for one in last)
+        for parent, last in parents.items()
     )
 
 
