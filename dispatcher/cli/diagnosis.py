@@ -134,10 +134,13 @@ def _of_namespaces(row: Row) -> Iterator[Finding]:
                 "executor.namespaces.create, if its pods may run there"
             )
             yield Finding(row["name"], about, NOTE, text, fix)
+        lacking: dict[tuple[str, ...], list[str]] = {}
         for cluster, services in one["services"].items():
+            lacking.setdefault(tuple(services), []).append(cluster)
+        for services, clusters in lacking.items():
             text = (
-                f"its pods do not go to cluster {cluster}, which lacks Services: "
-                f"{_some(services, len(services))}"
+                f"its pods do not go where Services are lacking ({_some(services, len(services))}): "
+                f"in {_some(clusters, len(clusters))}"
             )
             fix = (
                 "create them there, or, where pods call none by name, kubectl label namespace "

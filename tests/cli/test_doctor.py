@@ -425,11 +425,11 @@ def test_a_cluster_that_can_have_no_proxy_node_since_a_machine_has_its_name_is_f
 
 
 def test_namespaces_whose_pods_stay_for_what_other_clusters_lack_are_named_with_the_remedy() -> None:
-    services = {"north": ["a", "b", "c", "d"]}
+    services = {"north": ["a", "b", "c", "d"], "south": ["a", "b", "c", "d"]}
     apart = [{"namespace": "team", "absent_in": ["west"], "services": services}]
     absent, lacking = diagnose([a_cluster() | {"apart": apart}], [telemetry(WELL)])
     assert {(one.cluster, one.about, one.level) for one in (absent, lacking)} == {("east", "namespace team", NOTE)}
     assert ("west" in absent.text, "create namespace team" in absent.fix) == (True, True)
     assert "executor.namespaces.create" in absent.fix
-    assert "north, which lacks Services: a; b; c and 1 more" in lacking.text
+    assert lacking.text.endswith("where Services are lacking (a; b; c and 1 more): in north; south")
     assert f"label namespace team {names.SERVICES}=none in cluster east" in lacking.fix
