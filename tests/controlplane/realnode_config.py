@@ -136,6 +136,7 @@ def _kubelet_configuration(at: NodeLayout, plane: ControlPlane, serving: Pair) -
         "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),
         "imageGCHighThresholdPercent": 100,
         "nodeStatusUpdateFrequency": "5s",
+        "syncFrequency": "5s",  # of mounted ConfigMaps, a minute by default
         "shutdownGracePeriod": "0s",
         "registerWithTaints": [],
     }

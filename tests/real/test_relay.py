@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +22,24 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane.binaries import ensure as ensure_programs
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
-from localfleet.controlplane.plane import ControlPlane, KubectlError
+from localfleet.controlplane.plane import KubectlError
 from localfleet.controlplane.process import Component
-from tests.charts.rendering import KUBELET_ACCOUNT, NAMESPACE, Helm
+from tests.charts.rendering import NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
-from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
-from tests.real.fleet import _RIGHTS
 from tests.real.metrics_server import front_proxy, metrics_server
+from tests.real.two_planes import HOME, TARGET, WAIT_S, TwoPlanes, dispatching, grant
 from tests.system.cluster_api import eventually
-from tests.system.dialled import CLUSTERS, Dispatcher
-from tests.system.ray_fleet import JoinedAgent, free_ports
+from tests.system.dialled import CLUSTERS
+from tests.system.ray_fleet import free_ports
 
 __all__ = ["real_node"]
 Object = dict[str, Any]
-HOME, TARGET = CLUSTERS
 PODS = "/api/v1/namespaces/default/pods"
-WAIT_S = 120.0
 DELEGATED = "web-"  # how the name of web's delegate begins
 SIZE = 8 * 1024 * 1024
 # The kubectl of the users in east, by its name in `binaries`.
@@ -59,20 +55,10 @@ sleep 3600
 
 
 @dataclass
-class World:
+class World(TwoPlanes):
     """Two planes, a real node in the second, and pod default/web of the first, which runs there."""
 
-    planes: dict[str, ControlPlane]
-    node: RealNode
-    folder: Path
-    certificates: Path
-    dispatcher: Dispatcher
-    agents: dict[str, JoinedAgent] = field(default_factory=dict)
     unapproved: str = ""  # what kubectl logs said before the serving certificate was approved
-
-    @property
-    def home(self) -> ControlPlane:
-        return self.planes[HOME]
 
     def command(self, *words: str, kubeconfig: Path | None = None) -> list[str]:
         """Of kubectl, in east."""
@@ -89,42 +75,6 @@ class World:
             finally:
                 process.kill()
 
-    def started(self, cluster: str) -> JoinedAgent:
-        """An agent's process."""
-        folder = self.folder / cluster
-        folder.mkdir(exist_ok=True)
-        key = folder / "key.pem"
-        if not key.exists():
-            subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
-        (port,) = free_ports(1)
-        given = {
-            "cluster": cluster,
-            "kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE, 12 * 3600)),
-            "context": cluster,
-            "key_file": str(key),
-            "kubelet": {"interval_s": 60, "account": KUBELET_ACCOUNT},
-            "executor": {"relay": "all"},
-            "relay": {"port": port, "host": "127.0.0.1", "certificate": "csr", "folder": str(folder / "serving")},
-            "gateway": {
-                "urls": [f"wss://127.0.0.1:{self.dispatcher.gateway_port}"],
-                "ca_file": str(self.certificates / "ca.crt"),
-                "cert_file": str(self.certificates / f"cluster-{cluster}.crt"),
-                "key_file": str(self.certificates / f"cluster-{cluster}.key"),
-                "longest_pause_s": 1,
-            },
-        }
-        agent = self.agents[cluster] = JoinedAgent(folder, given, ip="127.0.0.1")
-        return agent
-
-    def stop(self) -> None:
-        """End the agents that run now."""
-        for agent in self.agents.values():
-            agent.__exit__(None, None, None)
-
-    def told(self) -> str:
-        """For a failure."""
-        return "\n".join([self.dispatcher.tail(), *(agent.tail() for agent in self.agents.values())])
-
     def page(self) -> str:
         """What west's proxy node tells of its pods' usage, to an admin of east."""
         node = self.home.admin.get(f"/api/v1/nodes/global-dispatcher-{TARGET}")
@@ -139,23 +89,6 @@ class World:
 
     def logs(self, *words: str) -> str:
         return self.home.kubectl("logs", "web", *words)
-
-
-def grant(plane: ControlPlane, name: str, helm: Helm) -> None:
-    """The chart's rights and policies, as of an agent that dials out and relays all."""
-    values = {
-        "cluster": name,
-        "gateway": {"split": True},
-        "config": {"executor": {"relay": "all"}},
-        "relay": {"certificate": "csr"},
-    }
-    kinds = (*_RIGHTS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    objects = [one for one in helm.template("agent", values) if one["kind"] in kinds]
-    for one in objects:  # one process is both halves here
-        if one["kind"] == "ClusterRoleBinding" and one["metadata"]["name"].endswith("-observer"):
-            one["subjects"].append({"kind": "ServiceAccount", "name": "agent", "namespace": NAMESPACE})
-    plane.apply(*objects)
 
 
 def web() -> Object:
@@ -190,18 +123,12 @@ def world(
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
     if KUBECTL != "kubectl":
         planes[HOME].programs |= {"kubectl": ensure_programs((KUBECTL,))[KUBECTL]}
-    node = real_node(planes[TARGET])
-    for name, plane in planes.items():
-        grant(plane, name, helm)
-    certificates = folder / "certificates"
-    ensure(certificates, ["127.0.0.1"], CLUSTERS)
-    with Dispatcher(folder, certificates) as dispatcher:
-        world = World(planes, node, folder, certificates, dispatcher)
-        with contextlib.ExitStack() as stack:
-            stack.callback(world.stop)
-            for name in CLUSTERS:
-                world.started(name).wait_ready()
-            eventually(lambda: dispatcher.ready() == [True, True], WAIT_S, world.told)
+    nodes = {TARGET: real_node(planes[TARGET])}
+    for plane in planes.values():
+        grant(plane, helm, "csr", {})
+    with dispatching(folder) as (certificates, dispatcher):
+        world = World(planes, nodes, folder, certificates, dispatcher, "csr")
+        with world.with_agents():
             world.home.admin.create(PODS, web())
             eventually(lambda: second_life(world), WAIT_S, world.told)
             approve(world)
@@ -393,7 +320,7 @@ def cpu(world: World) -> int:
 
 def test_the_page_of_a_proxy_node_says_what_the_kubelet_there_says(world: World) -> None:
     """The same families and labels, types included; numbers and times between two looks at the kubelet itself."""
-    path = f"/api/v1/nodes/{world.node.name}/proxy/metrics/resource"
+    path = f"/api/v1/nodes/{world.nodes[TARGET].name}/proxy/metrics/resource"
     before = theirs(world, path)
     pages: list[str] = []
 

@@ -104,7 +104,8 @@ class Director(Scene):
     # --- people ------------------------------------------------------------------------------------------------------
 
     def step_submit(self, name: str, *flags: str, **settings: str) -> None:
-        """NAME [to=CLUSTERS] [home=] [cpu=] [namespace=] [priority=] [failover=] [replicas=] [names=] [at-once] [gated] [host].
+        """NAME [to=CLUSTERS] [home=] [cpu=] [namespace=] [priority=] [failover=] [replicas=] [names=] [at-once] [gated]
+        [host].
 
         Its pod may run in any cluster if none is said. `at-once`: it tolerates no lost node for a second. `names`: the
         ConfigMaps of its environment, "?" before one that is optional.

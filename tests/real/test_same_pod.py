@@ -1,0 +1,228 @@
+"""A pod that runs in another cluster sees what it would see at home, byte for byte: two planes, each with a real node.
+
+Each pod is run twice under one name, first at home, then in the other cluster, and says from inside a container what is
+in its environment, in its files, and who it is. The namespace, the ConfigMaps and the account's rights are home's; the
+other cluster lets namespaces of that name be made, and has an account of its own of that name.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.plane import KubectlError
+from tests.charts.rendering import Helm
+from tests.controlplane.fixtures import ControlPlanes
+from tests.controlplane.realnode_config import IMAGE
+from tests.controlplane.realnode_fixtures import RealNodes, real_node
+from tests.real.two_planes import HOME, TARGET, WAIT_S, TwoPlanes, dispatching, grant
+from tests.system.cluster_api import eventually
+from tests.system.dialled import CLUSTERS
+
+__all__ = ["real_node"]
+Object = dict[str, Any]
+TEAM = "team"
+NAMESPACES = "/api/v1/namespaces"
+OF_TEAM = f"{NAMESPACES}/{TEAM}"
+PODS = f"{OF_TEAM}/pods"
+EXECUTOR = {
+    "accept": [{"clusters": ["*"], "namespaces": ["*"], "local_accounts": ["robot"], "services": "none"}],
+    "namespaces": {"create": [TEAM]},
+}
+BINARY = base64.b64encode(bytes(range(256))).decode()
+CONFIG_MAPS: dict[str, Object] = {
+    "settings": {
+        "data": {"colour": "blue", "lines": "one\ntwo\n", "quoted": "a \"b\" $c 'd' é"},
+        "binaryData": {"raw": BINARY},
+    },
+    "fixed": {"data": {"answer": "42"}, "immutable": True},
+    "large": {"data": {"filling": "x" * 900_000}},
+}
+ENDED = "that is all"
+# What a container can say of where it is; sorted, as the kernel lists files in no order.
+SCRIPT = f"""
+env | sort
+echo "host $(hostname)"
+id
+for file in $(find /told -follow -type f | sort); do
+  case $file in */..*) continue;; esac
+  echo "$file $(stat -Lc '%a %u %g %s' $file) $(sha256sum < $file)"
+done
+cat /told/down/labels /told/down/note
+grep -c . /etc/hosts
+echo {ENDED}
+sleep 3600
+"""
+ENVIRONMENT: list[Object] = [
+    {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "colour"}}},
+    {"name": "QUOTED", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "quoted"}}},
+    {"name": "LACKING_KEY", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "none", "optional": True}}},
+    {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+    {"name": "ACCOUNT", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}},
+    {"name": "APP", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+    {"name": "NOTE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['example.com/note']"}}},
+    {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+    {"name": "EXPANDED", "value": "$(NAME) is $(COLOUR)"},
+]
+VOLUMES: list[Object] = [
+    {"name": "settings", "configMap": {"name": "settings", "defaultMode": 0o440}},
+    {"name": "one", "configMap": {"name": "settings", "items": [{"key": "raw", "path": "deep/raw", "mode": 0o400}]}},
+    {"name": "lacking", "configMap": {"name": "nowhere", "optional": True}},
+    {
+        "name": "projected",
+        "projected": {
+            "sources": [
+                {"configMap": {"name": "fixed"}},
+                {"configMap": {"name": "large"}},
+                {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+            ]
+        },
+    },
+    {
+        "name": "down",
+        "downwardAPI": {
+            "items": [
+                {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+                {"path": "note", "fieldRef": {"fieldPath": "metadata.annotations['example.com/note']"}},
+                {
+                    "path": "memory",
+                    "resourceFieldRef": {"containerName": "main", "resource": "requests.memory"},
+                },
+            ]
+        },
+    },
+]
+
+
+def pod(name: str, cluster: str, **spec: Any) -> Object:
+    """One that says what it sees. `spec`: further fields."""
+    mounts: list[Object] = [{"name": one["name"], "mountPath": f"/told/{one['name']}"} for one in VOLUMES]
+    mounts.append({"name": "settings", "mountPath": "/told/alone.txt", "subPath": "lines"})
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", SCRIPT],
+        "env": ENVIRONMENT,
+        "envFrom": [{"prefix": "FIXED_", "configMapRef": {"name": "fixed"}}],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}},
+        "volumeMounts": mounts,
+    }
+    note = "twice\nsaid"
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"app": "twin", "tier": "web"},
+            "annotations": {"global-dispatcher.io/clusters": cluster, "example.com/note": note},
+        },
+        "spec": {
+            "schedulerName": "global-dispatcher",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": VOLUMES,
+            "automountServiceAccountToken": False,
+            **spec,
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def world(
+    control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoPlanes]:
+    folder = tmp_path_factory.mktemp("same-pod")
+    specs = [PlaneSpec(name, minor=selected_minor()) for name in CLUSTERS]
+    planes = {plane.name: plane for plane in control_plane.together(*specs)}
+    nodes = {name: real_node(plane) for name, plane in planes.items()}
+    for plane in planes.values():
+        grant(plane, helm, "self-signed", EXECUTOR)
+    home = planes[HOME].admin
+    home.create(NAMESPACES, {"metadata": {"name": TEAM}})
+    for name, content in CONFIG_MAPS.items():
+        home.create(f"{OF_TEAM}/configmaps", {"metadata": {"name": name}, **content})
+    with dispatching(folder) as (certificates, dispatcher):
+        world = TwoPlanes(planes, nodes, folder, certificates, dispatcher, executor=EXECUTOR)
+        with world.with_agents():
+            eventually(lambda: has_account(world, "default"), WAIT_S, world.told)
+            yield world
+
+
+def has_account(world: TwoPlanes, name: str) -> bool:
+    """Whether home's controllers have made it."""
+    return any(one["metadata"]["name"] == name for one in world.home.admin.get(f"{OF_TEAM}/serviceaccounts")["items"])
+
+
+def seen(world: TwoPlanes, made: Object) -> list[str]:
+    """What a pod says from inside, read at home, and what its object says there; it is gone afterwards."""
+    name = made["metadata"]["name"]
+    path = f"{PODS}/{name}"
+    world.home.admin.create(PODS, made)
+    try:
+        eventually(lambda: ENDED in logs(world, name), WAIT_S, world.told)
+        uid = world.home.admin.get(path)["metadata"]["uid"]
+        return [line.replace(uid, "UID") for line in logs(world, name).splitlines()]
+    finally:
+        world.home.admin.delete(path)
+        eventually(lambda: not any(one["metadata"]["name"] == name for one in pods(world)), WAIT_S, world.told)
+
+
+def pods(world: TwoPlanes) -> list[Object]:
+    return list(world.home.admin.get(PODS)["items"])
+
+
+def logs(world: TwoPlanes, name: str) -> str:
+    try:
+        return world.home.kubectl("logs", "-n", TEAM, name)
+    except KubectlError:
+        return ""
+
+
+def test_a_container_sees_the_environment_files_and_name_that_it_has_at_home(world: TwoPlanes) -> None:
+    at_home = seen(world, pod("twin", HOME))
+    abroad = seen(world, pod("twin", TARGET))
+    assert "COLOUR=blue" in at_home
+    assert any(line.startswith("/told/projected/filling 644 0 0 900000 ") for line in at_home)
+    assert abroad == at_home
+
+
+def test_a_container_has_the_host_and_domain_of_its_stateful_set(world: TwoPlanes) -> None:
+    named = {"hostname": "web-0", "subdomain": "web"}
+    at_home = seen(world, pod("web-0", HOME, **named))
+    abroad = seen(world, pod("web-0", TARGET, **named))
+    assert "host web-0" in at_home
+    assert abroad == at_home
+
+
+def test_a_token_names_the_account_that_the_pod_has_at_home(world: TwoPlanes) -> None:
+    for plane in world.planes.values():
+        plane.admin.create(f"{OF_TEAM}/serviceaccounts", {"metadata": {"name": "robot"}})
+    shown = "cat /var/run/secrets/kubernetes.io/serviceaccount/token; echo; sleep 3600"
+    subjects = []
+    for cluster in (HOME, TARGET):
+        made = pod("robot", cluster, serviceAccountName="robot")
+        del made["spec"]["automountServiceAccountToken"]
+        made["spec"]["containers"][0]["command"] = ["sh", "-c", shown]
+        world.home.admin.create(PODS, made)
+        eventually(lambda: "." in logs(world, "robot"), WAIT_S, world.told)
+        claims = logs(world, "robot").split(".")[1]
+        subjects.append(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"])
+        world.home.admin.delete(f"{PODS}/robot")
+        eventually(lambda: not pods(world), WAIT_S, world.told)
+    assert subjects == [f"system:serviceaccount:{TEAM}:robot"] * 2
+
+
+def test_a_mounted_file_changes_as_its_config_map_does_at_home(world: TwoPlanes) -> None:
+    made = pod("follower", TARGET)
+    watching = "while :; do cat /told/settings/colour; echo; sleep 1; done"
+    made["spec"]["containers"][0]["command"] = ["sh", "-c", watching]
+    world.home.admin.create(PODS, made)
+    eventually(lambda: "blue" in logs(world, "follower"), WAIT_S, world.told)
+    world.home.admin.patch(f"{OF_TEAM}/configmaps/settings", {"data": {"colour": "green"}})
+    # its kubelet looks every 5 s
+    eventually(lambda: "green" in logs(world, "follower"), WAIT_S, world.told)
+    world.home.admin.delete(f"{PODS}/follower")
