@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agents.executor.context.local import Local, Moment
-from agents.executor.crossing import downward, live, manifest
+from agents.executor.crossing import downward, live, manifest, shape
 from agents.executor.crossing.fields import Object
 from agents.executor.crossing.live import Mark, Part
 from agents.executor.crossing.restrict import restrict
@@ -104,6 +104,7 @@ def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Proced
     if no is not None:
         return outcome(intent, *no)
     try:
+        shape.check(intent.manifest)
         wanted = msgspec.json.decode(manifest.sanitise(intent.manifest))
         let_in = _let_in(wanted, intent.source, local)
     except manifest.ManifestError as error:
