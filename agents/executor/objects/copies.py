@@ -23,8 +23,16 @@ from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import references
 from agents.executor.objects.copy_lists import NO_LIST, each, named_in
 from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
-from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, NOT_FOUND, TRIES, Answer, error_text, is_ambiguous
+from shared.kube.http import Procedure, Request, Response
+from shared.kube.verdicts import (
+    LOOKS,
+    NOT_FOUND,
+    TRIES,
+    Answer,
+    error_text,
+    is_ambiguous,
+    lacked_right,
+)
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
 from shared.messages.relay import (
     ABSENT,
@@ -77,6 +85,16 @@ class _Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+
+    @property
+    def held_by(self) -> str:
+        """What keeps it here though it is being deleted, in words; '' if it is not."""
+        if self.deletion_timestamp is None:
+            return ""
+        held = ", ".join(self.finalizers or ("nobody knows what",))
+        return f"is being deleted, and held by finalizers ({held[:200]}): take these off there"
 
 
 class _Object(msgspec.Struct):
@@ -240,10 +258,12 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
             if original_in(metadata, kind, original.namespace) != original:
                 said = f"is there, and is not {_COPY.format(original)}: delete or rename it there"
                 return Answer(REFUSED, f"{what} {said}", OF_CLUSTER)
+            if metadata.held_by:  # whoever has made it: it is no copy to rely on, and none is made
+                return Answer(REFUSED, f"{what} {metadata.held_by}", OF_CLUSTER)
             local.copies.saw(key, content.digest, len(response.body), now.mono)
             return _Found(metadata, content)
         problem = error_text(response)
-        if _may_not(response, problem):
+        if lacked_right(response):
             return _barred(kind, original.namespace, problem, local, now)
     return Answer(UNKNOWN, f"{what}: {problem}")
 
@@ -259,11 +279,6 @@ def original_in(metadata: _Metadata, kind: Kind, namespace: str) -> Original | N
     if metadata.name != copy_name(uid, namespace, kind.word, name):
         return None
     return Original(said.get(names.SOURCE_CLUSTER, ""), uid, namespace, kind.word, name)
-
-
-def _may_not(response: Response, message: str) -> bool:
-    """Whether our role lacks the right: quotas, webhooks and policies say 403, too."""
-    return response.code == FORBIDDEN and " cannot " in message and " resource " in message
 
 
 def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment) -> Answer:
@@ -318,7 +333,7 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
     message = error_text(response)
-    if _may_not(response, message) and " cannot delete " not in message:  # others can be written
+    if lacked_right(response) not in ("", "delete"):  # without that, others can be written
         return _barred(kind, key[1], message, local, now)
     if is_ambiguous(response):
         return Answer(UNKNOWN, f"{what}: {message}")

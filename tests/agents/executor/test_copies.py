@@ -391,6 +391,54 @@ def test_a_quota_that_is_used_up_is_no_lack_of_rights() -> None:
     assert not fleet.there.local.copies.barred("default", NOW.mono)
 
 
+@pytest.mark.parametrize(
+    "denied",
+    [
+        'admission webhook "w" denied the request: User "x" cannot create resource "configmaps"',
+        """configmaps "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: """
+        'User "x" cannot create resource "configmaps"',
+    ],
+    ids=["a webhook", "a policy"],
+)
+def test_what_admission_denies_in_words_of_rights_is_no_lack_of_rights(denied: str) -> None:
+    fleet = Fleet()
+    barred = lambda request: status(403, denied) if request.method == "POST" else fleet.answer(request)  # noqa: E731
+    outcome = run(carry_out(fleet.order(volume(configMap=NAMED)), 1, fleet.there.local, NOW), barred)
+    assert (outcome.verdict, "cannot be written: " in outcome.message) == (REFUSED, True)
+    assert "its role needs" not in outcome.message
+    assert not fleet.there.local.copies.barred("default", NOW.mono)
+
+
+def test_in_a_namespace_that_is_being_deleted_a_pod_is_refused_for_a_while() -> None:
+    fleet = Fleet()
+    ends = {
+        "kind": "Status",
+        "message": 'configmaps "x" is forbidden: unable to create new content in namespace default because it is '
+        "being terminated",
+        "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+    }
+    going = Response(403, msgspec.json.encode(ends))
+    answer = lambda request: going if request.method == "POST" else fleet.answer(request)  # noqa: E731
+    for spec in (volume(configMap=NAMED), container()):
+        order = fleet.order(spec, "with-copies" if "volumes" in spec else "alone")
+        outcome = run(carry_out(order, 1, fleet.there.local, NOW), answer)
+        assert (outcome.verdict, outcome.passing) == (REFUSED, True)
+        assert "being terminated" in outcome.message
+
+
+@pytest.mark.parametrize("immutable", [True, False])
+def test_a_forged_copy_that_a_finalizer_holds_sends_pods_elsewhere(immutable: bool) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED), "first")
+    held = fleet.copy() or {}
+    held |= {"data": BLUE, "immutable": immutable}
+    held["metadata"] |= {"finalizers": ["example.com/hold"], "deletionTimestamp": rfc3339(NOW.wall)}
+    fleet.there.api.put(f"{MAPS}/{COPY}", held)
+    outcome = fleet.create(volume(configMap=NAMED), "second", moment(60))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert f'ConfigMap "default/{COPY}" is being deleted, and held by finalizers (example.com/hold)' in outcome.message
+
+
 def test_while_its_home_cannot_be_asked_a_pod_is_refused_for_a_while() -> None:
     fleet = Fleet()
     fleet.cut = "no gateway"
