@@ -52,6 +52,20 @@ class _Resources(_Struct):
     limits: _Amounts | None = None
 
 
+class _Address(_Struct):
+    host: str | None = None
+
+
+class _Handler(_Struct):
+    http_get: _Address | None = None
+    tcp_socket: _Address | None = None
+
+
+class _Lifecycle(_Struct):
+    post_start: _Handler | None = None
+    pre_stop: _Handler | None = None
+
+
 class _Container(_Struct):
     name: str
     image: str | None = None
@@ -61,6 +75,10 @@ class _Container(_Struct):
     env_from: list[_Variables] | None = None
     resources: _Resources | None = None
     volume_mounts: list[_Mount] | None = None
+    liveness_probe: _Handler | None = None
+    readiness_probe: _Handler | None = None
+    startup_probe: _Handler | None = None
+    lifecycle: _Lifecycle | None = None
 
 
 class _Item(_Struct):
@@ -90,8 +108,13 @@ class _Projected(_Struct):
     sources: list[_Source] | None = None
 
 
+class _Directory(_Struct):
+    medium: str | None = None
+
+
 class _Volume(_Struct):
     name: str
+    empty_dir: _Directory | None = None
     config_map: _Files | None = None
     secret: _Files | None = None
     downward_api: _Files | None = msgspec.field(default=None, name="downwardAPI")
@@ -117,10 +140,26 @@ class _Spec(_Struct):
     termination_grace_period_seconds: int | None = None
     service_account_name: str | None = None
     service_account: str | None = None
+    automount_service_account_token: bool | None = None
     priority_class_name: str | None = None
+    priority: int | None = None
+    image_pull_secrets: list[_Reference] | None = None
+    hostname: str | None = None
+    hostname_override: str | None = None
+    subdomain: str | None = None
+    set_hostname_as_fqdn: bool | None = msgspec.field(default=None, name="setHostnameAsFQDN")
+
+
+class _Owner(_Struct):
+    kind: str
+    controller: bool | None = None
 
 
 class _Metadata(_Struct):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    owner_references: list[_Owner] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 

@@ -20,7 +20,7 @@ import msgspec
 from agents.executor.context.copy_table import Copies, Original, Sought
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import references
+from agents.executor.objects import events, references
 from agents.executor.objects.copy_lists import NO_LIST, each, named_in
 from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
 from shared.kube.http import Procedure, Request, Response
@@ -53,6 +53,7 @@ from shared.model.pod import Pod, PodRef, SourceRef
 REFRESH_S = 20.0
 UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
+FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
 _ROUNDS = 8  # answers to one question, each as large as may be
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
@@ -200,6 +201,7 @@ def _fetch(
                     later.append(original)
                     continue
                 problem = yield from _apply(original, one, local, now)
+                _tell_if_stale(pod, original, problem, local, now)
                 wrong = wrong or problem
             if later:
                 left.append((pod, later))
@@ -207,6 +209,26 @@ def _fetch(
             return wrong
         sought = left
     return wrong or Answer(UNKNOWN, f"cluster {first.cluster} has not given all that was asked for")
+
+
+def _tell_if_stale(
+    pod: PodRef, original: Original, problem: Answer | None, local: Local, now: Moment
+) -> None:
+    """An event of the delegate of this pod, once for each reason, that what it reads is not as at
+    home: at once where a rule is why, else once it goes on. All its delegates have their turn.
+    """
+    copy = local.copies.known.get(key_of(original))
+    if copy is None:
+        return
+    copy.failed = copy.failed + 1 if problem is not None else 0
+    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
+    if problem is None or delegate is None:
+        return
+    lasts = problem.verdict == REFUSED and not problem.passing
+    why = f'{original.kind} "{original.name}": {problem.message}'
+    if (lasts or copy.failed >= FAILED) and local.stale_told.get(delegate.uid) != why:
+        local.stale_told.put(delegate.uid, why)
+        events.stale_copy(local, delegate, why, now)
 
 
 def _want(original: Original, local: Local) -> WantedObject:
@@ -437,6 +459,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     """
     seen: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
+    bearers: dict[tuple[str, str], PodRef] = {}
     delegates = deque(
         pod
         for node in tuple(local.view.nodes())
@@ -458,11 +481,13 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
             local.copies.put(key_of(original), original, now.mono)
         if more:
             ref = PodRef(source.namespace, source.name, source.uid)
+            bearers[source.cluster_uid, source.uid] = PodRef(pod.namespace, pod.name, pod.uid)
             found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
         looked += 1 + len(new) + len(named) / _AGAIN
         if looked >= _AT_ONCE:
             looked = 0.0
             yield
+    local.copies.bearers = bearers
     due: Sought = {}
     for (uid, namespace), sought in found.items():
         much = sum(len(of) for _, of in sought) > _MUCH

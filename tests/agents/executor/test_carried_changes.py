@@ -24,7 +24,7 @@ from shared.model import names
 from shared.model.pod import Pod
 from tests.agents.executor.test_downward import in_files
 from tests.agents.executor.test_update import Fleet, forged
-from tests.agents.executor.world import NOW, World, lost_reply, order_for, pod_object, run, source_of
+from tests.agents.executor.world import NOW, World, delegate_of, lost_reply, order_for, pod_object, run, source_of
 
 Object = dict[str, Any]
 DEBUG = {"name": "debug", "image": "busybox", "targetContainerName": "main", "stdin": True, "tty": True}
@@ -525,6 +525,26 @@ def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_
     assert mark.reached == every
 
 
+@pytest.mark.parametrize("subresource", ["", "/resize"], ids=["the rest", "resources"])
+def test_a_write_at_which_the_server_fails_for_long_is_told_once(subresource: str) -> None:
+    fleet = Fleet()
+    fleet.relabel("two")
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "2"}}
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+
+    def answer(request: Request) -> Response:
+        ours = request.method == "PATCH" and request.path.endswith(f"{delegate_of(fleet.ref)}{subresource}")
+        return Response(500, b"no quorum") if ours else fleet.away.api.answer(request)
+
+    for at in range(6):
+        assert run(carry_out(order, 1, fleet.away.local, NOW), answer).verdict == UNKNOWN
+        assert len(events_of(fleet.away)) == (1 if at >= 2 else 0)
+    assert "its API server fails at it, and it is tried again: no quorum (HTTP 500)" in events_of(fleet.away)[0]
+    fleet.away.sync()
+    assert run(carry_out(order, 1, fleet.away.local, NOW), fleet.away.api.answer).verdict == DONE
+
+
 # --- what a hostile home signs
 
 
@@ -541,7 +561,7 @@ def with_value(whole: Any, trail: tuple[str | int, ...], value: Any) -> Any:
         return value
     first, *rest = trail
     changed: Any = list(whole) if isinstance(whole, list) else dict(whole)
-    changed[first] = with_value(whole[first], tuple(rest), value)
+    changed[first] = with_value(whole[first], tuple(rest), value) if rest else value
     return changed
 
 
@@ -563,7 +583,7 @@ def hostile_home() -> tuple[Fleet, Object]:
 HOSTILE, SIGNED = hostile_home()
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 9) | st.text("ax.", max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "key", "x"]), inner),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "key", "host", "x"]), inner),
     max_leaves=4,
 )
 
@@ -588,6 +608,9 @@ def test_whatever_is_signed_in_place_of_a_field_is_written_or_refused_by_the_fie
         (("spec", "tolerations", 0, "key"), ["x"], "spec.tolerations[0].key"),
         (("spec", "ephemeralContainers", 0, "name"), {}, "spec.ephemeralContainers[0].name"),
         (("spec",), [], "spec"),
+        (("metadata", "annotations"), {"a": None}, "metadata.annotations[...]"),
+        (("metadata",), {"name": True}, "metadata.name"),
+        (("spec", "containers", 0, "livenessProbe"), {"httpGet": []}, "spec.containers[0].livenessProbe.httpGet"),
         ((), 7, "pod"),
     ],
 )

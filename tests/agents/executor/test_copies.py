@@ -16,6 +16,7 @@ from agents.executor.crossing.policy import ForeignBytes
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import copies, copy_lists, references
 from agents.executor.objects.copies import PeerAsk, bring, reconcile_tasks
+from agents.executor.objects.events import STALE_COPY
 from agents.executor.objects.references import KINDS, copy_name
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
@@ -552,6 +553,66 @@ def test_one_that_could_not_be_read_for_a_while_is_deleted_all_the_same() -> Non
     for at in range(200, 300, 10):
         fleet.tend(at)
     assert fleet.copy() is None
+
+
+def stale(fleet: Fleet) -> list[str]:
+    """What delegates are told of copies that are not as at home."""
+    told = [msgspec.json.decode(one.body) for one in fleet.there.local.events]
+    assert {one["regarding"]["uid"] for one in told} <= {one["metadata"]["uid"] for one in fleet.there.api.pods()}
+    return [one["note"] for one in told if one["reason"] == STALE_COPY]
+
+
+def test_what_its_owner_keeps_at_home_later_stays_as_it_was_for_pods_that_run_is_told_and_new_for_none() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED), "first")
+    kept = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: "none"}}, "data": BLUE}
+    fleet.home.api.put(f"{MAPS}/settings", kept)
+    fleet.home.local.at_home.clear()
+    for at in range(0, 300, 10):
+        fleet.tend(at)
+    assert (fleet.copy() or {})["data"] == RED
+    (told,) = stale(fleet)
+    assert told.startswith('Not as at home: the copy in cluster b stays as it was of ConfigMap "settings": ')
+    assert "has the annotation global-dispatcher.io/follow: none" in told
+    assert fleet.create(volume(configMap=NAMED), "second", moment(300)).message.startswith(
+        'ConfigMap "default/settings" (spec.volumes[0].configMap) does not exist in cluster "b"'
+    )
+
+
+def test_a_copy_for_which_there_are_no_bytes_left_is_told_of_its_delegate() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    local = fleet.there.local
+    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies)
+    fleet.put({"key": "x" * 1_100_000})
+    for at in range(0, 200, 10):
+        fleet.tend(at)
+    (told,) = stale(fleet)
+    assert "foreign_bytes.namespace_mib" in told
+
+
+def test_a_copy_at_which_the_server_fails_is_told_once_it_goes_on() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.put(BLUE)
+    failing = True
+
+    def answer(request: Request) -> Response:
+        return Response(500) if failing and request.method == "PUT" else fleet.answer(request)
+
+    def tend(begin: int, end: int) -> None:
+        fleet.there.sync()
+        for at in range(begin, end, 10):
+            for task in reconcile_tasks(fleet.there.local, moment(at)):
+                run(task.procedure, answer)
+
+    tend(0, 40)
+    assert stale(fleet) == []
+    tend(40, 300)
+    assert len(stale(fleet)) == 1
+    failing = False
+    tend(300, 330)
+    assert (fleet.copy() or {})["data"] == BLUE
 
 
 def test_an_immutable_original_that_is_made_anew_is_made_anew_there() -> None:
