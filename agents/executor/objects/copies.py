@@ -22,7 +22,7 @@ from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import events, references
 from agents.executor.objects.copy_lists import NO_LIST, each, named_in
-from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
+from agents.executor.objects.references import KINDS, Followed, Kind
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (
     LOOKS,
@@ -47,6 +47,7 @@ from shared.messages.relay import (
     decode_given,
 )
 from shared.model import names
+from shared.model.copy_names import copy_hash, copy_name, follows
 from shared.model.pod import Pod, PodRef, SourceRef
 
 # between two questions to a source cluster: with kubelet's period, within a minute
@@ -497,8 +498,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
 
 def named_by(pod: Pod) -> list[tuple[str, str]]:
     """Kind and name of what follows a delegate."""
-    words = (word.partition("/") for word in pod.annotations.get(names.FOLLOWS, "").split())
-    return [(kind, name) for kind, _, name in words if name]
+    return list(follows(pod.annotations.get(names.FOLLOWS, "")))
 
 
 def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:

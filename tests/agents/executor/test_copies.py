@@ -17,8 +17,9 @@ from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import copies, copy_lists, references
 from agents.executor.objects.copies import PeerAsk, bring, reconcile_tasks
 from agents.executor.objects.events import STALE_COPY
-from agents.executor.objects.references import KINDS, copy_name
+from agents.executor.objects.references import KINDS
 from agents.executor.relayed import giving
+from agents.kube.convert import pod_seen
 from shared.kube.http import Request, Response
 from shared.kube.times import rfc3339
 from shared.messages import (
@@ -48,6 +49,7 @@ from shared.messages.relay import (
     encode_relay,
 )
 from shared.model import names
+from shared.model.copy_names import copy_name
 from tests.agents.executor.test_references import ITEMS, KEYED, NAMED, NEEDS, container, variable, volume
 from tests.agents.executor.world import NOW, World, node_object, pod_object, run, source_of
 
@@ -170,6 +172,27 @@ def test_no_two_originals_have_a_copy_of_one_name() -> None:
     of = [("u", "n", "ConfigMap", "s"), ("v", "n", "ConfigMap", "s"), ("u", "m", "ConfigMap", "s")]
     of += [("u", "n", "Secret", "s"), ("u", "n", "ConfigMap", "t")]
     assert len({copy_name(*one) for one in of}) == len(of)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("settings", 'configmap "settings" not found'), ('a"b', None), ("other", None)],
+    ids=["by its own", "of what is no name", "of what does not follow"],
+)
+def test_what_is_said_of_a_copy_at_home_names_the_original(name: str, said: str | None) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    copy = copy_name("a-cluster-uid", "default", "ConfigMap", name)
+    words = f'configmap "{copy}" not found'
+    pod = fleet.delegate()
+    waiting = {"reason": "CreateContainerConfigError", "message": words}
+    pod["metadata"]["annotations"][names.FOLLOWS] = f"ConfigMap/{'settings' if name == 'other' else name}"
+    pod["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}
+    found = pod_seen(msgspec.json.encode(pod))
+    assert found is not None
+    assert found.pod is not None
+    shown = msgspec.json.decode(found.pod.status)["containerStatuses"][0]["state"]["waiting"]["message"]
+    assert shown == (words if said is None else said)
 
 
 # --- made before the delegate
