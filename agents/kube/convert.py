@@ -22,7 +22,18 @@ from agents.kube.specs import SpecRead, read_spec
 from agents.observer.record_bounds import MAX_LABELS, MAX_PROBLEMS, memory_of_labels, within_bounds
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
 from shared.model import names
-from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Needs, Pod, PodRef
+from shared.model.copy_names import as_at_home
+from shared.model.pod import (
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCEEDED,
+    TERMINAL,
+    Needs,
+    Pod,
+    PodRef,
+    SourceRef,
+)
 from shared.model.resources import Resources
 
 MAX_NOTE = 512  # characters
@@ -283,7 +294,7 @@ def _ours(
         images=said.images,
         volume_images=said.volume_images,
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
-        status=_told_status(pod.status) if delegate else b"",
+        status=_told_status(pod.status, source, own.get(names.FOLLOWS, "")) if delegate else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
         files=downward.digest(meta.annotations or {}) if delegate else "",
         pod_affinity=_one_of(placement.ties.pod_affinity),
@@ -344,11 +355,14 @@ def _status(raw: msgspec.Raw, problems: list[str]) -> wire_status.PodStatus:
         return _NO_STATUS
 
 
-def _told_status(raw: msgspec.Raw) -> bytes:
-    """A delegate's status as it goes home, which shows no more of it; b'' if it cannot be made
-    small enough.
+def _told_status(raw: msgspec.Raw, source: SourceRef | None, follows: str) -> bytes:
+    """A delegate's status as it goes home, which shows no more of it, with what `follows` it by its
+    name there; b'' if it cannot be made small enough.
     """
     told = bytes(raw)
+    if follows and source is not None:
+        said = told.decode("utf-8", "surrogateescape")
+        told = as_at_home(said, source, follows).encode("utf-8", "surrogateescape")
     if len(told) <= status_size.MAX_BYTES:
         return told
     try:

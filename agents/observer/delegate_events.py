@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from agents.observer.seen import EventSeen, Seen
+from shared.model.copy_names import as_at_home
 from shared.model.delegate_events import (
     MAX_EVENTS,
     DelegateEvent,
@@ -18,6 +19,7 @@ from shared.model.delegate_events import (
     with_events,
     without_events,
 )
+from shared.model.names import FOLLOWS
 from shared.model.pod import Pod
 
 MAX_PODS = 10_000  # that have events; those of whom something was told longest ago are forgotten
@@ -80,14 +82,16 @@ class DelegateEvents:
         ):
             return
         events = self._events.get(pod.uid, {})
-        what = seen.event.reason, seen.event.message
+        message = as_at_home(seen.event.message, pod.source, pod.annotations.get(FOLLOWS, ""))
+        event = msgspec.structs.replace(seen.event, message=message)
+        what = event.reason, message
         known = events.get(what)
-        if known is not None and not goes_on(seen.event, known.count, known.at):
+        if known is not None and not goes_on(event, known.count, known.at):
             return
         self._events.pop(pod.uid, None)
         events.pop(what, None)
         self._events[pod.uid] = events
-        events[what] = seen.event
+        events[what] = event
         if len(events) > MAX_EVENTS:
             del events[next(iter(events))]
         if len(self._events) > MAX_PODS:

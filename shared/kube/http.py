@@ -19,6 +19,8 @@ FORBIDDEN = 403
 TOO_BUSY = 429
 SERVER_ERROR = 500  # HTTP statuses from here on are failures
 _WEBHOOK_FAILED = b"Internal error occurred: failed calling webhook"
+# The cause that kube-apiserver gives where a namespace takes nothing since it is being deleted.
+_NAMESPACE_ENDS = re.compile(rb'"reason"\s*:\s*"NamespaceTerminating"')
 # How kube-apiserver begins the message of what a webhook, or an admission policy, has denied.
 _DENIED = re.compile(
     rb'"message"\s*:\s*"(?:admission webhook \\".{1,300}?\\" denied the request'
@@ -83,9 +85,11 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     @property
     def passing(self) -> bool:
         """Whether what is refused may be taken a little later: a webhook failed, or denies as one
-        that is too busy.
+        that is too busy, or the namespace is on its way out, and may be made anew.
         """
-        return self.code == TOO_BUSY or self.code >= SERVER_ERROR
+        if self.code == TOO_BUSY or self.code >= SERVER_ERROR:
+            return True
+        return self.code == FORBIDDEN and _NAMESPACE_ENDS.search(self.body) is not None
 
 
 Result = TypeVar("Result")

@@ -3,12 +3,13 @@
 `response_reader` makes responses of bytes.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from shared.kube.http import TOO_BUSY, Response
+from shared.kube.http import FORBIDDEN, TOO_BUSY, Response
 from shared.messages import UNKNOWN, Intent, Outcome
 
 TRIES = 3  # writes whose result is unknown are tried this often; then the dispatcher asks again
@@ -20,6 +21,9 @@ CONFLICT = 409
 NOT_FOUND = 404
 INVALID = 422
 _MAX_MESSAGE = 1024
+# How kube-apiserver says that no authorizer has let a request through. What admission denies is 403,
+# too, in words of its own, after others to begin with.
+_NO_RIGHT = re.compile(r'(?:[^:]{0,400} is forbidden: )?User "[^"]*" cannot (\w+) resource "')
 
 
 class Answer(NamedTuple):
@@ -111,6 +115,15 @@ def error_text(response: Response) -> str:
     if not response.code:
         return f"the API server did not answer ({message or 'no reason known'})"
     return f"{message or 'no message'} (HTTP {response.code})"
+
+
+def lacked_right(response: Response) -> str:
+    """The verb that our role does not let us use, "" if another thing is wrong: quotas, webhooks and
+    admission policies say 403, too.
+    """
+    status = _read(response.body) if response.code == FORBIDDEN else None
+    found = _NO_RIGHT.match(status.message) if status is not None else None
+    return found[1].lower() if found is not None else ""
 
 
 def is_ambiguous(response: Response) -> bool:

@@ -36,7 +36,7 @@ class Copy:
     """One that is here. `digest`: of its content when it was last read, at `seen` (monotonic; minus
     infinity: never). `used`: when it was last known to be named, or about to be. `named`: by a
     delegate, in this life; else it counts for nothing: anybody may have made it. `removing`: it is
-    being deleted.
+    being deleted. `failed`: how often in a row it could not be made what its original is, for now.
     """
 
     original: Original
@@ -46,6 +46,7 @@ class Copy:
     used: float = float("-inf")
     named: bool = False
     removing: bool = False
+    failed: int = 0
 
 
 @dataclass(slots=True)
@@ -63,6 +64,8 @@ class Copies:
     known_since: float = float("-inf")
     # what is to be asked for, and of which pods, in questions to one cluster each
     due: Sought = field(default_factory=dict)
+    # the delegates of these pods, by UID of their cluster and their own
+    bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     _barred: dict[str, tuple[float, str]] = field(default_factory=dict)

@@ -140,6 +140,10 @@ class Local:
     )
     # when a delegate (its UID) was last written that a change of its source is refused
     refusal_shown: Recent[str, float] = field(default_factory=Recent)
+    # how often in a row the server failed at a change of a delegate, by its UID
+    change_failed: Recent[str, int] = field(default_factory=Recent)
+    # what was last told of copies that it reads and that are stale, by UID of a delegate
+    stale_told: Recent[str, str] = field(default_factory=Recent)
     told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
     misplaced: Recent[str, float] = field(
         default_factory=Recent

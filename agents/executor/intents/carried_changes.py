@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agents.executor.context.local import Local, Moment
-from agents.executor.crossing import downward, live, manifest
+from agents.executor.crossing import downward, live, manifest, shape
 from agents.executor.crossing.fields import Object
 from agents.executor.crossing.live import Mark, Part
 from agents.executor.crossing.restrict import restrict
@@ -32,6 +32,7 @@ from shared.model.pod import SourceRef
 FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 _MAX_WHY = 1024  # bytes of what the condition says
 _WORDS_S = 60.0  # before it says the next refusal in other words
+_FAILED = 3 * TRIES  # times that the server fails at a change in a row, until that is told
 _PROFILE = "`kubectl debug --profile=baseline` adds one that asks for nothing"
 _AMOUNTS = ("requests", "limits")
 _NO_RESIZE = "the API server there, Kubernetes before 1.33, resizes no pod in place"
@@ -104,6 +105,7 @@ def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Proced
     if no is not None:
         return outcome(intent, *no)
     try:
+        shape.check(intent.manifest)
         wanted = msgspec.json.decode(manifest.sanitise(intent.manifest))
         let_in = _let_in(wanted, intent.source, local)
     except manifest.ManifestError as error:
@@ -170,8 +172,20 @@ def _follow(write: _Write) -> Procedure[Answer]:
             yield from _write_parts(write, mark)
         yield from _show(write)
     except _ReadAgainError as error:
+        if error.failed:
+            _count_failure(write, str(error))
         return Answer(UNKNOWN, str(error))
+    write.local.change_failed.drop(write.pod.uid)
     return Answer(REFUSED, write.why) if write.refused else Answer(DONE)
+
+
+def _count_failure(write: _Write, why: str) -> None:
+    """An event once the server has failed so often: it may do so for ever."""
+    failed = (write.local.change_failed.get(write.pod.uid) or 0) + 1
+    write.local.change_failed.put(write.pod.uid, failed)
+    if failed == _FAILED:
+        said = f"its API server fails at it, and it is tried again: {why}"
+        events.not_followed(write.local, write.ref, said, write.now)
 
 
 def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:

@@ -20,11 +20,19 @@ import msgspec
 from agents.executor.context.copy_table import Copies, Original, Sought
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import references
+from agents.executor.objects import events, references
 from agents.executor.objects.copy_lists import NO_LIST, each, named_in
-from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
-from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, NOT_FOUND, TRIES, Answer, error_text, is_ambiguous
+from agents.executor.objects.references import KINDS, Followed, Kind
+from shared.kube.http import Procedure, Request, Response
+from shared.kube.verdicts import (
+    LOOKS,
+    NOT_FOUND,
+    TRIES,
+    Answer,
+    error_text,
+    is_ambiguous,
+    lacked_right,
+)
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
 from shared.messages.relay import (
     ABSENT,
@@ -39,12 +47,14 @@ from shared.messages.relay import (
     decode_given,
 )
 from shared.model import names
+from shared.model.copy_names import copy_hash, copy_name, follows
 from shared.model.pod import Pod, PodRef, SourceRef
 
 # between two questions to a source cluster: with kubelet's period, within a minute
 REFRESH_S = 20.0
 UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
+FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
 _ROUNDS = 8  # answers to one question, each as large as may be
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
@@ -77,6 +87,16 @@ class _Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+
+    @property
+    def held_by(self) -> str:
+        """What keeps it here though it is being deleted, in words; '' if it is not."""
+        if self.deletion_timestamp is None:
+            return ""
+        held = ", ".join(self.finalizers or ("nobody knows what",))
+        return f"is being deleted, and held by finalizers ({held[:200]}): take these off there"
 
 
 class _Object(msgspec.Struct):
@@ -182,6 +202,7 @@ def _fetch(
                     later.append(original)
                     continue
                 problem = yield from _apply(original, one, local, now)
+                _tell_if_stale(pod, original, problem, local, now)
                 wrong = wrong or problem
             if later:
                 left.append((pod, later))
@@ -189,6 +210,26 @@ def _fetch(
             return wrong
         sought = left
     return wrong or Answer(UNKNOWN, f"cluster {first.cluster} has not given all that was asked for")
+
+
+def _tell_if_stale(
+    pod: PodRef, original: Original, problem: Answer | None, local: Local, now: Moment
+) -> None:
+    """An event of the delegate of this pod, once for each reason, that what it reads is not as at
+    home: at once where a rule is why, else once it goes on. All its delegates have their turn.
+    """
+    copy = local.copies.known.get(key_of(original))
+    if copy is None:
+        return
+    copy.failed = copy.failed + 1 if problem is not None else 0
+    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
+    if problem is None or delegate is None:
+        return
+    lasts = problem.verdict == REFUSED and not problem.passing
+    why = f'{original.kind} "{original.name}": {problem.message}'
+    if (lasts or copy.failed >= FAILED) and local.stale_told.get(delegate.uid) != why:
+        local.stale_told.put(delegate.uid, why)
+        events.stale_copy(local, delegate, why, now)
 
 
 def _want(original: Original, local: Local) -> WantedObject:
@@ -240,10 +281,12 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
             if original_in(metadata, kind, original.namespace) != original:
                 said = f"is there, and is not {_COPY.format(original)}: delete or rename it there"
                 return Answer(REFUSED, f"{what} {said}", OF_CLUSTER)
+            if metadata.held_by:  # whoever has made it: it is no copy to rely on, and none is made
+                return Answer(REFUSED, f"{what} {metadata.held_by}", OF_CLUSTER)
             local.copies.saw(key, content.digest, len(response.body), now.mono)
             return _Found(metadata, content)
         problem = error_text(response)
-        if _may_not(response, problem):
+        if lacked_right(response):
             return _barred(kind, original.namespace, problem, local, now)
     return Answer(UNKNOWN, f"{what}: {problem}")
 
@@ -259,11 +302,6 @@ def original_in(metadata: _Metadata, kind: Kind, namespace: str) -> Original | N
     if metadata.name != copy_name(uid, namespace, kind.word, name):
         return None
     return Original(said.get(names.SOURCE_CLUSTER, ""), uid, namespace, kind.word, name)
-
-
-def _may_not(response: Response, message: str) -> bool:
-    """Whether our role lacks the right: quotas, webhooks and policies say 403, too."""
-    return response.code == FORBIDDEN and " cannot " in message and " resource " in message
 
 
 def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment) -> Answer:
@@ -318,7 +356,7 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
     message = error_text(response)
-    if _may_not(response, message) and " cannot delete " not in message:  # others can be written
+    if lacked_right(response) not in ("", "delete"):  # without that, others can be written
         return _barred(kind, key[1], message, local, now)
     if is_ambiguous(response):
         return Answer(UNKNOWN, f"{what}: {message}")
@@ -422,6 +460,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     """
     seen: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
+    bearers: dict[tuple[str, str], PodRef] = {}
     delegates = deque(
         pod
         for node in tuple(local.view.nodes())
@@ -443,11 +482,13 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
             local.copies.put(key_of(original), original, now.mono)
         if more:
             ref = PodRef(source.namespace, source.name, source.uid)
+            bearers[source.cluster_uid, source.uid] = PodRef(pod.namespace, pod.name, pod.uid)
             found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
         looked += 1 + len(new) + len(named) / _AGAIN
         if looked >= _AT_ONCE:
             looked = 0.0
             yield
+    local.copies.bearers = bearers
     due: Sought = {}
     for (uid, namespace), sought in found.items():
         much = sum(len(of) for _, of in sought) > _MUCH
@@ -457,8 +498,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
 
 def named_by(pod: Pod) -> list[tuple[str, str]]:
     """Kind and name of what follows a delegate."""
-    words = (word.partition("/") for word in pod.annotations.get(names.FOLLOWS, "").split())
-    return [(kind, name) for kind, _, name in words if name]
+    return list(follows(pod.annotations.get(names.FOLLOWS, "")))
 
 
 def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from agents.executor.objects import pods
-from agents.executor.objects.references import HASH
 from shared.kube.http import FORBIDDEN, Procedure, Request
 from shared.kube.verdicts import error_text
+from shared.model.copy_names import HASH
 
 _PAGE = "10"  # pods, of some 2 ms a mebibyte, whatever is in them
 NO_LIST = "its agent may not list"

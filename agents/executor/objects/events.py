@@ -23,6 +23,7 @@ from shared.model.pod import Pod
 NORMAL = "Normal"
 WARNING = "Warning"
 CHANGE_REFUSED = "ChangeRefused"
+STALE_COPY = "StaleCopy"
 ON_PROXY_NODE = "OnProxyNode"
 MAX_NOTE = 1024  # bytes, a limit of the API
 DAEMON_SET = "DaemonSet"
@@ -132,6 +133,12 @@ def not_followed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A change of a source does not reach its delegate; its owner hears of it at home."""
     note = f"A change of the pod is not made in cluster {local.cluster}: {why}"
     _put(local, ref, (WARNING, CHANGE_REFUSED, "Updating"), note, now)
+
+
+def stale_copy(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """What a delegate reads is not as at home any more; its owner hears of it there."""
+    note = f"Not as at home: the copy in cluster {local.cluster} stays as it was of {why}"
+    _put(local, ref, (WARNING, STALE_COPY, "Updating"), note, now)
 
 
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:

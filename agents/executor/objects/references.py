@@ -16,7 +16,6 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -28,6 +27,7 @@ from agents.executor.crossing.fields import Object, Tree, walk
 from agents.executor.crossing.manifest import ManifestError, readable, sanitise
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
+from shared.model.copy_names import copy_name
 from shared.model.names import FOLLOW, FOLLOWS, NONE, PROXY_NODE_PREFIX, STAY
 from shared.model.pod import SourceRef
 
@@ -51,9 +51,6 @@ _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 # characters that name all that follows one pod: they are written on its delegate, and told
 MOST_NAMES = 3 * 1024
 MOST_KEYS = 8_192  # of an object's JSON: each of its data is told of in managedFields, too
-_DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
-HASH = f"[0-9a-f]{{{_DIGITS}}}"  # how the name of a copy ends, after a hyphen
-_MOST_NAME = 63  # characters of the name of a copy
 
 
 _NAME = re.compile(r"[A-Za-z]{1,63}/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -99,19 +96,6 @@ class Followed(NamedTuple):
     kind: str
     name: str
     digest: bytes
-
-
-def copy_hash(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
-    """What tells the copies of two objects apart, wherever these are."""
-    whole = f"{cluster_uid}/{namespace}/{kind}/{name}"
-    return hashlib.sha256(whole.encode()).hexdigest()[:_DIGITS]
-
-
-@lru_cache(maxsize=65_536)
-def copy_name(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
-    """DNS-safe '<name, cut>-<hash of source cluster UID / namespace / kind / name>'."""
-    head = name[: _MOST_NAME - _DIGITS - 1].strip("-.")
-    return f"{head or 'copy'}-{copy_hash(cluster_uid, namespace, kind, name)}"
 
 
 def followed(manifest: bytes) -> list[Followed]:

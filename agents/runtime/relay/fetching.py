@@ -16,7 +16,7 @@ from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.references import KINDS
 from agents.executor.relayed import relay
 from agents.runtime.driver import ApiClient
-from agents.runtime.relay.near_end import NO_WAY, OpenStreams
+from agents.runtime.relay.near_end import NO_WAY, OpenStreams, first_to_answer
 from agents.runtime.relay.places import FOR_OBJECTS
 from agents.runtime.relay.wire import OK
 from shared.kube.client import FAILURES, describe
@@ -46,7 +46,6 @@ from shared.security import signatures
 from shared.streams.frames import CHUNK
 from shared.streams.relayed import Stream
 
-ASKED_S = 10.0  # for the other agent to be found, by one gateway
 ANSWER_S = 35.0
 AT_ONCE = FOR_OBJECTS  # questions to one cluster
 FRESH_S = 2.0  # an answer is good for others who ask so soon after it
@@ -194,11 +193,14 @@ class Fetching:
         if local is None:
             raise relay.Refusal(relay.FAILED, NO_WAY)
         first = wants[0].pod
-        problem = NO_WAY
-        for stream in self._streams(encode_relay(RelayOpen(ask.cluster, first.uid))):
+        streams = self._streams(encode_relay(RelayOpen(ask.cluster, first.uid)))
+        problem = ""
+        while True:
             try:
-                async with asyncio.timeout(ASKED_S):
-                    challenge = await stream.read()
+                stream, challenge = await first_to_answer(streams)
+            except relay.Refusal as refusal:
+                raise relay.Refusal(relay.FAILED, problem or refusal.text) from None
+            try:
                 async with asyncio.timeout(ANSWER_S):
                     given = await _answer(stream, ask, wants, challenge, local)
             except FAILURES as error:
@@ -210,7 +212,6 @@ class Fetching:
             if len(given) != len(keys):
                 raise relay.Refusal(relay.FAILED, "its answer is not one to each object")
             return dict(zip(keys, given, strict=True))
-        raise relay.Refusal(relay.FAILED, problem)
 
 
 def _is_sought(ask: PeerAsk, given: Given) -> bool:

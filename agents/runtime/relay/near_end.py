@@ -18,7 +18,7 @@ from agents.runtime.relay.callers import Caller, caller_of
 from agents.runtime.relay.places import Places
 from agents.runtime.relay.spdy import Frames
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
-from shared.kube.client import FAILURES
+from shared.kube.client import FAILURES, describe
 from shared.kube.pipe import Pipe
 from shared.messages.relay import ATTACH, EXEC, LOG, RelayHead, RelayOpen, decode_head, encode_relay
 from shared.model.pod import Pod
@@ -49,6 +49,30 @@ def _status(code: int, text: str) -> str:
         "code": code,
     }
     return msgspec.json.encode(told).decode()
+
+
+async def first_to_answer(streams: Iterator[Stream]) -> tuple[Stream, bytes]:
+    """The next stream over which an agent answers, with its challenge; those before are reset.
+    Refusal with the last problem if there is none, and NO_WAY if there is no stream.
+    """
+    problem = NO_WAY
+    for stream in streams:
+        challenge: bytes | None = None
+        try:
+            async with asyncio.timeout(ASKED_S):
+                challenge = await stream.read()
+        except TimeoutError:
+            problem = f"no answer within {ASKED_S:g} s"
+        except StreamReset as error:
+            problem = str(error)
+        except FAILURES as error:
+            problem = describe(error)
+        finally:
+            if challenge is None and not stream.finished:
+                stream.reset("the caller has gone")
+        if challenge is not None:
+            return stream, challenge
+    raise Refusal(relay.FAILED, problem)
 
 
 class NearEnd:
@@ -176,21 +200,17 @@ class NearEnd:
 
     async def _asked(self, wanted: Wanted, pod: Pod, cluster: str, held: "_Held") -> RelayHead:
         """The head of the answer, by the first gateway that knows a way. Refusal."""
-        problem = NO_WAY
-        for stream in self._streams(encode_relay(RelayOpen(cluster, pod.uid))):
-            held.take(stream)
-            try:
-                async with asyncio.timeout(ASKED_S):
-                    challenge = await stream.read()
-                break
-            except StreamReset as error:
-                problem = str(error)
-            except TimeoutError:
-                problem = f"no answer within {ASKED_S:g} s"
-        else:
+        try:
+            found = await first_to_answer(self._streams(encode_relay(RelayOpen(cluster, pod.uid))))
+        except Refusal as refusal:
             there = f"{pod.namespace}/{delegate_name(relay.source_of(pod, self._local))}"
-            why = f"which cannot be asked: {problem}; ask that cluster itself about its pod {there}"
-            raise Refusal(relay.FAILED, f'the pod runs in cluster "{cluster}", {why}')
+            why = (
+                f"which cannot be asked: {refusal.text}; "
+                f"ask that cluster itself about its pod {there}"
+            )
+            raise Refusal(relay.FAILED, f'the pod runs in cluster "{cluster}", {why}') from None
+        stream, challenge = found
+        held.take(stream)
         ask = relay.signed_ask(wanted, pod, cluster, challenge, self._local)
         if len(ask) > CHUNK:
             raise Refusal(relay.BAD, f"the request is longer than {CHUNK} bytes")
@@ -212,9 +232,7 @@ def _ends_by_word(wanted: Wanted, headers: list[tuple[str, str]]) -> bool:
 
 
 class _Held:
-    """The stream that is tried or in use. `close`, and taking another one, reset one that was not
-    finished.
-    """
+    """The stream that is in use. `close`, and taking another one, reset one that was not finished."""
 
     stream: Stream
 

@@ -2,6 +2,7 @@
 ever run.
 
 One whose images are being pulled is told and stays: it would begin to pull them again elsewhere.
+So is one that waits for what follows it and is lacking at home.
 
 A pod is bound once, so it moves as in rebalancing: its delegate is deleted where it is, and the
 controller of its source makes another one, which passes that cluster over. The executor there reads
@@ -17,6 +18,8 @@ from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.rebalancing.movable import keeps_place
 from shared.messages import DONE, NO_PRIORITY, Evict, Outcome
+from shared.model.copy_names import lacking
+from shared.model.names import FOLLOWS
 from shared.model.pod import Pod, PodId
 from shared.model.starting import NotStarted, not_started
 from shared.model.token_buckets import TokenBuckets
@@ -51,7 +54,7 @@ class Starts:
             if seen is None:
                 unstarted.told.pop(pod_id, None)
                 continue
-            stays = _stays(seen, source)
+            stays = _stays(seen, source, delegate)
             self._tell(tracked, target, seen.why, stays)
             if not stays and self._may_move(pod_id[0], source.namespace, target, now):
                 self._move(pod_id, source, target, delegate, seen.why, now)
@@ -120,10 +123,12 @@ class Starts:
         )
 
 
-def _stays(seen: NotStarted, source: Pod) -> str:
+def _stays(seen: NotStarted, source: Pod, delegate: Pod) -> str:
     """Why it is not moved although it does not start; '' if it is."""
     if seen.pulls:
         return "its images are being pulled"
+    if lacks := lacking(seen.why, delegate.annotations.get(FOLLOWS, "")):
+        return f"it would wait at home as well: {lacks} is lacking there, or a key of it"
     return keeps_place(source) or (
         "" if seen.failed else "its kubelet tells of no failure: images may be being pulled"
     )

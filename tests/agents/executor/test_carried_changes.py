@@ -1,9 +1,12 @@
 """What changes of a source after it went reaches its delegate: what may change of a pod that runs, and only that."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.executor.context.failover_mode import tolerations_for
 from agents.executor.context.local import Moment
@@ -21,7 +24,7 @@ from shared.model import names
 from shared.model.pod import Pod
 from tests.agents.executor.test_downward import in_files
 from tests.agents.executor.test_update import Fleet, forged
-from tests.agents.executor.world import NOW, World, lost_reply, order_for, pod_object, run, source_of
+from tests.agents.executor.world import NOW, World, delegate_of, lost_reply, order_for, pod_object, run, source_of
 
 Object = dict[str, Any]
 DEBUG = {"name": "debug", "image": "busybox", "targetContainerName": "main", "stdin": True, "tty": True}
@@ -520,6 +523,102 @@ def test_what_a_newer_home_lets_cross_and_this_version_does_not_has_arrived_all_
     mark = live.read(fleet.delegate["metadata"]["annotations"][names.CARRIES])
     assert mark is not None
     assert mark.reached == every
+
+
+@pytest.mark.parametrize("subresource", ["", "/resize"], ids=["the rest", "resources"])
+def test_a_write_at_which_the_server_fails_for_long_is_told_once(subresource: str) -> None:
+    fleet = Fleet()
+    fleet.relabel("two")
+    main_of(fleet.source)["resources"] = {"requests": {"cpu": "2"}}
+    signed = fleet.sign()
+    order = UpdateDelegate("u", fleet.ref, 2, source_of(fleet.ref, 1), "n1", signed.manifest, signed.record)
+
+    def answer(request: Request) -> Response:
+        ours = request.method == "PATCH" and request.path.endswith(f"{delegate_of(fleet.ref)}{subresource}")
+        return Response(500, b"no quorum") if ours else fleet.away.api.answer(request)
+
+    for at in range(6):
+        assert run(carry_out(order, 1, fleet.away.local, NOW), answer).verdict == UNKNOWN
+        assert len(events_of(fleet.away)) == (1 if at >= 2 else 0)
+    assert "its API server fails at it, and it is tried again: no quorum (HTTP 500)" in events_of(fleet.away)[0]
+    fleet.away.sync()
+    assert run(carry_out(order, 1, fleet.away.local, NOW), fleet.away.api.answer).verdict == DONE
+
+
+# --- what a hostile home signs
+
+
+def trails_in(value: Any, trail: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The way to each value within, and to the whole."""
+    yield trail
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in entries:
+        yield from trails_in(inner, (*trail, step))
+
+
+def with_value(whole: Any, trail: tuple[str | int, ...], value: Any) -> Any:
+    if not trail:
+        return value
+    first, *rest = trail
+    changed: Any = list(whole) if isinstance(whole, list) else dict(whole)
+    changed[first] = with_value(whole[first], tuple(rest), value) if rest else value
+    return changed
+
+
+def hostile_home() -> tuple[Fleet, Object]:
+    """A fleet, and a manifest that changes everything that may change."""
+    fleet = Fleet()
+    spec = fleet.source["spec"]
+    resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}
+    main_of(fleet.source).update(image="busybox:2", resources=resources)
+    seconds = {"key": "a", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 3}
+    spec |= {"tolerations": [seconds], "activeDeadlineSeconds": 60}
+    spec["volumes"] += [{"name": "m", "configMap": {"name": "n", "items": [{"key": "k", "path": "p"}]}}]
+    names_map = [{"name": "x", "valueFrom": {"configMapKeyRef": {"name": "n", "key": "k"}}}]
+    debugged(fleet, {**DEBUG, "env": names_map, "volumeMounts": [{"name": "inline", "mountPath": "/m"}]})
+    signed: Object = msgspec.json.decode(fleet.sign().manifest)
+    return fleet, signed
+
+
+HOSTILE, SIGNED = hostile_home()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 9) | st.text("ax.", max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "key", "host", "x"]), inner),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(list(trails_in(SIGNED))), JSON)
+@settings(max_examples=150)
+def test_whatever_is_signed_in_place_of_a_field_is_written_or_refused_by_the_field_s_name(
+    trail: tuple[str | int, ...], value: Any
+) -> None:
+    manifest = msgspec.json.encode(with_value(SIGNED, trail, value))
+    done = HOSTILE.update(manifest, forged(HOSTILE, manifest))
+    assert done.verdict in (DONE, REFUSED)
+    assert "is not readable as a pod" not in done.message
+
+
+@pytest.mark.parametrize(
+    ("trail", "value", "field"),
+    [
+        (("metadata", "labels", "tier"), 1, "metadata.labels[...]"),
+        (("spec", "containers", 0, "resources"), ["x"], "spec.containers[0].resources"),
+        (("spec", "containers", 0, "resources", "limits"), {"cpu": {}}, "spec.containers[0].resources.limits[...]"),
+        (("spec", "tolerations", 0, "key"), ["x"], "spec.tolerations[0].key"),
+        (("spec", "ephemeralContainers", 0, "name"), {}, "spec.ephemeralContainers[0].name"),
+        (("spec",), [], "spec"),
+        (("metadata", "annotations"), {"a": None}, "metadata.annotations[...]"),
+        (("metadata",), {"name": True}, "metadata.name"),
+        (("spec", "containers", 0, "livenessProbe"), {"httpGet": []}, "spec.containers[0].livenessProbe.httpGet"),
+        ((), 7, "pod"),
+    ],
+)
+def test_a_field_of_another_type_is_named(trail: tuple[str | int, ...], value: Any, field: str) -> None:
+    manifest = msgspec.json.encode(with_value(SIGNED, trail, value))
+    done = HOSTILE.update(manifest, forged(HOSTILE, manifest))
+    assert done.verdict == REFUSED
+    assert done.message.startswith(f"{field} is none that a pod may have")
 
 
 # --- marks of agents of an older version

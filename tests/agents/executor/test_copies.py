@@ -16,8 +16,10 @@ from agents.executor.crossing.policy import ForeignBytes
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import copies, copy_lists, references
 from agents.executor.objects.copies import PeerAsk, bring, reconcile_tasks
-from agents.executor.objects.references import KINDS, copy_name
+from agents.executor.objects.events import STALE_COPY
+from agents.executor.objects.references import KINDS
 from agents.executor.relayed import giving
+from agents.kube.convert import pod_seen
 from shared.kube.http import Request, Response
 from shared.kube.times import rfc3339
 from shared.messages import (
@@ -47,6 +49,7 @@ from shared.messages.relay import (
     encode_relay,
 )
 from shared.model import names
+from shared.model.copy_names import copy_name
 from tests.agents.executor.test_references import ITEMS, KEYED, NAMED, NEEDS, container, variable, volume
 from tests.agents.executor.world import NOW, World, node_object, pod_object, run, source_of
 
@@ -169,6 +172,27 @@ def test_no_two_originals_have_a_copy_of_one_name() -> None:
     of = [("u", "n", "ConfigMap", "s"), ("v", "n", "ConfigMap", "s"), ("u", "m", "ConfigMap", "s")]
     of += [("u", "n", "Secret", "s"), ("u", "n", "ConfigMap", "t")]
     assert len({copy_name(*one) for one in of}) == len(of)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("settings", 'configmap "settings" not found'), ('a"b', None), ("other", None)],
+    ids=["by its own", "of what is no name", "of what does not follow"],
+)
+def test_what_is_said_of_a_copy_at_home_names_the_original(name: str, said: str | None) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    copy = copy_name("a-cluster-uid", "default", "ConfigMap", name)
+    words = f'configmap "{copy}" not found'
+    pod = fleet.delegate()
+    waiting = {"reason": "CreateContainerConfigError", "message": words}
+    pod["metadata"]["annotations"][names.FOLLOWS] = f"ConfigMap/{'settings' if name == 'other' else name}"
+    pod["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}
+    found = pod_seen(msgspec.json.encode(pod))
+    assert found is not None
+    assert found.pod is not None
+    shown = msgspec.json.decode(found.pod.status)["containerStatuses"][0]["state"]["waiting"]["message"]
+    assert shown == (words if said is None else said)
 
 
 # --- made before the delegate
@@ -391,6 +415,54 @@ def test_a_quota_that_is_used_up_is_no_lack_of_rights() -> None:
     assert not fleet.there.local.copies.barred("default", NOW.mono)
 
 
+@pytest.mark.parametrize(
+    "denied",
+    [
+        'admission webhook "w" denied the request: User "x" cannot create resource "configmaps"',
+        """configmaps "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: """
+        'User "x" cannot create resource "configmaps"',
+    ],
+    ids=["a webhook", "a policy"],
+)
+def test_what_admission_denies_in_words_of_rights_is_no_lack_of_rights(denied: str) -> None:
+    fleet = Fleet()
+    barred = lambda request: status(403, denied) if request.method == "POST" else fleet.answer(request)  # noqa: E731
+    outcome = run(carry_out(fleet.order(volume(configMap=NAMED)), 1, fleet.there.local, NOW), barred)
+    assert (outcome.verdict, "cannot be written: " in outcome.message) == (REFUSED, True)
+    assert "its role needs" not in outcome.message
+    assert not fleet.there.local.copies.barred("default", NOW.mono)
+
+
+def test_in_a_namespace_that_is_being_deleted_a_pod_is_refused_for_a_while() -> None:
+    fleet = Fleet()
+    ends = {
+        "kind": "Status",
+        "message": 'configmaps "x" is forbidden: unable to create new content in namespace default because it is '
+        "being terminated",
+        "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+    }
+    going = Response(403, msgspec.json.encode(ends))
+    answer = lambda request: going if request.method == "POST" else fleet.answer(request)  # noqa: E731
+    for spec in (volume(configMap=NAMED), container()):
+        order = fleet.order(spec, "with-copies" if "volumes" in spec else "alone")
+        outcome = run(carry_out(order, 1, fleet.there.local, NOW), answer)
+        assert (outcome.verdict, outcome.passing) == (REFUSED, True)
+        assert "being terminated" in outcome.message
+
+
+@pytest.mark.parametrize("immutable", [True, False])
+def test_a_forged_copy_that_a_finalizer_holds_sends_pods_elsewhere(immutable: bool) -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED), "first")
+    held = fleet.copy() or {}
+    held |= {"data": BLUE, "immutable": immutable}
+    held["metadata"] |= {"finalizers": ["example.com/hold"], "deletionTimestamp": rfc3339(NOW.wall)}
+    fleet.there.api.put(f"{MAPS}/{COPY}", held)
+    outcome = fleet.create(volume(configMap=NAMED), "second", moment(60))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert f'ConfigMap "default/{COPY}" is being deleted, and held by finalizers (example.com/hold)' in outcome.message
+
+
 def test_while_its_home_cannot_be_asked_a_pod_is_refused_for_a_while() -> None:
     fleet = Fleet()
     fleet.cut = "no gateway"
@@ -504,6 +576,66 @@ def test_one_that_could_not_be_read_for_a_while_is_deleted_all_the_same() -> Non
     for at in range(200, 300, 10):
         fleet.tend(at)
     assert fleet.copy() is None
+
+
+def stale(fleet: Fleet) -> list[str]:
+    """What delegates are told of copies that are not as at home."""
+    told = [msgspec.json.decode(one.body) for one in fleet.there.local.events]
+    assert {one["regarding"]["uid"] for one in told} <= {one["metadata"]["uid"] for one in fleet.there.api.pods()}
+    return [one["note"] for one in told if one["reason"] == STALE_COPY]
+
+
+def test_what_its_owner_keeps_at_home_later_stays_as_it_was_for_pods_that_run_is_told_and_new_for_none() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED), "first")
+    kept = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: "none"}}, "data": BLUE}
+    fleet.home.api.put(f"{MAPS}/settings", kept)
+    fleet.home.local.at_home.clear()
+    for at in range(0, 300, 10):
+        fleet.tend(at)
+    assert (fleet.copy() or {})["data"] == RED
+    (told,) = stale(fleet)
+    assert told.startswith('Not as at home: the copy in cluster b stays as it was of ConfigMap "settings": ')
+    assert "has the annotation global-dispatcher.io/follow: none" in told
+    assert fleet.create(volume(configMap=NAMED), "second", moment(300)).message.startswith(
+        'ConfigMap "default/settings" (spec.volumes[0].configMap) does not exist in cluster "b"'
+    )
+
+
+def test_a_copy_for_which_there_are_no_bytes_left_is_told_of_its_delegate() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    local = fleet.there.local
+    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies)
+    fleet.put({"key": "x" * 1_100_000})
+    for at in range(0, 200, 10):
+        fleet.tend(at)
+    (told,) = stale(fleet)
+    assert "foreign_bytes.namespace_mib" in told
+
+
+def test_a_copy_at_which_the_server_fails_is_told_once_it_goes_on() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    fleet.put(BLUE)
+    failing = True
+
+    def answer(request: Request) -> Response:
+        return Response(500) if failing and request.method == "PUT" else fleet.answer(request)
+
+    def tend(begin: int, end: int) -> None:
+        fleet.there.sync()
+        for at in range(begin, end, 10):
+            for task in reconcile_tasks(fleet.there.local, moment(at)):
+                run(task.procedure, answer)
+
+    tend(0, 40)
+    assert stale(fleet) == []
+    tend(40, 300)
+    assert len(stale(fleet)) == 1
+    failing = False
+    tend(300, 330)
+    assert (fleet.copy() or {})["data"] == BLUE
 
 
 def test_an_immutable_original_that_is_made_anew_is_made_anew_there() -> None:

@@ -66,6 +66,15 @@ def test_the_source_shows_what_the_delegate_does_and_keeps_its_own_pod_scheduled
     assert "hostIP" not in shown
 
 
+def test_no_generation_of_the_delegate_is_shown_as_one_of_the_source() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    wanted = status(observedGeneration=7)
+    wanted["conditions"].append({"type": "PodResizePending", "status": "True", "observedGeneration": 7})
+    assert world.do(mirror(ref, wanted)).verdict == DONE
+    assert "observedGeneration" not in msgspec.json.encode(status_of(world)).decode()
+
+
 def test_addresses_of_a_pod_network_that_is_not_that_of_home_are_not_shown_and_the_pod_is_ready_all_the_same() -> None:
     world = World(peers=("b",))
     ref = source(world)

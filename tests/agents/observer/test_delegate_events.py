@@ -11,7 +11,9 @@ from agents.observer.changes import ChangeLog
 from agents.observer.delegate_events import DelegateEvents
 from agents.observer.seen import NODES, PODS, EventSeen, PodSeen
 from shared.model import delegate_events
+from shared.model.copy_names import copy_name
 from shared.model.delegate_events import MAX_EVENTS, DelegateEvent, event, events_of
+from shared.model.names import FOLLOWS
 from shared.model.pod import Pod, SourceRef
 
 SOURCE = SourceRef("east", "east-uid", "default", "web", "web-uid", 1)
@@ -60,6 +62,17 @@ def test_an_event_about_a_delegate_goes_with_its_status_and_stays_with_the_next_
     assert pod is not None
     cluster.see(msgspec.structs.replace(pod, status=b'{"phase":"Running"}'), version=2)
     assert (cluster.told(), delegate_events.without_events(cluster.status())) == ([MOUNT], b'{"phase":"Running"}')
+
+
+def test_an_event_names_what_follows_the_delegate_as_at_home() -> None:
+    cluster = Cluster()
+    copy = copy_name("east-uid", "default", "ConfigMap", "web-conf")
+    theirs = Pod("theirs", "default", "web-1", node="n1", source=SOURCE, status=STATUS)
+    cluster.see(msgspec.structs.replace(theirs, annotations={FOLLOWS: "ConfigMap/web-conf"}))
+    for count in (1, 2):
+        made = event("FailedMount", f'configmap "{copy}" not found', count, 0.0)
+        cluster.events.apply(EventSeen("e", 5, "theirs", "default", "web-1", made))
+    assert cluster.told() == [DelegateEvent("FailedMount", 'configmap "web-conf" not found', 2)]
 
 
 @pytest.mark.parametrize("uid", ["ours", "nobody", ""])

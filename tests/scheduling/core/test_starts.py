@@ -12,7 +12,7 @@ from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendI
 from dispatcher.scheduling.views import clusters_view, explain
 from shared.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
 from shared.model.delegate_events import DelegateEvent, with_events
-from shared.model.names import REBALANCE, SCHEDULER_NAME
+from shared.model.names import FOLLOWS, REBALANCE, SCHEDULER_NAME
 from shared.model.node import Node
 from shared.model.pod import Claim as Claimed
 from shared.model.pod import Pod, SourceRef
@@ -203,6 +203,39 @@ def test_a_slow_pull_is_told_and_stays_until_something_fails(given: bytes, why: 
     fleet.report("west", pods=(fleet.delegate("web-0", with_events(status(CREATING), NO_MOUNT)),))
     fleet.pass_time(60)
     assert fleet.orders()[0][1].moved == f"not started for 300 s: FailedMount: {WORDS}"
+
+
+MISSING = 'configmap "settings" not found'
+NO_KEY = "couldn't find key k in ConfigMap default/settings"
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        MISSING,
+        f'MountVolume.SetUp failed for volume "v" : {MISSING}',
+        "couldn't find key k in ConfigMap default/settings",
+    ],
+)
+def test_what_is_lacking_at_home_is_waited_for_where_the_pod_is_and_told(why: str) -> None:
+    waits = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": why}}}
+    fleet = Fleet()
+    follows = {FOLLOWS: "ConfigMap/more ConfigMap/settings"}
+    fleet.report("west", pods=(fleet.delegate("web-0", status(waits), annotations=follows),))
+    fleet.pass_time(900)
+    assert fleet.orders() == []
+    assert fleet.waiting().endswith(
+        'it stays there, since it would wait at home as well: ConfigMap "settings" is lacking there, or a key of it'
+    )
+
+
+@pytest.mark.parametrize("follows", [{}, {FOLLOWS: "ConfigMap/setting ConfigMap/x"}, {FOLLOWS: "Secret/settings"}])
+def test_what_is_lacking_and_does_not_follow_is_that_cluster_s_own_lack(follows: dict[str, str]) -> None:
+    waits = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": MISSING}}}
+    fleet = Fleet()
+    fleet.report("west", pods=(fleet.delegate("web-0", status(waits), annotations=follows),))
+    fleet.pass_time(310)
+    assert len(fleet.orders()) == 1
 
 
 def test_what_starts_later_is_not_told_any_more() -> None:
