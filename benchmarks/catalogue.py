@@ -20,6 +20,7 @@ from benchmarks.fail_over import take_over
 from benchmarks.fleet import case as fleet
 from benchmarks.fleet import gateways, many_templates
 from benchmarks.fleet import memory as fleet_memory
+from benchmarks.followers import case as followers
 from benchmarks.mixed import case as mixed
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.meanings import OF_BENCHMARKS
@@ -36,6 +37,7 @@ _OWN = (
     *gateways.CASES,
     *fail_over.CASES,
     *take_over.CASES,
+    *followers.CASES,
     *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
@@ -54,6 +56,7 @@ _SECONDS = {
     "fleet_through_gateways": 130,
     "fail_over": 600,
     "take_over": 60,
+    "followers": 400,
     "fail_over_of_100_clusters": 900,
     "fail_over_under_load": 600,
     "prometheus_of_5000_nodes": 120,

@@ -6,6 +6,8 @@ from tests.simulation.world.net import Asked
 def kind_of(request: Asked) -> str:
     """What a write is to the protocol; '' for signs of life and for what people alone read."""
     path, body = request.path, request.body
+    if "/configmaps/" in path and request.method == "DELETE":
+        return "delete-object"
     if "/pods" not in path or "/events" in path or path.endswith("?dryRun=All"):
         return ""
     if path.endswith("/binding"):

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.simulation.planted.scripted import Hint, Scene, Wait
+from tests.simulation.judges.facts import PREFIX
+from tests.simulation.planted.scripted import OBJECTS, Hint, Scene, Wait
 from tests.simulation.planted.table import Patches, plant
 from tests.simulation.world.fleet import Sizes
 
@@ -82,6 +83,38 @@ def many_of_one(at: Scene) -> Iterator[Wait]:
     yield 80.0
     yield from _running(at, *(f"p{number}" for number in range(6)))
     yield 45.0
+
+
+def kept_at_home_later(at: Scene) -> Iterator[Wait]:
+    """The owner of what a pod has brought with it says that it follows nobody."""
+    yield from _running(at, "a")
+    yield 60.0
+    marks = {"metadata": {"annotations": {f"{PREFIX}follow": "none"}}}
+    at.cluster("north").api.ask("user", "PATCH", f"{OBJECTS}/shared", marks)
+    yield 50.0
+
+
+def another_pod_while_it_goes(at: Scene) -> Iterator[Wait]:
+    """The deletion of a copy is slow, and another pod comes that names it."""
+    yield from _running(at, "a")
+    wire = at.cluster("west").wire
+    wire.hang = lambda request: 8.0 * (request.method == "DELETE" and "/configmaps/" in request.path)
+    at.delete("a")
+    at.strike("west", "delete-object", lambda: at.submit("b", "west", 100, names=["shared"]), moment="before")
+    for _ in range(2):
+        yield at.shows("Running", "b")
+    wire.hang = lambda _: 0.0
+    yield 10.0
+
+
+def written_by_a_gateway(at: Scene) -> Iterator[Wait]:
+    """A gateway writes something else into what one cluster gives to another."""
+    at.fleet.relays.between = lambda body: body.replace(b"first", b"wrong")
+    at.put_object("shared", "first")
+    yield 12.0
+    at.submit("a", "west", 100, names=["shared"])
+    yield 20.0
+    at.fleet.relays.between = lambda body: body
 
 
 def brought_back_by_a_restore(at: Scene) -> Iterator[Wait]:
@@ -202,6 +235,39 @@ def asked_for_what_is_here(patches: Patches) -> None:
     from shared.messages.relay import WantedObject
 
     patches.set(copies, "_want", lambda original, local: WantedObject(original.kind, original.name))
+
+
+@plant("what is not given any more is deleted", hint=Hint(kept_at_home_later, FOLLOW))
+def denied_taken_for_absent(patches: Patches) -> None:
+    from agents.executor.objects import copies
+    from shared.messages.relay import ABSENT, DENIED, Given
+
+    real = copies._apply
+
+    def apply(original: Any, given: Any, local: Any, now: Any) -> Any:
+        return real(original, Given(ABSENT) if given.state == DENIED else given, local, now)
+
+    patches.set(copies, "_apply", apply)
+
+
+@plant("a copy that is being deleted counts as one that is there", hint=Hint(another_pod_while_it_goes, FOLLOW))
+def deleted_under_a_new_pod(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    real = copies._collected
+
+    def collected(original: Any, local: Any, now: Any) -> Any:
+        local.copies.known[copies.key_of(original)].removing = False
+        return (yield from real(original, local, now))
+
+    patches.set(copies, "_collected", collected)
+
+
+@plant("what comes from another cluster need not be signed by it", hint=Hint(written_by_a_gateway, FOLLOW))
+def given_by_anybody(patches: Patches) -> None:
+    from shared.security import signatures
+
+    patches.set(signatures, "is_given_by", lambda *_: True)
 
 
 @plant("what a restore brings back is not looked for", hint=Hint(brought_back_by_a_restore, FOLLOW))

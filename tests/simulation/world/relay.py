@@ -34,7 +34,9 @@ class Gave(NamedTuple):
 
 
 class Relays:
-    """All gateways. `weather`: of a dispatcher's link to a cluster; `gateways`: names of dispatchers that are there."""
+    """All gateways. `weather`: of a dispatcher's link to a cluster; `gateways`: names of dispatchers that are there;
+    `between`: what they make of DATA.
+    """
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Relays:
     ) -> None:
         self.loop, self.dice, self.members, self.weather = loop, dice, members, weather
         self.gateways, self.gave = gateways, gave
+        self.between: Callable[[bytes], bytes] = lambda body: body
         self._tasks: set[asyncio.Task[None]] = set()
 
     def of(self, asker: AgentProcess) -> Callable[[bytes], Iterator[Stream]]:
@@ -98,6 +101,7 @@ class _Way:
     def _send(self, to: int, kind: FrameKind, body: bytes) -> None:
         if kind is FrameKind.DATA:
             self._sent[to].append(body)
+            body = self.relays.between(body)
         elif kind is FrameKind.FINISH and to == 0:
             self._tell()
         dice = self.relays.dice

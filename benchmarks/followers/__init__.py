@@ -1,0 +1,1 @@
+"""What it costs that ConfigMaps follow pods to other clusters."""
