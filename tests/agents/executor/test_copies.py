@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -894,7 +895,7 @@ def test_a_copy_whose_last_pod_went_in_an_earlier_life_is_found_by_its_label() -
 def test_a_copy_that_a_restore_brings_back_without_its_pods_is_found_and_goes() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
-    copy = fleet.copy()
+    copy = deepcopy(fleet.copy())
     fleet.ends()
     fleet.tend_until(150)
     assert fleet.copy() is None
