@@ -34,13 +34,15 @@ Sought = dict[str, list[tuple[PodRef, list[Original]]]]
 @dataclass(slots=True)
 class Copy:
     """One that is here. `digest`: of its content when it was last read, at `seen` (monotonic; minus
-    infinity: never). `used`: when it was last known to be named, or about to be. `named`: by a
-    delegate, in this life; else it counts for nothing: anybody may have made it. `removing`: it is
-    being deleted.
+    infinity: never). `secret`: by which its home keys the digest of a Secret; b"": not known in
+    this life. `used`: when it was last known to be named, or about to be. `named`: by a delegate,
+    in this life; else it counts for nothing: anybody may have made it. `removing`: it is being
+    deleted.
     """
 
     original: Original
     digest: bytes = b""
+    secret: bytes = field(default=b"", repr=False)
     size: int = 0
     seen: float = float("-inf")
     used: float = float("-inf")
@@ -65,7 +67,7 @@ class Copies:
     due: Sought = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _barred: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _barred: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     def bytes_of(self, cluster: str, namespace: str = "") -> int:
         """Of content, of a source cluster, or of a namespace of it."""
@@ -124,16 +126,16 @@ class Copies:
         for copy in self.known.values():
             copy.seen = float("-inf")
 
-    def bar(self, namespace: str, now: float, why: str) -> None:
-        """We may write none in this namespace."""
-        self._barred[namespace] = (now, why)
+    def bar(self, kind: str, namespace: str, now: float, why: str) -> None:
+        """We may write none of this kind in this namespace."""
+        self._barred[kind, namespace] = (now, why)
 
-    def barred(self, namespace: str, now: float) -> str:
+    def barred(self, kind: str, namespace: str, now: float) -> str:
         """Why none can be written there; '' if that is not known."""
-        at, why = self._barred.get(namespace, (float("-inf"), ""))
+        at, why = self._barred.get((kind, namespace), (float("-inf"), ""))
         if now - at < BARRED_S:
             return why
-        self._barred.pop(namespace, None)
+        self._barred.pop((kind, namespace), None)
         return ""
 
     def unused(self, since: float) -> Iterator[tuple[str, str, str]]:

@@ -11,8 +11,9 @@ after a while, once this agent has seen everything and the API server shows no p
 silence of a source cluster is no word against any.
 """
 
+import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -20,7 +21,9 @@ import msgspec
 from agents.executor.context.copy_table import Copies, Original, Sought
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import pods, references
+from agents.executor.objects import references
+from agents.executor.objects.contents import SECRET, Content, fields_of, read_content
+from agents.executor.objects.copy_lists import NO_LIST, each, named_in
 from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, TRIES, Answer, error_text, is_ambiguous
@@ -29,6 +32,7 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
+    KEPT,
     LATER,
     MOST_OBJECT,
     SAME,
@@ -38,7 +42,7 @@ from shared.messages.relay import (
     decode_given,
 )
 from shared.model import names
-from shared.model.pod import Pod, PodRef, SourceRef
+from shared.model.pod import PodRef, SourceRef
 
 # between two questions to a source cluster: with kubelet's period, within a minute
 REFRESH_S = 20.0
@@ -49,11 +53,10 @@ _MOST_ASKED = 10 * 1024  # bytes of one question, about
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
 _AT_ONCE = 2_000
 _MUCH = 100  # objects of a namespace, for which others do not wait
-_PAGE = "100"  # pods: each may have a mebibyte, though few have
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
-_NO_LIST = "its agent may not list"
 _RIGHTS = "get, create, update, delete"
+_OF_CONTENT = re.compile(r"(denied (?:the )?request): .*", re.DOTALL)
 
 
 class PeerAsk(Request, frozen=True):
@@ -87,7 +90,7 @@ class _Found(NamedTuple):
     """What is under a copy's name, and is one of ours."""
 
     metadata: _Metadata
-    content: references.Content
+    content: Content
 
     @property
     def only(self) -> dict[str, str]:
@@ -111,10 +114,19 @@ def key_of(original: Original) -> Key:
 
 
 def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Followed]:
-    """What is copied for this delegate; nothing where copies cannot be written. ManifestError."""
-    if not local.follows or local.copies.barred(intent.source.namespace, now.mono):
+    """What is copied for this delegate; nothing of a kind of which copies cannot be written, and no
+    Secret that this cluster's policy does not take. ManifestError.
+    """
+    if not local.follows:
         return []
-    return [one for one in references.followed(intent.manifest) if one.kind in local.follows]
+    grants = local.policy.grants(intent.source)
+    return [
+        one
+        for one in references.followed(intent.manifest)
+        if one.kind in local.follows
+        and grants.takes(one.kind, one.name)
+        and not local.copies.barred(one.kind, intent.source.namespace, now.mono)
+    ]
 
 
 def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer | None]:
@@ -138,7 +150,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
         found = yield from _read(original, local, now)
         if isinstance(found, Answer):
             return found
-        if not one.digest or found is None or found.content.digest != one.digest:
+        if not one.digest or found is None or found.content.digest(copy.secret) != one.digest:
             stale.append(original)
             sought.add(one.digest)
     if not stale:
@@ -202,16 +214,23 @@ def _apply(original: Original, given: Given, local: Local, now: Moment) -> Proce
             said = f"{_COPY.format(original)} has more than {MOST_OBJECT} bytes"
             return Answer(REFUSED, said, OF_CLUSTER, passing=True)
         try:
-            content = references.read_content(given.content)
+            content = read_content(given.content, original.kind)
         except msgspec.MsgspecError as error:
             said = f"{_COPY.format(original)} cannot be read: {error}"
             return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+        if content.barred:  # of a forged one the controllers here would make a token
+            return Answer(REFUSED, f"{_COPY.format(original)} {content.barred}", OF_CLUSTER)
+        if (copy := local.copies.known.get(key_of(original))) is not None:
+            copy.secret = given.key
         return (yield from _write(original, content, local, now))
     if given.state == ABSENT:
         return (yield from _remove(original, local, now))
     if given.state == SAME:
         return None
-    why = given.text if given.state == DENIED else "its agent's answer is not known here"
+    why = given.text if given.state in (DENIED, KEPT) else "its agent's answer is not known here"
+    if given.state == KEPT:  # no longer: what runs has read it
+        gone = yield from _remove(original, local, now)
+        why = f"{why}; {gone.message}" if gone is not None else why
     said = f'cluster "{original.cluster}" does not give {original.kind} "{original.name}": {why}'
     return Answer(REFUSED, said, OF_CLUSTER, passing=True)
 
@@ -233,14 +252,16 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
             return None
         if response.ok:
             try:
-                content = references.read_content(response.body)
+                content = read_content(response.body, kind.word)
                 metadata = _read_object(response.body).metadata
             except msgspec.MsgspecError as error:
                 return Answer(REFUSED, f"{what} cannot be read: {error}", OF_CLUSTER, passing=True)
             if original_in(metadata, kind, original.namespace) != original:
                 said = f"is there, and is not {_COPY.format(original)}: delete or rename it there"
                 return Answer(REFUSED, f"{what} {said}", OF_CLUSTER)
-            local.copies.saw(key, content.digest, len(response.body), now.mono)
+            copy = local.copies.known.get(key)
+            digest = content.digest(copy.secret if copy is not None else b"")
+            local.copies.saw(key, digest, len(response.body), now.mono)
             return _Found(metadata, content)
         problem = error_text(response)
         if _may_not(response, problem):
@@ -271,12 +292,12 @@ def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment)
         f'the agent of cluster "{local.cluster}" may not write {kind.plural} in namespace '
         f'"{namespace}" (its role needs {_RIGHTS}): {problem}'
     )
-    local.copies.bar(namespace, now.mono, why)
+    local.copies.bar(kind.word, namespace, now.mono, why)
     return Answer(REFUSED, why, OF_CLUSTER)
 
 
 def _write(
-    original: Original, content: references.Content, local: Local, now: Moment
+    original: Original, content: Content, local: Local, now: Moment
 ) -> Procedure[Answer | None]:
     """Make it, or make it what it is at home; None once it is."""
     key = key_of(original)
@@ -286,12 +307,12 @@ def _write(
         found = yield from _read(original, local, now)
         if isinstance(found, Answer):
             return found
-        if found is not None and found.content.digest == content.digest:
+        if found is not None and found.content.plain == content.plain:
             return None
         body = msgspec.json.encode(_object(original, content, found))
         if (full := _too_much(original, len(body), local, now)) is not None:
             return full
-        if found is not None and found.content.immutable:  # as its original was: made anew
+        if found is not None and not _takes(found.content, content):  # it is made anew
             response = yield _delete(kind, key, found)
             if response.ok:
                 local.copies.gone(key)
@@ -301,13 +322,22 @@ def _write(
             if response.ok or response.unknown:
                 local.foreign_budget.spend(original.whose, now.mono, len(body))
             if response.ok:
-                local.copies.saw(key, content.digest, len(body), now.mono)
+                copy = local.copies.known.get(key)
+                digest = content.digest(copy.secret if copy is not None else b"")
+                local.copies.saw(key, digest, len(body), now.mono)
                 return None
         answer = _not_written(original, response, local, now)
         gone = response.status == NOT_FOUND and found is not None
         if answer.verdict != UNKNOWN and not gone:
             return answer
     return answer._replace(verdict=UNKNOWN)
+
+
+def _takes(there: Content, content: Content) -> bool:
+    """Whether an object can be made what it is to be: as its original was, it may be immutable, and
+    of another type.
+    """
+    return not there.immutable and there.type == content.type
 
 
 def _not_written(original: Original, response: Response, local: Local, now: Moment) -> Answer:
@@ -318,6 +348,8 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
     message = error_text(response)
+    if original.kind == SECRET:  # a webhook, or a policy, may say what is in it
+        message = _OF_CONTENT.sub(r"\1", message)
     if _may_not(response, message) and " cannot delete " not in message:  # others can be written
         return _barred(kind, key[1], message, local, now)
     if is_ambiguous(response):
@@ -327,9 +359,7 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     return Answer(REFUSED, f"{what} cannot be written: {message}", OF_CLUSTER, passing=passing)
 
 
-def _object(
-    original: Original, content: references.Content, found: _Found | None
-) -> dict[str, Any]:
+def _object(original: Original, content: Content, found: _Found | None) -> dict[str, Any]:
     marks = {
         names.SOURCE_CLUSTER: original.cluster,
         names.SOURCE_CLUSTER_UID: original.cluster_uid,
@@ -345,8 +375,12 @@ def _object(
         "annotations": marks,
         **(found.only if found is not None else {}),
     }
-    held = msgspec.json.decode(content.encoded)
-    return {"apiVersion": "v1", "kind": original.kind, "metadata": metadata, **held}
+    return {
+        "apiVersion": "v1",
+        "kind": original.kind,
+        "metadata": metadata,
+        **fields_of(content),
+    }
 
 
 def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answer | None:
@@ -434,7 +468,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
-        words = dict.fromkeys(named_by(pod))
+        words = dict.fromkeys(named_by(pod.annotations))
         named = [original_of(source, *one) for one in words if one[0] in local.follows]
         for original in named:
             local.copies.put(key_of(original), original, now.mono)
@@ -453,10 +487,16 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     return due
 
 
-def named_by(pod: Pod) -> list[tuple[str, str]]:
-    """Kind and name of what follows a delegate."""
-    words = (word.partition("/") for word in pod.annotations.get(names.FOLLOWS, "").split())
+def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Kind and name of what follows a delegate with these annotations."""
+    words = (word.partition("/") for word in annotations.get(names.FOLLOWS, "").split())
     return [(kind, name) for kind, _, name in words if name]
+
+
+def copied_secrets(source: SourceRef, annotations: Mapping[str, str]) -> list[str]:
+    """The names of the copies of Secrets that a delegate with these annotations has."""
+    named = (original_of(source, *one) for one in named_by(annotations) if one[0] == SECRET)
+    return [key_of(original)[2] for original in named]
 
 
 def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
@@ -501,7 +541,7 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
     """Delete copies of one namespace that nobody has named for a while, if the API server shows no
     pod that does.
     """
-    named = yield from _named_in(keys[0][1])
+    named = yield from named_in(keys[0][1])
     if isinstance(named, str):
         return named
     for key in keys:
@@ -526,53 +566,14 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     """Delete one as it was just read; '' once there is none of ours."""
     found = yield from _read(original, local, now)
     if isinstance(found, Answer):  # what somebody else has put there is none of ours
-        unread = found.verdict == UNKNOWN or local.copies.barred(original.namespace, now.mono)
+        barred = local.copies.barred(original.kind, original.namespace, now.mono)
+        unread = found.verdict == UNKNOWN or barred
         return found.message if unread else ""
     if found is None:
         return ""
     response = yield _delete(KINDS[original.kind], key_of(original), found)
     gone = response.ok or response.status == NOT_FOUND
     return "" if gone else f"{_COPY.format(original)}: {error_text(response)}"
-
-
-def _named_in(namespace: str) -> Procedure[set[tuple[str, str]] | str]:
-    """Kinds and names of all that the pods of a namespace name, read from the API server; or why
-    that is not known.
-    """
-    named: set[tuple[str, str]] = set()
-
-    def take(pod: bytes) -> None:
-        for kind in KINDS.values():
-            if kind.hint in pod:
-                read = msgspec.json.decode(pod)
-                named.update((kind.word, one) for one in references.named(read, kind))
-
-    problem = yield from _each(pods.collection(namespace), {"limit": _PAGE}, take)
-    return problem or named
-
-
-class _Page(msgspec.Struct):
-    items: list[msgspec.Raw]
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-def _each(path: str, params: dict[str, str], take: Callable[[bytes], None]) -> Procedure[str]:
-    """Take all that a list shows, page by page; why not all is known, '' if it is."""
-    following = ""
-    while True:
-        asked = {**params, "continue": following} if following else params
-        response = yield Request("GET", path, params=asked)
-        if not response.ok:
-            return _NO_LIST if response.status == FORBIDDEN else f"{path}: {error_text(response)}"
-        try:
-            page = msgspec.json.decode(response.body, type=_Page)
-            for item in page.items:
-                take(bytes(item))
-        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-            return f"{path}: what is listed cannot be read: {error!r}"
-        following = page.metadata.get("continue") or ""
-        if not following:
-            return ""
 
 
 def _list_all(local: Local, now: Moment) -> Procedure[str]:
@@ -588,8 +589,8 @@ def _list_all(local: Local, now: Moment) -> Procedure[str]:
                 local.copies.put(key_of(original), original, now.mono, named=False)
 
         params = {"labelSelector": names.COPY, "limit": _LISTED}
-        problem = yield from _each(f"/api/v1/{kind.plural}", params, take)
-        if problem and problem != _NO_LIST:
+        problem = yield from each(f"/api/v1/{kind.plural}", params, take)
+        if problem and problem != NO_LIST:
             return problem
     local.copies.listed = True
     return ""
