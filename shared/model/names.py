@@ -58,6 +58,7 @@ CARRIES = PREFIX + "carries"
 # Copies of what delegates name (ConfigMaps, Secrets). The label is the hash in the copy's own name.
 COPY = PREFIX + "copy"
 COPY_OF = PREFIX + "copy-of"  # annotation: name of the original; its cluster is told as a source's
+COPY_KIND = PREFIX + "copy-kind"  # on a note of a copy: of which kind that is (copy_notes)
 
 # What users write on an object that pods of theirs name. "none": it does not follow them, each
 # cluster has its own of that name. On a Secret also the clusters to which it does, with commas;

@@ -10,6 +10,7 @@ from shared.model.pod import PodRef, SourceRef
 # Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
 MOST_OF_NAMESPACE = 2_000
 MOST_OF_CLUSTER = 20_000
+_MOST_ASKED = 10 * 1024  # bytes of one question, about
 BARRED_S = 60.0  # until it is tried again what a namespace did not let us write
 
 
@@ -149,3 +150,26 @@ class Copies:
 
 def _counted(original: Original) -> tuple[tuple[str, str], ...]:
     return (original.cluster, ""), (original.cluster, original.namespace)
+
+
+def questions(
+    sought: list[tuple[PodRef, list[Original]]],
+) -> Iterator[list[tuple[PodRef, list[Original]]]]:
+    """Questions of a size that can be asked."""
+    part: list[tuple[PodRef, list[Original]]] = []
+    size = 0
+    for pod, of in sought:
+        about = len(pod.namespace) + len(pod.name) + len(pod.uid)
+        for original in of:
+            size += len(original.kind) + len(original.name) + 48
+            if part and part[-1][0] == pod:
+                part[-1][1].append(original)
+            else:
+                size += about
+                part.append((pod, [original]))
+            if size >= _MOST_ASKED:
+                yield part
+                part = []
+                size = 0
+    if part:
+        yield part

@@ -18,13 +18,20 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from agents.executor.context.copy_table import Copies, Original, Sought
+from agents.executor.context.copy_table import Copies, Original, Sought, questions
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import references
+from agents.executor.objects import copy_notes, references
 from agents.executor.objects.contents import SECRET, Content, fields_of, read_content
 from agents.executor.objects.copy_lists import NO_LIST, each, named_in
-from agents.executor.objects.references import KINDS, Followed, Kind, copy_hash, copy_name
+from agents.executor.objects.references import (
+    CONFIG_MAP,
+    KINDS,
+    Followed,
+    Kind,
+    copy_hash,
+    copy_name,
+)
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, TRIES, Answer, error_text, is_ambiguous
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
@@ -49,7 +56,6 @@ REFRESH_S = 20.0
 UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 _ROUNDS = 8  # answers to one question, each as large as may be
-_MOST_ASKED = 10 * 1024  # bytes of one question, about
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
 _AT_ONCE = 2_000
 _MUCH = 100  # objects of a namespace, for which others do not wait
@@ -259,9 +265,7 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
             if original_in(metadata, kind, original.namespace) != original:
                 said = f"is there, and is not {_COPY.format(original)}: delete or rename it there"
                 return Answer(REFUSED, f"{what} {said}", OF_CLUSTER)
-            copy = local.copies.known.get(key)
-            digest = content.digest(copy.secret if copy is not None else b"")
-            local.copies.saw(key, digest, len(response.body), now.mono)
+            _saw(key, content, len(response.body), local, now)
             return _Found(metadata, content)
         problem = error_text(response)
         if _may_not(response, problem):
@@ -301,7 +305,6 @@ def _write(
 ) -> Procedure[Answer | None]:
     """Make it, or make it what it is at home; None once it is."""
     key = key_of(original)
-    kind = KINDS[original.kind]
     answer = Answer(UNKNOWN)
     for _ in range(TRIES):
         found = yield from _read(original, local, now)
@@ -313,24 +316,41 @@ def _write(
         if (full := _too_much(original, len(body), local, now)) is not None:
             return full
         if found is not None and not _takes(found.content, content):  # it is made anew
-            response = yield _delete(kind, key, found)
+            response = yield _delete(KINDS[original.kind], key, found)
             if response.ok:
                 local.copies.gone(key)
         else:
-            verb = "POST" if found is None else "PUT"
-            response = yield Request(verb, kind.path(*key[1 : 2 if found is None else 3]), body)
-            if response.ok or response.unknown:
-                local.foreign_budget.spend(original.whose, now.mono, len(body))
+            response = yield from _sent(original, body, found, local, now)
             if response.ok:
-                copy = local.copies.known.get(key)
-                digest = content.digest(copy.secret if copy is not None else b"")
-                local.copies.saw(key, digest, len(body), now.mono)
+                _saw(key, content, len(body), local, now)
                 return None
         answer = _not_written(original, response, local, now)
         gone = response.status == NOT_FOUND and found is not None
         if answer.verdict != UNKNOWN and not gone:
             return answer
     return answer._replace(verdict=UNKNOWN)
+
+
+def _sent(
+    original: Original, body: bytes, found: _Found | None, local: Local, now: Moment
+) -> Procedure[Response]:
+    """The answer to its write; of the copy of a Secret a note is made before."""
+    kind, namespace, name = key_of(original)
+    if found is None and kind == SECRET:
+        failed = yield from copy_notes.written(_marked(original), kind)
+        if failed is not None:
+            return failed
+    path = KINDS[kind].path(namespace, "" if found is None else name)
+    response = yield Request("POST" if found is None else "PUT", path, body)
+    if response.ok or response.unknown:
+        local.foreign_budget.spend(original.whose, now.mono, len(body))
+    return response
+
+
+def _saw(key: Key, content: Content, size: int, local: Local, now: Moment) -> None:
+    copy = local.copies.known.get(key)
+    digest = content.digest(copy.secret if copy is not None else b"")
+    local.copies.saw(key, digest, size, now.mono)
 
 
 def _takes(there: Content, content: Content) -> bool:
@@ -360,27 +380,28 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
 
 
 def _object(original: Original, content: Content, found: _Found | None) -> dict[str, Any]:
-    marks = {
-        names.SOURCE_CLUSTER: original.cluster,
-        names.SOURCE_CLUSTER_UID: original.cluster_uid,
-        names.SOURCE_NAMESPACE: original.namespace,
-        names.COPY_OF: original.name,
-    }
-    key = key_of(original)
-    hashed = copy_hash(original.cluster_uid, original.namespace, original.kind, original.name)
-    metadata = {
-        "name": key[2],
-        "namespace": key[1],
-        "labels": {names.COPY: hashed},
-        "annotations": marks,
-        **(found.only if found is not None else {}),
-    }
+    only = found.only if found is not None else {}
+    metadata = {**_marked(original), **only}
     return {
         "apiVersion": "v1",
         "kind": original.kind,
         "metadata": metadata,
         **fields_of(content),
     }
+
+
+def _marked(original: Original) -> dict[str, Any]:
+    """The metadata of its copy."""
+    _, namespace, name = key_of(original)
+    hashed = copy_hash(original.cluster_uid, original.namespace, original.kind, original.name)
+    marks = {
+        names.SOURCE_CLUSTER: original.cluster,
+        names.SOURCE_CLUSTER_UID: original.cluster_uid,
+        names.SOURCE_NAMESPACE: original.namespace,
+        names.COPY_OF: original.name,
+    }
+    labels = {names.COPY: hashed}
+    return {"name": name, "namespace": namespace, "labels": labels, "annotations": marks}
 
 
 def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answer | None:
@@ -503,7 +524,7 @@ def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     """Have the copies of what one cluster's delegates name follow their originals."""
     sought = local.copies.due.pop(asked, [])
     problem = ""
-    for of in _asks(sought):
+    for of in questions(sought):
         for original in (one for _, named in of for one in named):
             copy = local.copies.known.get(key_of(original))
             if copy is None or now.mono - copy.seen >= CHECK_S:
@@ -512,29 +533,6 @@ def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
         answer = yield from _fetch(of, local, now)
         problem = problem or (answer.message if answer is not None else "")
     return problem
-
-
-def _asks(
-    sought: list[tuple[PodRef, list[Original]]],
-) -> Iterator[list[tuple[PodRef, list[Original]]]]:
-    """Questions of a size that can be asked."""
-    part: list[tuple[PodRef, list[Original]]] = []
-    size = 0
-    for pod, of in sought:
-        about = len(pod.namespace) + len(pod.name) + len(pod.uid)
-        for original in of:
-            size += len(original.kind) + len(original.name) + 48
-            if part and part[-1][0] == pod:
-                part[-1][1].append(original)
-            else:
-                size += about
-                part.append((pod, [original]))
-            if size >= _MOST_ASKED:
-                yield part
-                part = []
-                size = 0
-    if part:
-        yield part
 
 
 def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
@@ -569,28 +567,31 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
         barred = local.copies.barred(original.kind, original.namespace, now.mono)
         unread = found.verdict == UNKNOWN or barred
         return found.message if unread else ""
-    if found is None:
+    if found is not None:
+        response = yield _delete(KINDS[original.kind], key_of(original), found)
+        if not response.ok and response.status != NOT_FOUND:
+            return f"{_COPY.format(original)}: {error_text(response)}"
+    if original.kind != SECRET:
         return ""
-    response = yield _delete(KINDS[original.kind], key_of(original), found)
-    gone = response.ok or response.status == NOT_FOUND
-    return "" if gone else f"{_COPY.format(original)}: {error_text(response)}"
+    return (yield from copy_notes.removed(_marked(original), original.kind))
 
 
 def _list_all(local: Local, now: Moment) -> Procedure[str]:
-    """Find the copies that an earlier life of this agent has made. Who may not list in the whole
-    cluster knows those alone that delegates of its own time name.
+    """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
+    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
+    own time name.
     """
-    for kind in KINDS.values():
 
-        def take(item: bytes, kind: Kind = kind) -> None:
-            metadata = _read_object(item).metadata
-            original = original_in(metadata, kind, metadata.namespace)
-            if original is not None:
-                local.copies.put(key_of(original), original, now.mono, named=False)
+    def take(item: bytes) -> None:
+        metadata = _read_object(item).metadata
+        kind = copy_notes.kind_noted(metadata.annotations)
+        original = original_in(metadata, kind, metadata.namespace) if kind is not None else None
+        if original is not None:
+            local.copies.put(key_of(original), original, now.mono, named=False)
 
-        params = {"labelSelector": names.COPY, "limit": _LISTED}
-        problem = yield from each(f"/api/v1/{kind.plural}", params, take)
-        if problem and problem != NO_LIST:
-            return problem
+    params = {"labelSelector": names.COPY, "limit": _LISTED}
+    problem = yield from each(f"/api/v1/{CONFIG_MAP.plural}", params, take)
+    if problem and problem != NO_LIST:
+        return problem
     local.copies.listed = True
     return ""
