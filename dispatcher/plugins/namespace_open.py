@@ -130,7 +130,7 @@ def _wanting(needs: Sequence[Need]) -> str:
 
 def _keys(need: Need) -> str:
     """Of a row, which let in what is needed."""
-    return "`secrets_follow` or `secrets`" if need.key == SECRETS else f"`{need.key}`"
+    return "`secrets` or `secrets_follow`" if need.key == SECRETS else f"`{need.key}`"
 
 
 def _calls_services(pod_info: PodInfo) -> bool:

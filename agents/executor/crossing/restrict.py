@@ -173,11 +173,9 @@ def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> O
 
 
 def _only(cluster: str, key: str, word: str) -> str:
-    keys = (
-        "`secrets_follow` (a copy of it) or `secrets` (its own)"
-        if key == OF_SECRETS
-        else f"`{key}`"
-    )
+    keys = f"`{key}`"
+    if key == OF_SECRETS:
+        keys = f"{keys} (its own of that name) or `secrets_follow` (a copy)"
     return (
         f'cluster "{cluster}" takes it only if a row of its `executor.accept` has "{word}" in '
         f"{keys}: add it there"
