@@ -205,7 +205,8 @@ def install(  # noqa: PLR0913 - an option is an argument
         list[str] | None,
         typer.Option(
             metavar="NAMESPACE",
-            help="With --may secrets: in this namespace, again for each; default: in all.",
+            help="With --may secrets: in this namespace, again for each; default: in all. "
+            "--uninstall takes the same.",
         ),
     ] = None,
     uninstall: Annotated[
