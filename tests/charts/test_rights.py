@@ -45,7 +45,11 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
         dispatcher = stack.enter_context(Dispatcher(folder, certificates))
         releases: Releases = {}
         agents = []
-        relaying = {"config": {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": {"relay": "all"}}}
+        executor = {"relay": "all", "accept": [{"secrets_follow": ["db"]}]}
+        relaying = {
+            "config": {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": executor},
+            "secrets": {"give": ["default"], "take": ["default"]},
+        }
         for name, plane in planes.items():
             objects = installed(helm, plane, f"wss://127.0.0.1:{dispatcher.gateway_port}", relaying)
             releases[name] = objects
@@ -86,6 +90,7 @@ if not RESIZES:
     UNUSED["agent"]["patch", "", "pods/resize", ""] = "to resize pods: since Kubernetes 1.33"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 MAPS = "/api/v1/namespaces/default/configmaps"
+SECRETS = "/api/v1/namespaces/default/secrets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
@@ -98,6 +103,7 @@ def test_every_right_is_made_use_of_or_has_its_reason(
     run_with_a_budget(home, away, named)
     run_with_claims(home, named)
     run_with_a_config_map(home, away, named)
+    run_with_a_secret(home, away, named)
     change_what_runs(home, away, named)
     ask_for_logs_and_more(home, away, tmp_path)
     ask_for_metrics(home)
@@ -192,6 +198,26 @@ def run_with_a_config_map(home: ControlPlane, away: ControlPlane, named: Object)
     home.admin.delete(f"{MAPS}/settings")
     eventually(lambda: not copied(), 60)
     home.admin.delete(f"{PODS}/reads")
+
+
+def run_with_a_secret(home: ControlPlane, away: ControlPlane, named: Object) -> None:
+    """As with a ConfigMap; both clusters say that it may. The guard keeps the agent from others' Secrets all the while."""
+    metadata = {"name": "db", "annotations": {"global-dispatcher.io/follow": AWAY}}
+    home.admin.create(SECRETS, {"metadata": metadata, "stringData": {"password": "red"}})
+    volume = {"name": "db", "secret": {"secretName": "db"}}
+    asked = {"global-dispatcher.io/schedule": "true", "global-dispatcher.io/clusters": AWAY}
+    home.admin.create(PODS, pod("keeps", asked, volumes=[volume], **named))
+
+    def copied() -> list[object]:
+        found = away.admin.get(SECRETS)["items"]
+        return [one.get("data") for one in found if one["metadata"]["name"].startswith("db-")]
+
+    eventually(lambda: copied() == [{"password": "cmVk"}], 60)
+    home.admin.patch(f"{SECRETS}/db", {"stringData": {"password": "blue"}})
+    eventually(lambda: copied() == [{"password": "Ymx1ZQ=="}], 60)
+    home.admin.delete(f"{SECRETS}/db")
+    eventually(lambda: not copied(), 60)
+    home.admin.delete(f"{PODS}/keeps")
 
 
 def change_what_runs(home: ControlPlane, away: ControlPlane, named: Object) -> None:
