@@ -201,7 +201,7 @@ def run_with_a_config_map(home: ControlPlane, away: ControlPlane, named: Object)
 
 
 def run_with_a_secret(home: ControlPlane, away: ControlPlane, named: Object) -> None:
-    """As with a ConfigMap; both clusters say that it may. The guard keeps the agent from others' Secrets all the while."""
+    """As with a ConfigMap; both clusters say that it may."""
     metadata = {"name": "db", "annotations": {"global-dispatcher.io/follow": AWAY}}
     home.admin.create(SECRETS, {"metadata": metadata, "stringData": {"password": "red"}})
     volume = {"name": "db", "secret": {"secretName": "db"}}
