@@ -15,7 +15,7 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from shared.model.names import CLUSTER_READY, proxy_node_name
-from tests.charts.rendering import Helm, Object
+from tests.charts.rendering import NAMESPACE, Helm, Object
 from tests.charts.split_install import ACCOUNTS, installed, start, write_private_key
 from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, pod, policies
 from tests.charts.used_rights import Right, granted, unused, used
@@ -293,3 +293,29 @@ def drain(home: ControlPlane, away: ControlPlane) -> None:
     node = away.admin.get(PODS)["items"][0]["spec"]["nodeName"]
     away.kubectl("drain", node, "--force", "--timeout=60s")
     eventually(lambda: home.admin.get(f"{DEPLOYMENTS}/web")["status"].get("readyReplicas") == 3, 60)
+
+
+def test_the_guard_holds_the_executor_to_copies_of_secrets_of_harmless_types(
+    planes: dict[str, ControlPlane], fleet: Releases
+) -> None:
+    """By its token, whoever has that."""
+    away = planes[AWAY]
+    away.admin.create(SECRETS, {"metadata": {"name": "theirs"}, "stringData": {"password": "red"}})
+    there = away.admin.get(f"{SECRETS}/theirs")
+    marked = {"name": "db-0123456789abcdef", "labels": {"global-dispatcher.io/copy": "0123456789abcdef"}}
+    forged = {"annotations": {"kubernetes.io/service-account.name": "default"}}
+    tokens = "kubernetes.io/service-account-token"
+    api = away.api_for(ACCOUNTS["executor"], NAMESPACE)
+    answers = {
+        "another's is changed": api.http.put(f"{SECRETS}/theirs", json={**there, "data": {}}),
+        "another's is deleted": api.http.delete(f"{SECRETS}/theirs"),
+        "one is no copy": api.http.post(SECRETS, json={"metadata": {"name": "plain"}}),
+        "one is a token": api.http.post(SECRETS, json={"metadata": {**marked, **forged}, "type": tokens}),
+    }
+    made = api.http.post(SECRETS, json={"metadata": marked, "type": "Opaque"})
+    listed = api.http.get(SECRETS)
+    elsewhere = api.http.get("/api/v1/namespaces/kube-system/secrets/any")
+    api.close()
+    told = {what: (one.status_code, "agent of Global Dispatcher may" in one.text) for what, one in answers.items()}
+    assert told == dict.fromkeys(answers, (422, True)), {what: one.text for what, one in answers.items()}
+    assert (made.status_code, listed.status_code, elsewhere.status_code) == (201, 403, 403)
