@@ -490,7 +490,9 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
         words = dict.fromkeys(named_by(pod.annotations))
-        named = [original_of(source, *one) for one in words if one[0] in local.follows]
+        takes = local.policy.grants(source).takes
+        wanted = [one for one in words if one[0] in local.follows and takes(*one)]
+        named = [original_of(source, *one) for one in wanted]
         for original in named:
             local.copies.put(key_of(original), original, now.mono)
         if more := [one for one in named if one not in seen]:

@@ -16,7 +16,15 @@ from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.references import KINDS, copy_name
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
-from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome
+from shared.messages import (
+    BOUND,
+    DONE,
+    OF_CLUSTER,
+    REFUSED,
+    Outcome,
+    SignManifest,
+    UpdateDelegate,
+)
 from shared.messages.relay import (
     CONTENT,
     DENIED,
@@ -33,7 +41,7 @@ from shared.messages.relay import (
     encode_relay,
 )
 from shared.model import names
-from tests.agents.executor.test_copies import THERE, Fleet
+from tests.agents.executor.test_copies import HOME, THERE, Fleet
 from tests.agents.executor.test_references import container
 from tests.agents.executor.world import NOW, run, source_of
 
@@ -272,6 +280,41 @@ def test_a_pod_cannot_name_the_copy_of_another_s_secret() -> None:
         REFUSED,
         True,
     )
+
+
+DEBUG: dict[str, tuple[dict[str, Any], str]] = {
+    "mounts what its pod has": ({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, ""),
+    "names one that follows": ({"envFrom": [{"secretRef": {"name": "db"}}]}, 'names Secret "db", and none follows'),
+    "names a copy": ({"envFrom": [{"secretRef": {"name": COPY}}]}, "is named as copies are"),
+}
+
+
+@pytest.mark.parametrize(("more", "why"), DEBUG.values(), ids=DEBUG)
+def test_a_debug_container_has_the_secrets_of_its_pod_s_volumes_and_no_others(more: dict[str, Any], why: str) -> None:
+    fleet = Safe(takes("db", own=("*",)))
+    fleet.create(WAYS["spec.volumes[0].secret.secretName"])
+    pod = fleet.home.api.pod("web")
+    assert pod is not None
+    pod["spec"] |= {
+        "nodeName": names.proxy_node_name(THERE),
+        "ephemeralContainers": [{"name": "look", "image": "busybox", **more}],
+    }
+    fleet.home.sync()
+    signed = fleet.home.do(SignManifest("s", fleet.ref, 1))
+    source = source_of(fleet.ref, 1, HOME)
+    order = UpdateDelegate("u", fleet.ref, 1, source, "n1", signed.manifest, signed.record)
+    outcome = run(carry_out(order, 1, fleet.there.local, NOW), fleet.answer)
+    assert (outcome.verdict, why in outcome.message) == (REFUSED if why else DONE, True)
+    assert bool(fleet.delegate()["spec"].get("ephemeralContainers")) == (not why)
+
+
+def test_a_row_that_is_taken_away_has_copies_no_longer_kept_up() -> None:
+    fleet = Safe()
+    fleet.create(ENV)
+    fleet.there.local.policy = takes("other")
+    fleet.keep(FOLLOWS, data=OTHER)
+    fleet.tend_until(60)
+    assert (fleet.crossed, (fleet.secret() or {})["data"]) == (1, DATA)
 
 
 def test_an_optional_one_that_follows_is_told_of_to_nobody() -> None:
