@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.executor.relayed import relay
 from agents.runtime.relay import fetching
 from agents.runtime.relay.wire import OK
@@ -182,6 +183,18 @@ async def test_of_an_older_source_config_maps_are_taken_in_clear_and_secrets_are
     answer = await fleet.answer(wanted)
     assert answer.ok == taken
     assert taken or b"it has not sealed the Secrets in its answer" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("row", "kinds"), [(Accept(), ("ConfigMap",)), (Accept(secrets_follow=("db",)), ("ConfigMap", "Secret"))]
+)
+async def test_an_agent_says_that_secrets_follow_to_it_where_a_row_takes_any(
+    fleet: Fleet, row: Accept, kinds: tuple[str, ...]
+) -> None:
+    member = fleet.made.target
+    member.local.policy = ExecutorPolicy(accept=(row,))
+    fleet.of(member)
+    assert member.local.follows == kinds
 
 
 async def test_what_was_given_is_forgotten_soon_though_nobody_asks_again(
