@@ -161,6 +161,11 @@ class AcceptSettings(BaseModel):
     secrets: tuple[str, ...] = Field(
         default=(), description="Secrets of this cluster that such pods may refer to."
     )
+    secrets_follow: tuple[str, ...] = Field(
+        default=(),
+        description="Secrets of which copies are made here, where their owners let them follow "
+        "pods; goes before secrets.",
+    )
     annotations: tuple[str, ...] = Field(
         default=CARRIED_ANNOTATIONS,
         description="Keys of annotations that are kept, and of labels that steer meshes, networks "

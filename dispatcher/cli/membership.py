@@ -197,7 +197,16 @@ def install(  # noqa: PLR0913 - an option is an argument
             metavar="WHAT",
             help="What it may do besides, again for each: namespaces (make those of "
             "executor.namespaces), removal (of these, which reads everything), accounts (look for "
-            "those of local_accounts).",
+            "those of local_accounts), secrets (read those that pods name, and write copies of them, "
+            "where they follow by consent).",
+        ),
+    ] = None,
+    secrets_in: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMESPACE",
+            help="With --may secrets: in this namespace, again for each; default: in all. "
+            "--uninstall takes the same.",
         ),
     ] = None,
     uninstall: Annotated[
@@ -224,7 +233,10 @@ def install(  # noqa: PLR0913 - an option is an argument
         raise CommandError(f"--may {unknown[0]}: is none of {', '.join(words)}", ExitCode.USAGE)
     place = Place(context, kubeconfig)
     more = frozenset(map(May, may or ()))
-    raise typer.Exit(carry_out(Installing(place, user, uninstall, dry_run, output, more)))
+    limited = tuple(dict.fromkeys(secrets_in or ()))
+    if limited and not uninstall and May.SECRETS not in more:
+        raise CommandError("--secrets-in: give --may secrets, too", ExitCode.USAGE)
+    raise typer.Exit(carry_out(Installing(place, user, uninstall, dry_run, output, more, limited)))
 
 
 def inventory(

@@ -31,7 +31,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
-from shared.model.crossing import Opening, makes, rows_for, unmet, unmet_class
+from shared.model.crossing import SECRETS, Opening, makes, rows_for, unmet, unmet_class
 from shared.model.names import ACCEPT, NONE, SERVICES
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Need
@@ -122,10 +122,15 @@ def _wanting(needs: Sequence[Need]) -> str:
     told = needs[:_NAMED]
     more = f" and {len(needs) - _NAMED} more" if len(needs) > _NAMED else ""
     fields = "; ".join(f"{one.field} {one.why}" for one in told)
-    words = " and ".join(f'"{one.word}" in `{one.key}`' for one in told)
+    words = " and ".join(f'"{one.word}" in {_keys(one)}' for one in told)
     return (
         f"{fields}{more}; they take it only if a row of their `executor.accept` has {words}{more}"
     )
+
+
+def _keys(need: Need) -> str:
+    """Of a row, which let in what is needed."""
+    return "`secrets` or `secrets_follow`" if need.key == SECRETS else f"`{need.key}`"
 
 
 def _calls_services(pod_info: PodInfo) -> bool:

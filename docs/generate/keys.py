@@ -85,10 +85,11 @@ USERS = (
     ),
     Key(
         "FOLLOW",
-        "ConfigMap, annotation",
+        "ConfigMap, Secret, annotation",
         '`"none"`',
         "It does not follow pods to other clusters: each has its own of that name, or takes no pod "
-        "that names it.",
+        "that names it. On a Secret: the clusters, with commas, to which it follows pods; patterns, "
+        '`"none"`, or nowhere without the annotation.',
     ),
     Key(
         "REBALANCE",
@@ -106,6 +107,13 @@ ADMINS = (
         '`"false"`',
         'Closes the namespace to pods of other clusters, as any value but `"true"` does, whatever '
         "the other of the two says.",
+    ),
+    Key(
+        "SECRETS_FOLLOW",
+        "Namespace, annotation",
+        "clusters, with commas; patterns",
+        "To these the namespace's Secrets follow pods, but those that have an annotation of their "
+        "own.",
     ),
     Key(
         "AFFINITY_FROM_OTHERS",
@@ -228,12 +236,18 @@ OURS = (
     ),
     Key(
         "COPY",
-        "copy of a ConfigMap, label",
+        "copy of a ConfigMap or Secret, label",
         "a hash",
         "Of its original's cluster, namespace, kind and name, which annotations as of a delegate "
         "tell.",
     ),
-    Key("COPY_OF", "copy of a ConfigMap, annotation", "a name", "The original's."),
+    Key("COPY_OF", "copy of a ConfigMap or Secret, annotation", "a name", "The original's."),
+    Key(
+        "COPY_KIND",
+        "ConfigMap beside a copy of a Secret, annotation",
+        "`Secret`",
+        "By it an agent that starts anew finds the copy, without the right to list Secrets.",
+    ),
     Key(
         "DOWNWARD",
         "delegate, annotations",

@@ -32,6 +32,7 @@ CONTENT: Final = "content"
 ABSENT: Final = "absent"
 DENIED: Final = "denied"
 LATER: Final = "later"
+KEPT: Final = "kept"  # its owner does not let it be there: a copy goes
 MOST_PODS: Final = 256  # of one ask
 MOST_GIVEN = 6 * 1024 * 1024  # bytes of one answer
 MOST_OBJECT = MOST_GIVEN // 3  # of one object in it: etcd takes less
@@ -55,11 +56,17 @@ class PodWants(Record, frozen=True):
 
 
 class Given(Record, frozen=True):
-    """One object: SAME, CONTENT, ABSENT, DENIED or LATER; `text` says why it is kept back."""
+    """One object: SAME, CONTENT, ABSENT, DENIED, LATER or KEPT; `text` says why it is kept back.
+    `key`: of the digests of a Secret.
+    """
 
     state: Word
     content: bytes = b""
     text: Text = ""
+    key: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Given({self.state!r}, {len(self.content)} bytes, {self.text!r})"
 
 
 class GivenObjects(Record, frozen=True):
@@ -69,7 +76,9 @@ class GivenObjects(Record, frozen=True):
 
 
 class SignedGiven(Record, frozen=True):
-    """GivenObjects, encoded, and the signature of the source's cluster over that and the ask."""
+    """GivenObjects, encoded, and the signature of the source's cluster over that and the ask. It
+    crosses sealed to who asked, if that gave a key (shared.security.sealing).
+    """
 
     given: bytes
     signature: bytes
@@ -89,8 +98,9 @@ class RelayAsk(Record, frozen=True):
     `challenge`.
 
     `method` GET or POST, `verb` one of VERBS, METRICS or OBJECTS, `query` as its subresource takes
-    it, `headers` of the upgrade. `wants`, `nonce`: of OBJECTS; the nonce is the asker's, so that no
-    earlier answer fits.
+    it, `headers` of the upgrade. `wants`, `nonce`, `seal`: of OBJECTS; the nonce is the asker's, so
+    that no earlier answer fits; to the key `seal` (X25519, of this question alone) the answer is
+    sealed; b"" of an agent of an older version, which gets no Secrets.
     """
 
     source: SourceRef
@@ -103,6 +113,7 @@ class RelayAsk(Record, frozen=True):
     headers: Pairs = ()
     wants: Annotated[tuple[PodWants, ...], Meta(max_length=MOST_PODS)] = ()
     nonce: bytes = b""
+    seal: bytes = b""
 
 
 class SignedAsk(Record, frozen=True):
@@ -113,11 +124,14 @@ class SignedAsk(Record, frozen=True):
 
 
 class RelayHead(Record, frozen=True):
-    """The answer's HTTP status and headers; from 400 on `text` says why, and nothing follows."""
+    """The answer's HTTP status and headers; from 400 on `text` says why, and nothing follows.
+    `sealed`: what follows is.
+    """
 
     status: int
     headers: Pairs = ()
     text: Text = ""
+    sealed: bool = False
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode

@@ -17,7 +17,8 @@ from shared.model.objects import PriorityClass
 from shared.model.pod import Need, Needs, Pod, Record, Toleration
 
 _ROLES = "node-role.kubernetes.io/"
-NEEDED = ("allow", "secrets", "service_accounts")  # lists of a row that a `Need` may name
+SECRETS = "secrets"  # the key of a `Need` that is about a Secret
+NEEDED = ("allow", SECRETS, "service_accounts")  # lists of a row that a `Need` may name
 MAX_PRIORITY = "max_priority"  # the key of a `Need` that is about a PriorityClass
 _UNTOLD = (
     "its agent does not tell what it would need in another cluster: it is of an older version, "
@@ -33,7 +34,8 @@ class Opening(Record, frozen=True):
 
     `tolerations` are keys ("*": also none at all); `allow`, `secrets` and `service_accounts` as in
     `Need`. `closed`: namespaces it keeps out all the same; None: an agent of an older version,
-    which tells only of tolerations. `services` "none": these pods call no Services of their
+    which tells only of tolerations. `secrets_follow`: names of Secrets of which copies are taken.
+    `services` "none": these pods call no Services of their
     namespace. `creates`: namespaces that are made there where they are missing.
     `max_priority`: the highest value of a PriorityClass that these pods have here; None:
     an agent of an older version, where they have none. `priority` "none": they run here without one
@@ -51,6 +53,7 @@ class Opening(Record, frozen=True):
     max_priority: Int32 | None = None
     priority: Word = ""
     creates: Names = ()
+    secrets_follow: Names = ()
 
     def covers(self, home: str, namespace: str) -> bool:
         """Whether it is about pods of this cluster and namespace."""
@@ -103,6 +106,8 @@ def unmet(needs: Needs, rows: Sequence[Opening]) -> list[Need]:
 def _lets_in(need: Need, rows: Sequence[Opening]) -> bool:
     if need.key not in NEEDED:
         return True  # of an agent that is newer than this dispatcher: the target decides
+    if need.key == SECRETS and any(matches(row.secrets_follow, need.word) for row in rows):
+        return True  # whether its owner gives it, the agents see
     return any(matches(getattr(row, need.key), need.word) for row in rows)
 
 

@@ -55,13 +55,16 @@ DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of th
 # runs elsewhere: which of its writes do, so that admission lets them through.
 CARRIES = PREFIX + "carries"
 
-# Copies of what delegates name (ConfigMaps). The label is the hash in the copy's own name.
+# Copies of what delegates name (ConfigMaps, Secrets). The label is the hash in the copy's own name.
 COPY = PREFIX + "copy"
 COPY_OF = PREFIX + "copy-of"  # annotation: name of the original; its cluster is told as a source's
+COPY_KIND = PREFIX + "copy-kind"  # on a note of a copy: of which kind that is (copy_notes)
 
 # What users write on an object that pods of theirs name. "none": it does not follow them, each
-# cluster has its own of that name.
+# cluster has its own of that name. On a Secret also the clusters to which it does, with commas;
+# patterns.
 FOLLOW = PREFIX + "follow"
+SECRETS_FOLLOW = PREFIX + "secrets-follow"  # on a Namespace: the same, of Secrets that do not say
 
 # Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates
 # here.

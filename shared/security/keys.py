@@ -93,6 +93,12 @@ class OwnKeys:
         """The signature over what is given to another cluster in answer to this ask."""
         return signatures.sign_given(self._keys[0], ask, given)
 
+    def digest_key(self, cluster: str, namespace: str, name: str) -> bytes:
+        """By which digests of a Secret of ours are keyed where `cluster` is told of it: see
+        agents.executor.objects.contents.
+        """
+        return signatures.digest_key(self._keys[0], (cluster, namespace, name))
+
 
 class StoredKeys(NamedTuple):
     """Keys of other clusters as text, and the names of the clusters for which there was no room."""

@@ -15,6 +15,7 @@ bytes and is written otherwise (spare bits set, line breaks, the other alphabet)
 key.
 """
 
+import hmac
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from functools import lru_cache
@@ -40,6 +41,7 @@ _PROOF = b"global-dispatcher proof 1\n"
 _ASK = b"global-dispatcher ask 1\n"
 _GIVEN = b"global-dispatcher given 1\n"
 _PREEMPTOR = b"global-dispatcher preemptor 1\n"
+_DIGEST = b"global-dispatcher digest 1\n"
 
 
 class SignedClaim(Record, frozen=True):
@@ -185,6 +187,14 @@ def is_given_by(keys: Iterable[str], ask: bytes, given: bytes, signature: bytes)
 
 def _given(ask: bytes, given: bytes) -> bytes:
     return _GIVEN + sha256(ask).digest() + sha256(given).digest()
+
+
+def digest_key(key: Ed25519PrivateKey, of: Iterable[str]) -> bytes:
+    """The key of digests of what these words name: HMAC-SHA256 under the private key, by which
+    nobody else finds it, and always the same.
+    """
+    words = msgspec.msgpack.encode(tuple(of))
+    return hmac.digest(key.private_bytes_raw(), _DIGEST + words, "sha256")
 
 
 def sign_key(key: Ed25519PrivateKey, successor: str) -> str:

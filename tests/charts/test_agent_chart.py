@@ -10,6 +10,7 @@ import yaml
 from cryptography import x509
 
 from agents.executor.crossing import live
+from agents.executor.objects import contents
 from agents.runtime.join import settings as join
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
@@ -425,8 +426,9 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     (own,) = (one["expression"] for one in budgets["spec"]["validations"])
     assert f"startsWith('{names.BUDGET_PREFIX}')" in own
     assert f"'{names.BUDGET_OF}'" in own
-    (marked,) = (one["expression"] for one in copies["spec"]["validations"])
+    marked, typed = (one["expression"] for one in copies["spec"]["validations"])
     assert f"labels['{names.COPY}']" in marked
+    assert set(typed.partition(" in [")[2].rstrip("]").replace("'", "").split(", ")) == contents.TYPES
 
 
 MAKES = {"create": ["team-*", "a.b?"]}

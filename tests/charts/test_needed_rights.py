@@ -25,6 +25,11 @@ CASES: dict[str, Object] = {
     "namespaces that are made": {**SPLIT, "config": {"executor": {"namespaces": {"create": ["team-*"]}}}},
     "and removed again": {**SPLIT, "config": {"executor": {"namespaces": MADE}}},
     "accounts of the cluster": {**SPLIT, "config": {"executor": {"accept": [{"local_accounts": ["app"]}]}}},
+    "secrets that follow": {
+        **SPLIT,
+        "config": {"executor": {"accept": [{"secrets_follow": ["db"]}]}},
+        "secrets": {"give": ["shop"], "take": ["shop", "team"]},
+    },
     "no relay": {**SPLIT, "relay": {"enabled": False}, "config": {"executor": {"relay": "none"}}},
 }
 

@@ -15,7 +15,7 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from shared.model.names import CLUSTER_READY, proxy_node_name
-from tests.charts.rendering import Helm, Object
+from tests.charts.rendering import NAMESPACE, Helm, Object
 from tests.charts.split_install import ACCOUNTS, installed, start, write_private_key
 from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, pod, policies
 from tests.charts.used_rights import Right, granted, unused, used
@@ -45,7 +45,11 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
         dispatcher = stack.enter_context(Dispatcher(folder, certificates))
         releases: Releases = {}
         agents = []
-        relaying = {"config": {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": {"relay": "all"}}}
+        executor = {"relay": "all", "accept": [{"secrets_follow": ["db"]}]}
+        relaying = {
+            "config": {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": executor},
+            "secrets": {"give": ["default"], "take": ["default"]},
+        }
         for name, plane in planes.items():
             objects = installed(helm, plane, f"wss://127.0.0.1:{dispatcher.gateway_port}", relaying)
             releases[name] = objects
@@ -86,6 +90,7 @@ if not RESIZES:
     UNUSED["agent"]["patch", "", "pods/resize", ""] = "to resize pods: since Kubernetes 1.33"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 MAPS = "/api/v1/namespaces/default/configmaps"
+SECRETS = "/api/v1/namespaces/default/secrets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
@@ -98,6 +103,7 @@ def test_every_right_is_made_use_of_or_has_its_reason(
     run_with_a_budget(home, away, named)
     run_with_claims(home, named)
     run_with_a_config_map(home, away, named)
+    run_with_a_secret(home, away, named)
     change_what_runs(home, away, named)
     ask_for_logs_and_more(home, away, tmp_path)
     ask_for_metrics(home)
@@ -194,6 +200,26 @@ def run_with_a_config_map(home: ControlPlane, away: ControlPlane, named: Object)
     home.admin.delete(f"{PODS}/reads")
 
 
+def run_with_a_secret(home: ControlPlane, away: ControlPlane, named: Object) -> None:
+    """As with a ConfigMap; both clusters say that it may."""
+    metadata = {"name": "db", "annotations": {"global-dispatcher.io/follow": AWAY}}
+    home.admin.create(SECRETS, {"metadata": metadata, "stringData": {"password": "red"}})
+    volume = {"name": "db", "secret": {"secretName": "db"}}
+    asked = {"global-dispatcher.io/schedule": "true", "global-dispatcher.io/clusters": AWAY}
+    home.admin.create(PODS, pod("keeps", asked, volumes=[volume], **named))
+
+    def copied() -> list[object]:
+        found = away.admin.get(SECRETS)["items"]
+        return [one.get("data") for one in found if one["metadata"]["name"].startswith("db-")]
+
+    eventually(lambda: copied() == [{"password": "cmVk"}], 60)
+    home.admin.patch(f"{SECRETS}/db", {"stringData": {"password": "blue"}})
+    eventually(lambda: copied() == [{"password": "Ymx1ZQ=="}], 60)
+    home.admin.delete(f"{SECRETS}/db")
+    eventually(lambda: not copied(), 60)
+    home.admin.delete(f"{PODS}/keeps")
+
+
 def change_what_runs(home: ControlPlane, away: ControlPlane, named: Object) -> None:
     """A pod away gets a debug container and more CPU at home, and has them there."""
     asked = {"global-dispatcher.io/schedule": "true", "global-dispatcher.io/clusters": AWAY}
@@ -267,3 +293,29 @@ def drain(home: ControlPlane, away: ControlPlane) -> None:
     node = away.admin.get(PODS)["items"][0]["spec"]["nodeName"]
     away.kubectl("drain", node, "--force", "--timeout=60s")
     eventually(lambda: home.admin.get(f"{DEPLOYMENTS}/web")["status"].get("readyReplicas") == 3, 60)
+
+
+def test_the_guard_holds_the_executor_to_copies_of_secrets_of_harmless_types(
+    planes: dict[str, ControlPlane], fleet: Releases
+) -> None:
+    """By its token, whoever has that."""
+    away = planes[AWAY]
+    away.admin.create(SECRETS, {"metadata": {"name": "theirs"}, "stringData": {"password": "red"}})
+    there = away.admin.get(f"{SECRETS}/theirs")
+    marked = {"name": "db-0123456789abcdef", "labels": {"global-dispatcher.io/copy": "0123456789abcdef"}}
+    forged = {"annotations": {"kubernetes.io/service-account.name": "default"}}
+    tokens = "kubernetes.io/service-account-token"
+    api = away.api_for(ACCOUNTS["executor"], NAMESPACE)
+    answers = {
+        "another's is changed": api.http.put(f"{SECRETS}/theirs", json={**there, "data": {}}),
+        "another's is deleted": api.http.delete(f"{SECRETS}/theirs"),
+        "one is no copy": api.http.post(SECRETS, json={"metadata": {"name": "plain"}}),
+        "one is a token": api.http.post(SECRETS, json={"metadata": {**marked, **forged}, "type": tokens}),
+    }
+    made = api.http.post(SECRETS, json={"metadata": marked, "type": "Opaque"})
+    listed = api.http.get(SECRETS)
+    elsewhere = api.http.get("/api/v1/namespaces/kube-system/secrets/any")
+    api.close()
+    told = {what: (one.status_code, "agent of Global Dispatcher may" in one.text) for what, one in answers.items()}
+    assert told == dict.fromkeys(answers, (422, True)), {what: one.text for what, one in answers.items()}
+    assert (made.status_code, listed.status_code, elsewhere.status_code) == (201, 403, 403)

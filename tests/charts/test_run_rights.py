@@ -5,8 +5,9 @@ from itertools import product
 import pytest
 
 from dispatcher.cli.joining.install import May, roles
-from tests.charts.rendering import Helm, Object
+from tests.charts.rendering import Helm, HelmError, Object
 
+TAKES: Object = {"config": {"executor": {"accept": [{"secrets_follow": ["db"]}]}}}
 Right = tuple[str, str, str, str]  # API group, resource, verb, name or ''
 
 
@@ -43,6 +44,36 @@ def test_what_it_may_besides_is_what_the_chart_gives_where_its_values_ask_for_it
     assert rights(roles("alice", frozenset(may))) - rights(roles("alice")) == rights(chart) - rights(plain)
     bound = {one["roleRef"]["name"] for one in roles("alice", frozenset(may)) if "roleRef" in one}
     assert bound >= {f"global-dispatcher-run-{one}" for one in may}
+
+
+@pytest.mark.parametrize("where", [(), ("shop", "team")])
+def test_secrets_are_in_the_namespaces_that_are_named_as_in_the_chart(helm: Helm, where: tuple[str, ...]) -> None:
+    chart = helm.template("agent", {"secrets": {"give": list(where) or ["*"], "take": list(where) or ["*"]}, **TAKES})
+    ours = roles("alice", frozenset({May.SECRETS}), where)
+    secrets = {("", "secrets", verb, "") for verb in ("get", "create", "update", "delete")}
+    assert rights(ours) - rights(roles("alice")) == rights(chart) - rights(helm.template("agent", TAKES)) == secrets
+
+    def bound(objects: list[Object]) -> set[tuple[str, str]]:
+        of = [one for one in objects if "secrets" in one.get("roleRef", {}).get("name", "")]
+        return {(one["kind"], one["metadata"].get("namespace", "")) for one in of}
+
+    assert bound(ours) == bound(chart) == ({("RoleBinding", one) for one in where} or {("ClusterRoleBinding", "")})
+
+
+@pytest.mark.parametrize(("half", "verbs"), [("give", {"get"}), ("take", {"get", "create", "update", "delete"})])
+def test_the_chart_gives_no_right_to_secrets_that_its_values_do_not_ask_for(
+    helm: Helm, half: str, verbs: set[str]
+) -> None:
+    def on_secrets(values: Object) -> set[Right]:
+        return {one for one in rights(helm.template("agent", values)) if one[1] == "secrets"}
+
+    assert on_secrets(TAKES) == set()
+    assert on_secrets({"secrets": {half: ["shop"]}, **TAKES}) == {("", "secrets", verb, "") for verb in verbs}
+
+
+def test_a_right_to_copies_that_no_row_takes_is_refused(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"no row of config.executor.accept says by secrets_follow which"):
+        helm.template("agent", {"secrets": {"take": ["shop"]}})
 
 
 def test_a_service_account_is_bound_as_one_and_anybody_else_as_a_user() -> None:

@@ -159,6 +159,12 @@ def test_what_an_agent_may_besides_is_given_by_name_and_taken_back_with_all_else
     done = installing(server, monkeypatch, "--may", "namespaces", "--may", "accounts")
     assert done.exit_code == 0, done.output
     assert roles() - usual == {"global-dispatcher-run-namespaces", "global-dispatcher-run-accounts"}
+    done = installing(server, monkeypatch, "--may", "secrets", "--secrets-in", "shop")
+    assert done.exit_code == ExitCode.OK
+    (bound,) = [path for path in server.objects if path.endswith("bindings/global-dispatcher-run-secrets")]
+    assert "/namespaces/shop/rolebindings/" in bound
+    alone = installing(server, monkeypatch, "--secrets-in", "shop")
+    assert (alone.exit_code, "--secrets-in: give --may secrets, too" in alone.output) == (ExitCode.USAGE, True)
     unknown = installing(server, monkeypatch, "--may", "everything")
     assert unknown.exit_code == ExitCode.USAGE
     installing(server, monkeypatch, "--uninstall")

@@ -104,8 +104,8 @@ UNKNOWN_LIST = Needs(of_policy=(Need("moods", "x", "spec.mood", "is x"),))
 MANY = Needs(of_policy=tuple(Need("secrets", f"s{n}", f"spec.volumes[{n}]", f'is Secret "s{n}"') for n in range(5)))
 TOLD_OF_MANY = (
     'spec.volumes[0] is Secret "s0"; spec.volumes[1] is Secret "s1"; spec.volumes[2] is Secret "s2" and 2 more; they '
-    'take it only if a row of their `executor.accept` has "s0" in `secrets` and "s1" in `secrets` and "s2" in '
-    "`secrets` and 2 more"
+    'take it only if a row of their `executor.accept` has "s0" in `secrets` or `secrets_follow` and "s1" in `secrets` '
+    'or `secrets_follow` and "s2" in `secrets` or `secrets_follow` and 2 more'
 )
 OLDER = Opening(ALL, ALL, ALL)
 PLAIN = Opening(ALL, ALL, (), closed=())
@@ -120,6 +120,10 @@ PLAIN = Opening(ALL, ALL, (), closed=())
         pytest.param(BARRED, None, "spec.hostNetwork reaches into the node", id="never crosses"),
         pytest.param(SECRET, (PLAIN,), '"db" in `secrets`', id="not let in"),
         pytest.param(SECRET, (Opening(ALL, ALL, (), (), secrets=("d*",)),), "", id="let in"),
+        pytest.param(SECRET, (Opening(ALL, ALL, (), (), secrets_follow=("d*",)),), "", id="a copy is taken"),
+        pytest.param(
+            SECRET, (Opening(ALL, ALL, (), (), secrets_follow=("e*",)),), "secrets_follow", id="copies of others are"
+        ),
         pytest.param(SECRET, (PLAIN, Opening(("a",), ALL, (), (), secrets=("db",))), "", id="let in by one of two"),
         pytest.param(SECRET, (PLAIN, Opening(("c",), ALL, (), (), secrets=("db",))), "secrets", id="from another"),
         pytest.param(MANY, (PLAIN,), TOLD_OF_MANY, id="several, told at once"),

@@ -10,6 +10,7 @@ from shared.model.pod import PodRef, SourceRef
 # Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
 MOST_OF_NAMESPACE = 2_000
 MOST_OF_CLUSTER = 20_000
+_MOST_ASKED = 10 * 1024  # bytes of one question, about
 BARRED_S = 60.0  # until it is tried again what a namespace did not let us write
 
 
@@ -34,13 +35,15 @@ Sought = dict[str, list[tuple[PodRef, list[Original]]]]
 @dataclass(slots=True)
 class Copy:
     """One that is here. `digest`: of its content when it was last read, at `seen` (monotonic; minus
-    infinity: never). `used`: when it was last known to be named, or about to be. `named`: by a
-    delegate, in this life; else it counts for nothing: anybody may have made it. `removing`: it is
-    being deleted. `failed`: how often in a row it could not be made what its original is, for now.
+    infinity: never). `secret`: by which its home keys the digest of a Secret; b"": not known in
+    this life. `used`: when it was last known to be named, or about to be. `named`: by a delegate,
+    in this life; else it counts for nothing: anybody may have made it. `removing`: it is being
+    deleted. `failed`: how often in a row it could not be made what its original is, for now.
     """
 
     original: Original
     digest: bytes = b""
+    secret: bytes = field(default=b"", repr=False)
     size: int = 0
     seen: float = float("-inf")
     used: float = float("-inf")
@@ -68,7 +71,7 @@ class Copies:
     bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _barred: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _barred: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     def bytes_of(self, cluster: str, namespace: str = "") -> int:
         """Of content, of a source cluster, or of a namespace of it."""
@@ -128,16 +131,16 @@ class Copies:
         for copy in self.known.values():
             copy.seen = float("-inf")
 
-    def bar(self, namespace: str, now: float, why: str) -> None:
-        """We may write none in this namespace."""
-        self._barred[namespace] = (now, why)
+    def bar(self, kind: str, namespace: str, now: float, why: str) -> None:
+        """We may write none of this kind in this namespace."""
+        self._barred[kind, namespace] = (now, why)
 
-    def barred(self, namespace: str, now: float) -> str:
+    def barred(self, kind: str, namespace: str, now: float) -> str:
         """Why none can be written there; '' if that is not known."""
-        at, why = self._barred.get(namespace, (float("-inf"), ""))
+        at, why = self._barred.get((kind, namespace), (float("-inf"), ""))
         if now - at < BARRED_S:
             return why
-        self._barred.pop(namespace, None)
+        self._barred.pop((kind, namespace), None)
         return ""
 
     def unused(self, since: float) -> Iterator[tuple[str, str, str]]:
@@ -151,3 +154,26 @@ class Copies:
 
 def _counted(original: Original) -> tuple[tuple[str, str], ...]:
     return (original.cluster, ""), (original.cluster, original.namespace)
+
+
+def questions(
+    sought: list[tuple[PodRef, list[Original]]],
+) -> Iterator[list[tuple[PodRef, list[Original]]]]:
+    """Questions of a size that can be asked."""
+    part: list[tuple[PodRef, list[Original]]] = []
+    size = 0
+    for pod, of in sought:
+        about = len(pod.namespace) + len(pod.name) + len(pod.uid)
+        for original in of:
+            size += len(original.kind) + len(original.name) + 48
+            if part and part[-1][0] == pod:
+                part[-1][1].append(original)
+            else:
+                size += about
+                part.append((pod, [original]))
+            if size >= _MOST_ASKED:
+                yield part
+                part = []
+                size = 0
+    if part:
+        yield part

@@ -159,9 +159,9 @@ class Local:
     )  # UID of a leftover -> when it was first, or last, looked at
     # When a ConfigMap was last found that delegates need (executor/references.py).
     config_maps: Recent[bytes, float] = field(default_factory=lambda: Recent(10_000))
-    at_home: Recent[tuple[str, str, str], AtHome] = field(
+    at_home: Recent[tuple[str, str, str, str], AtHome] = field(
         default_factory=lambda: Recent(10_000)
-    )  # by kind, namespace and name
+    )  # by kind, namespace and name; of a Secret also by the cluster to which it follows
     copies: Copies = field(default_factory=Copies)
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(

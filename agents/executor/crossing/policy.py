@@ -42,7 +42,8 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Source clusters and namespaces whose pods may run here; shell patterns ('*', 'team-*').
 
     What else may cross with them: `allow` names fields (ALLOWANCES); `secrets` are patterns of the
-    names of Secrets that a pod may refer to, of those that exist here; `annotations` patterns of
+    names of Secrets that a pod may refer to, of those that exist here, `secrets_follow` of those of
+    which copies are made here, where their owners at home let them go; `annotations` patterns of
     the keys with a domain that are kept, of annotations and of the labels that steer meshes and
     identities; `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also
     the one without a key); `service_accounts` patterns of ServiceAccounts whose pods run here
@@ -57,6 +58,7 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: tuple[str, ...] = ("*",)
     allow: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    secrets_follow: tuple[str, ...] = ()
     annotations: tuple[str, ...] = CARRIED_ANNOTATIONS
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
@@ -75,12 +77,17 @@ class Grants(msgspec.Struct, frozen=True):
 
     allow: frozenset[str] = frozenset()
     secrets: tuple[str, ...] = ()
+    secrets_follow: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
     local_accounts: tuple[str, ...] = ()
     max_priority: int = HIGHEST_OF_USERS
     without_priority: bool = False
+
+    def takes(self, kind: str, name: str) -> bool:
+        """Whether a copy may be made of an object of this kind and name."""
+        return kind != "Secret" or matches(self.secrets_follow, name)
 
 
 class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,6 +131,10 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     foreign_bytes: ForeignBytes = ForeignBytes()
     namespaces: MadeNamespaces = MadeNamespaces()
 
+    def takes_any(self, kind: str) -> bool:
+        """Whether copies may be made of objects of this kind of anybody."""
+        return kind != "Secret" or any(row.secrets_follow for row in self.accept)
+
     def makes(self, namespace: str) -> bool:
         """Whether a namespace of this name is made where it is missing."""
         return matches(self.namespaces.create, namespace)
@@ -166,6 +177,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Grants(
             allow=frozenset(word for row in rows for word in row.allow),
             secrets=tuple(one for row in rows for one in row.secrets),
+            secrets_follow=tuple(one for row in rows for one in row.secrets_follow),
             annotations=tuple(one for row in rows for one in row.annotations),
             tolerations=tuple(one for row in rows for one in row.tolerations),
             service_accounts=tuple(one for row in rows for one in row.service_accounts),
@@ -192,6 +204,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             row.max_priority,
             row.priority,
             self.namespaces.create,
+            row.secrets_follow,
         )
 
     def _rows(self, source: SourceRef) -> list[Accept]:

@@ -5,18 +5,21 @@ Left behind, since the pod is the same pod without them: labels and annotations 
 meshes and networks of the target would be steered (the source's agent names them in an event, see
 `manifest.left_behind`), and tolerations that would open nodes kept for others (the dispatcher's
 filters go by those that are kept). Refused by name, since the pod would be another one without
-them: fields outside Pod Security's baseline, Secrets that nobody here has opened to pods of other
-clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
+them: fields outside Pod Security's baseline, Secrets that neither follow them nor were opened here
+to pods of other clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from agents.executor.crossing.baseline import of_containers, violations
 from agents.executor.crossing.fields import Object, Tree, walk
 from agents.executor.crossing.manifest import ManifestError, readable, without_account
 from agents.executor.crossing.policy import Grants
 from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
-from shared.model.names import DOWNWARD, SERVICE_ACCOUNT, steers
+from shared.model.crossing import SECRETS as OF_SECRETS
+from shared.model.names import DOWNWARD, FOLLOW, SECRETS_FOLLOW, SERVICE_ACCOUNT, steers
 from shared.model.objects import PriorityClass
 from shared.model.pod import Need
 
@@ -33,8 +36,23 @@ _TOKENS = Tree(
 )
 
 
+class Copied(NamedTuple):
+    """The Secrets that follow a pod here, by their names at home; `barred`: why others cannot."""
+
+    secrets: Collection[str] = ()
+    barred: str = ""
+
+
+_NONE = Copied()
+_LIKE_A_COPY = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
+
+
 def restrict(
-    manifest: Object, cluster: str, grants: Grants, classes: Sequence[PriorityClass] = ()
+    manifest: Object,
+    cluster: str,
+    grants: Grants,
+    classes: Sequence[PriorityClass] = (),
+    copied: Copied = _NONE,
 ) -> Object:
     """The manifest (sanitised: metadata, spec) with what `cluster` lets in; doing it again changes
     nothing.
@@ -43,7 +61,7 @@ def restrict(
     Raises ManifestError for a field that is not let in.
     """
     with readable():
-        _check(manifest, cluster, grants)
+        _check(manifest, cluster, grants, copied)
         metadata = dict(manifest["metadata"])
         spec = _ranked(_who(manifest["spec"], grants), grants, classes)
         metadata["annotations"] = {
@@ -68,13 +86,20 @@ def restrict(
         }
 
 
-def _check(manifest: Object, cluster: str, grants: Grants) -> None:
+def _check(manifest: Object, cluster: str, grants: Grants, copied: Copied) -> None:
     for need in needed(manifest):
+        if need.key == OF_SECRETS and need.word in copied.secrets:
+            continue
         opened = getattr(grants, need.key)
         if need.key == ACCOUNTS:
             opened = (*opened, *grants.local_accounts)
         if not matches(opened, need.word):
-            raise ManifestError(need.field, f"{need.why}: {_only(cluster, need.key, need.word)}")
+            why = _only(cluster, need.key, need.word)
+            if need.key == OF_SECRETS and matches(grants.secrets_follow, need.word):
+                why = copied.barred or _not_given(cluster, need.word)
+            raise ManifestError(need.field, f"{need.why}: {why}")
+        if need.key == OF_SECRETS and _LIKE_A_COPY.fullmatch(need.word):  # of others' pods
+            raise ManifestError(need.field, f"{need.why}, which is named as copies are")
 
 
 def needed(manifest: Object) -> Iterator[Need]:
@@ -148,9 +173,21 @@ def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> O
 
 
 def _only(cluster: str, key: str, word: str) -> str:
+    keys = f"`{key}`"
+    if key == OF_SECRETS:
+        keys = f"{keys} (its own of that name) or `secrets_follow` (a copy)"
     return (
         f'cluster "{cluster}" takes it only if a row of its `executor.accept` has "{word}" in '
-        f"`{key}`: add it there"
+        f"{keys}: add it there"
+    )
+
+
+def _not_given(cluster: str, word: str) -> str:
+    return (
+        f"it does not follow the pod, as at home neither its annotation {FOLLOW} nor, where it has "
+        f'none, {SECRETS_FOLLOW} of its Namespace names cluster "{cluster}", or its type is one '
+        f'that never follows, or the agent there may not get it; a Secret "{word}" of cluster '
+        f'"{cluster}" itself needs a row with it in `secrets`'
     )
 
 

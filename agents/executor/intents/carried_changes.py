@@ -18,9 +18,9 @@ from agents.executor.context.local import Local, Moment
 from agents.executor.crossing import downward, live, manifest, shape
 from agents.executor.crossing.fields import Object
 from agents.executor.crossing.live import Mark, Part
-from agents.executor.crossing.restrict import restrict
+from agents.executor.crossing.restrict import Copied, restrict
 from agents.executor.intents.delegate import delegate_name, unsigned
-from agents.executor.objects import adoption, events, pods, references
+from agents.executor.objects import adoption, copies, events, pods, references
 from agents.executor.objects.pods import LivePod, Lookup, guarded_change
 from shared.kube.http import SERVER_ERROR, STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.times import rfc3339
@@ -308,11 +308,15 @@ def _barred(write: _Write, container: Object) -> Procedure[str]:
         volumes = [
             one for one in write.there["spec"].get("volumes") or () if one["name"] in mounted
         ]
-        held = {**alone, "spec": {**alone["spec"], "volumes": volumes}}
-        restrict(held, local.cluster, local.policy.grants(write.source))
-        named = references.named(alone, references.CONFIG_MAP)
-        if named and references.CONFIG_MAP.word in local.follows:  # theirs may be another one
-            return f'names ConfigMap "{min(named)}", and none follows a debug container'
+        grants = local.policy.grants(write.source)
+        for kind in references.KINDS.values():  # theirs may be another one
+            named = {one for one in references.named(alone, kind) if grants.takes(kind.word, one)}
+            if named and kind.word in local.follows:
+                return f'names {kind.word} "{min(named)}", and none follows a debug container'
+        restrict(alone, local.cluster, grants)
+        made = Copied(copies.copied_secrets(write.source, write.pod.annotations))
+        held = {**alone, "spec": {"volumes": volumes}}
+        restrict(held, local.cluster, grants, copied=made)
         sought = references.unseen(msgspec.json.encode(alone), local, write.now)
     except manifest.ManifestError as error:
         return str(error)

@@ -15,13 +15,14 @@ from agents.executor.context.local import Local, Moment
 from agents.executor.crossing import downward, live, manifest
 from agents.executor.crossing.fields import Object
 from agents.executor.crossing.policy import absent
-from agents.executor.crossing.restrict import restrict
+from agents.executor.crossing.restrict import Copied, restrict
 from agents.executor.intents import existing_delegate
 from agents.executor.intents.bind import booking
 from agents.executor.objects import (
     accounts,
     adoption,
     copies,
+    copy_objects,
     events,
     made_namespaces,
     mutations,
@@ -32,7 +33,7 @@ from agents.executor.objects.binding import annotations_of, bind_to, foreign_key
 from agents.executor.objects.deletion import delete_exactly
 from agents.executor.objects.pods import LivePod
 from agents.executor.objects.recheck import refusal, reserved
-from agents.executor.objects.references import Reference
+from agents.executor.objects.references import CONFIG_MAP, KINDS, SECRETS, Reference
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from shared.messages import (
@@ -124,10 +125,10 @@ def _with_objects(
     """
     namespace = intent.source.namespace
     lacking = yield from references.missing(needed, local, now)
-    problem = None if lacking else (yield from copies.bring(intent, local, now))
-    barred = local.copies.barred(namespace, now.mono)
-    if problem is not None and not barred:
+    problem = None if lacking else (yield from _brought(intent, local, now))
+    if problem is not None:
         return problem
+    barred = local.copies.barred(CONFIG_MAP.word, namespace, now.mono)
     wanted = _wanted(intent, local, now)  # others may have taken the room meanwhile
     if barred and not lacking:  # also by what befell another pod meanwhile: nothing is renamed now
         needed_now = sought(wanted, intent, local, now)
@@ -137,6 +138,17 @@ def _with_objects(
     if lacking:
         return Answer(REFUSED, f"{lacking}; {barred}" if barred else lacking, OF_CLUSTER)
     return wanted
+
+
+def _brought(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer | None]:
+    """The copies that follow are here; those of a kind that cannot be written do not follow."""
+    problem = None
+    for _ in KINDS:
+        following = copies.follows_here(intent, local, now)
+        problem = yield from copies.bring(intent, local, now)
+        if copies.follows_here(intent, local, now) == following:
+            break
+    return problem
 
 
 def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
@@ -343,7 +355,7 @@ def sought(
     try:
         of = copies.follows_here(intent, local, now)
         made = frozenset(
-            copies.key_of(copies.original_of(intent.source, *one[:2]))[2] for one in of
+            copy_objects.key_of(copy_objects.original_of(intent.source, *one[:2]))[2] for one in of
         )
         return references.unseen(wanted[1], local, now, made)
     except manifest.ManifestError as error:
@@ -384,9 +396,13 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
     """
     source = intent.source
     sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
-    clean = restrict(
-        sanitised, local.cluster, local.policy.grants(source), local.view.priority_classes()
+    follow = copies.follows_here(intent, local, now)
+    copied = Copied(
+        [one.name for one in follow if one.kind == SECRETS.word],
+        local.copies.barred(SECRETS.word, source.namespace, now.mono),
     )
+    grants = local.policy.grants(source)
+    clean = restrict(sanitised, local.cluster, grants, local.view.priority_classes(), copied)
     metadata = clean["metadata"]
     marks = {
         names.SOURCE_CLUSTER: source.cluster,
@@ -397,12 +413,11 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
         names.CLAIM: intent.record,
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
-    follow = copies.follows_here(intent, local, now)
+    left = [one for one in references.followed(intent.manifest) if one not in follow]
+    references.not_optional(clean["spec"], left)
     if follow:
         marks[names.FOLLOWS] = references.written(one[:2] for one in follow)
         references.renamed(clean["spec"], follow, source)
-    else:
-        references.not_optional(clean["spec"], references.followed(intent.manifest))
     node = local.view.node(intent.node)
     topology = (
         {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels}

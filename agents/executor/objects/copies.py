@@ -11,18 +11,30 @@ after a while, once this agent has seen everything and the API server shows no p
 silence of a source cluster is no word against any.
 """
 
+import re
 from collections import deque
-from collections.abc import Generator, Iterator
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Generator, Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 
-from agents.executor.context.copy_table import Copies, Original, Sought
+from agents.executor.context.copy_table import Copies, Original, Sought, questions
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import events, references
+from agents.executor.objects import copy_notes, events, references
+from agents.executor.objects.contents import SECRET, Content, read_content
 from agents.executor.objects.copy_lists import NO_LIST, each, named_in
-from agents.executor.objects.references import KINDS, Followed, Kind
+from agents.executor.objects.copy_objects import (
+    Found,
+    Key,
+    key_of,
+    metadata_of,
+    object_of,
+    original_in,
+    original_of,
+    read_object,
+)
+from agents.executor.objects.references import CONFIG_MAP, KINDS, Followed, Kind
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (
     LOOKS,
@@ -38,6 +50,7 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
+    KEPT,
     LATER,
     MOST_OBJECT,
     SAME,
@@ -47,8 +60,8 @@ from shared.messages.relay import (
     decode_given,
 )
 from shared.model import names
-from shared.model.copy_names import copy_hash, copy_name, follows
-from shared.model.pod import Pod, PodRef, SourceRef
+from shared.model.copy_names import follows
+from shared.model.pod import PodRef, SourceRef
 
 # between two questions to a source cluster: with kubelet's period, within a minute
 REFRESH_S = 20.0
@@ -56,7 +69,6 @@ UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
 _ROUNDS = 8  # answers to one question, each as large as may be
-_MOST_ASKED = 10 * 1024  # bytes of one question, about
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
 _AT_ONCE = 2_000
 _AGAIN = 50  # so many that others of their namespace have named, too, cost as much as a new one
@@ -64,6 +76,7 @@ _MUCH = 100  # objects of a namespace, for which others do not wait
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _RIGHTS = "get, create, update, delete"
+_OF_CONTENT = re.compile(r"(denied (?:the )?request): .*", re.DOTALL)
 
 
 class PeerAsk(Request, frozen=True):
@@ -80,61 +93,20 @@ class PeerAsk(Request, frozen=True):
     sought: frozenset[bytes] = frozenset()
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-    finalizers: list[str] | None = None
-
-    @property
-    def held_by(self) -> str:
-        """What keeps it here though it is being deleted, in words; '' if it is not."""
-        if self.deletion_timestamp is None:
-            return ""
-        held = ", ".join(self.finalizers or ("nobody knows what",))
-        return f"is being deleted, and held by finalizers ({held[:200]}): take these off there"
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Found(NamedTuple):
-    """What is under a copy's name, and is one of ours."""
-
-    metadata: _Metadata
-    content: references.Content
-
-    @property
-    def only(self) -> dict[str, str]:
-        """Preconditions of a write to exactly this."""
-        return {"uid": self.metadata.uid, "resourceVersion": self.metadata.resource_version}
-
-
-Key = tuple[str, str, str]
-_read_object = msgspec.json.Decoder(_Object).decode
-
-
-def original_of(source: SourceRef, kind: str, name: str) -> Original:
-    """What a pod of this source names by this name."""
-    return Original(source.cluster, source.cluster_uid, source.namespace, kind, name)
-
-
-def key_of(original: Original) -> Key:
-    """Kind, namespace and name of its copy."""
-    name = copy_name(original.cluster_uid, original.namespace, original.kind, original.name)
-    return original.kind, original.namespace, name
-
-
 def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Followed]:
-    """What is copied for this delegate; nothing where copies cannot be written. ManifestError."""
-    if not local.follows or local.copies.barred(intent.source.namespace, now.mono):
+    """What is copied for this delegate; nothing of a kind of which copies cannot be written, and no
+    Secret that this cluster's policy does not take. ManifestError.
+    """
+    if not local.follows:
         return []
-    return [one for one in references.followed(intent.manifest) if one.kind in local.follows]
+    grants = local.policy.grants(intent.source)
+    return [
+        one
+        for one in references.followed(intent.manifest)
+        if one.kind in local.follows
+        and grants.takes(one.kind, one.name)
+        and not local.copies.barred(one.kind, intent.source.namespace, now.mono)
+    ]
 
 
 def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer | None]:
@@ -158,7 +130,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
         found = yield from _read(original, local, now)
         if isinstance(found, Answer):
             return found
-        if not one.digest or found is None or found.content.digest != one.digest:
+        if not one.digest or found is None or found.content.digest(copy.secret) != one.digest:
             stale.append(original)
             sought.add(one.digest)
     if not stale:
@@ -243,16 +215,23 @@ def _apply(original: Original, given: Given, local: Local, now: Moment) -> Proce
             said = f"{_COPY.format(original)} has more than {MOST_OBJECT} bytes"
             return Answer(REFUSED, said, OF_CLUSTER, passing=True)
         try:
-            content = references.read_content(given.content)
+            content = read_content(given.content, original.kind)
         except msgspec.MsgspecError as error:
             said = f"{_COPY.format(original)} cannot be read: {error}"
             return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+        if content.barred:  # of a forged one the controllers here would make a token
+            return Answer(REFUSED, f"{_COPY.format(original)} {content.barred}", OF_CLUSTER)
+        if (copy := local.copies.known.get(key_of(original))) is not None:
+            copy.secret = given.key
         return (yield from _write(original, content, local, now))
     if given.state == ABSENT:
         return (yield from _remove(original, local, now))
     if given.state == SAME:
         return None
-    why = given.text if given.state == DENIED else "its agent's answer is not known here"
+    why = given.text if given.state in (DENIED, KEPT) else "its agent's answer is not known here"
+    if given.state == KEPT:  # no longer: what runs has read it
+        gone = yield from _remove(original, local, now)
+        why = f"{why}; {gone.message}" if gone is not None else why
     said = f'cluster "{original.cluster}" does not give {original.kind} "{original.name}": {why}'
     return Answer(REFUSED, said, OF_CLUSTER, passing=True)
 
@@ -261,7 +240,7 @@ def _apply(original: Original, given: Given, local: Local, now: Moment) -> Proce
 # --------------------------------------------------------------------------------------------------
 
 
-def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | Answer | None]:
+def _read(original: Original, local: Local, now: Moment) -> Procedure[Found | Answer | None]:
     """What is under its name; refused where that is none of ours."""
     key = key_of(original)
     kind = KINDS[original.kind]
@@ -274,8 +253,8 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
             return None
         if response.ok:
             try:
-                content = references.read_content(response.body)
-                metadata = _read_object(response.body).metadata
+                content = read_content(response.body, kind.word)
+                metadata = read_object(response.body).metadata
             except msgspec.MsgspecError as error:
                 return Answer(REFUSED, f"{what} cannot be read: {error}", OF_CLUSTER, passing=True)
             if original_in(metadata, kind, original.namespace) != original:
@@ -283,25 +262,12 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[_Found | A
                 return Answer(REFUSED, f"{what} {said}", OF_CLUSTER)
             if metadata.held_by:  # whoever has made it: it is no copy to rely on, and none is made
                 return Answer(REFUSED, f"{what} {metadata.held_by}", OF_CLUSTER)
-            local.copies.saw(key, content.digest, len(response.body), now.mono)
-            return _Found(metadata, content)
+            _saw(key, content, len(response.body), local, now)
+            return Found(metadata, content)
         problem = error_text(response)
         if lacked_right(response):
             return _barred(kind, original.namespace, problem, local, now)
     return Answer(UNKNOWN, f"{what}: {problem}")
-
-
-def original_in(metadata: _Metadata, kind: Kind, namespace: str) -> Original | None:
-    """Of what an object of this namespace is a copy, by all of its marks; None if it is none."""
-    said = metadata.annotations or {}
-    uid = said.get(names.SOURCE_CLUSTER_UID, "")
-    name = said.get(names.COPY_OF, "")
-    mark = (metadata.labels or {}).get(names.COPY, "")
-    if not name or mark != copy_hash(uid, namespace, kind.word, name):
-        return None
-    if metadata.name != copy_name(uid, namespace, kind.word, name):
-        return None
-    return Original(said.get(names.SOURCE_CLUSTER, ""), uid, namespace, kind.word, name)
 
 
 def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment) -> Answer:
@@ -309,43 +275,68 @@ def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment)
         f'the agent of cluster "{local.cluster}" may not write {kind.plural} in namespace '
         f'"{namespace}" (its role needs {_RIGHTS}): {problem}'
     )
-    local.copies.bar(namespace, now.mono, why)
+    local.copies.bar(kind.word, namespace, now.mono, why)
     return Answer(REFUSED, why, OF_CLUSTER)
 
 
 def _write(
-    original: Original, content: references.Content, local: Local, now: Moment
+    original: Original, content: Content, local: Local, now: Moment
 ) -> Procedure[Answer | None]:
     """Make it, or make it what it is at home; None once it is."""
     key = key_of(original)
-    kind = KINDS[original.kind]
     answer = Answer(UNKNOWN)
     for _ in range(TRIES):
         found = yield from _read(original, local, now)
         if isinstance(found, Answer):
             return found
-        if found is not None and found.content.digest == content.digest:
+        if found is not None and found.content.plain == content.plain:
             return None
-        body = msgspec.json.encode(_object(original, content, found))
+        body = msgspec.json.encode(object_of(original, content, found))
         if (full := _too_much(original, len(body), local, now)) is not None:
             return full
-        if found is not None and found.content.immutable:  # as its original was: made anew
-            response = yield _delete(kind, key, found)
+        if found is not None and not _takes(found.content, content):  # it is made anew
+            response = yield _delete(KINDS[original.kind], key, found)
             if response.ok:
                 local.copies.gone(key)
         else:
-            verb = "POST" if found is None else "PUT"
-            response = yield Request(verb, kind.path(*key[1 : 2 if found is None else 3]), body)
-            if response.ok or response.unknown:
-                local.foreign_budget.spend(original.whose, now.mono, len(body))
+            response = yield from _sent(original, body, found, local, now)
             if response.ok:
-                local.copies.saw(key, content.digest, len(body), now.mono)
+                _saw(key, content, len(body), local, now)
                 return None
         answer = _not_written(original, response, local, now)
         gone = response.status == NOT_FOUND and found is not None
         if answer.verdict != UNKNOWN and not gone:
             return answer
     return answer._replace(verdict=UNKNOWN)
+
+
+def _sent(
+    original: Original, body: bytes, found: Found | None, local: Local, now: Moment
+) -> Procedure[Response]:
+    """The answer to its write; of the copy of a Secret a note is made before."""
+    kind, namespace, name = key_of(original)
+    if found is None and kind == SECRET:
+        failed = yield from copy_notes.written(metadata_of(original), kind)
+        if failed is not None:
+            return failed
+    path = KINDS[kind].path(namespace, "" if found is None else name)
+    response = yield Request("POST" if found is None else "PUT", path, body)
+    if response.ok or response.unknown:
+        local.foreign_budget.spend(original.whose, now.mono, len(body))
+    return response
+
+
+def _saw(key: Key, content: Content, size: int, local: Local, now: Moment) -> None:
+    copy = local.copies.known.get(key)
+    digest = content.digest(copy.secret if copy is not None else b"")
+    local.copies.saw(key, digest, size, now.mono)
+
+
+def _takes(there: Content, content: Content) -> bool:
+    """Whether an object can be made what it is to be: as its original was, it may be immutable, and
+    of another type.
+    """
+    return not there.immutable and there.type == content.type
 
 
 def _not_written(original: Original, response: Response, local: Local, now: Moment) -> Answer:
@@ -356,6 +347,8 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
     message = error_text(response)
+    if original.kind == SECRET:  # a webhook, or a policy, may say what is in it
+        message = _OF_CONTENT.sub(r"\1", message)
     if lacked_right(response) not in ("", "delete"):  # without that, others can be written
         return _barred(kind, key[1], message, local, now)
     if is_ambiguous(response):
@@ -363,28 +356,6 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     houseless = response.status == NOT_FOUND and local.policy.makes(key[1])
     passing = response.passing or houseless
     return Answer(REFUSED, f"{what} cannot be written: {message}", OF_CLUSTER, passing=passing)
-
-
-def _object(
-    original: Original, content: references.Content, found: _Found | None
-) -> dict[str, Any]:
-    marks = {
-        names.SOURCE_CLUSTER: original.cluster,
-        names.SOURCE_CLUSTER_UID: original.cluster_uid,
-        names.SOURCE_NAMESPACE: original.namespace,
-        names.COPY_OF: original.name,
-    }
-    key = key_of(original)
-    hashed = copy_hash(original.cluster_uid, original.namespace, original.kind, original.name)
-    metadata = {
-        "name": key[2],
-        "namespace": key[1],
-        "labels": {names.COPY: hashed},
-        "annotations": marks,
-        **(found.only if found is not None else {}),
-    }
-    held = msgspec.json.decode(content.encoded)
-    return {"apiVersion": "v1", "kind": original.kind, "metadata": metadata, **held}
 
 
 def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answer | None:
@@ -406,7 +377,7 @@ def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer |
     return _not_written(original, response, local, now)
 
 
-def _delete(kind: Kind, key: Key, found: _Found) -> Request:
+def _delete(kind: Kind, key: Key, found: Found) -> Request:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": found.only}
     return Request("DELETE", kind.path(*key[1:]), msgspec.json.encode(options))
 
@@ -473,9 +444,14 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
-        named = named_by(pod)
+        named = named_by(pod.annotations)
+        takes = local.policy.grants(source).takes
         words = seen.setdefault((source.cluster_uid, source.namespace, source.cluster), set())
-        new = [one for one in dict.fromkeys(named) if one not in words and one[0] in local.follows]
+        new = [
+            one
+            for one in dict.fromkeys(named)
+            if one not in words and one[0] in local.follows and takes(*one)
+        ]
         words.update(new)
         more = [original_of(source, *one) for one in new]
         for original in more:
@@ -496,16 +472,22 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     return due
 
 
-def named_by(pod: Pod) -> list[tuple[str, str]]:
-    """Kind and name of what follows a delegate."""
-    return list(follows(pod.annotations.get(names.FOLLOWS, "")))
+def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Kind and name of what follows a delegate with these annotations."""
+    return list(follows(annotations.get(names.FOLLOWS, "")))
+
+
+def copied_secrets(source: SourceRef, annotations: Mapping[str, str]) -> list[str]:
+    """The names of the copies of Secrets that a delegate with these annotations has."""
+    named = (original_of(source, *one) for one in named_by(annotations) if one[0] == SECRET)
+    return [key_of(original)[2] for original in named]
 
 
 def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     """Have the copies of what one cluster's delegates name follow their originals."""
     sought = local.copies.due.pop(asked, [])
     problem = ""
-    for of in _asks(sought):
+    for of in questions(sought):
         for original in (one for _, named in of for one in named):
             copy = local.copies.known.get(key_of(original))
             if copy is None or now.mono - copy.seen >= CHECK_S:
@@ -514,29 +496,6 @@ def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
         answer = yield from _fetch(of, local, now)
         problem = problem or (answer.message if answer is not None else "")
     return problem
-
-
-def _asks(
-    sought: list[tuple[PodRef, list[Original]]],
-) -> Iterator[list[tuple[PodRef, list[Original]]]]:
-    """Questions of a size that can be asked."""
-    part: list[tuple[PodRef, list[Original]]] = []
-    size = 0
-    for pod, of in sought:
-        about = len(pod.namespace) + len(pod.name) + len(pod.uid)
-        for original in of:
-            size += len(original.kind) + len(original.name) + 48
-            if part and part[-1][0] == pod:
-                part[-1][1].append(original)
-            else:
-                size += about
-                part.append((pod, [original]))
-            if size >= _MOST_ASKED:
-                yield part
-                part = []
-                size = 0
-    if part:
-        yield part
 
 
 def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
@@ -570,30 +529,34 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     """Delete one as it was just read; '' once there is none of ours."""
     found = yield from _read(original, local, now)
     if isinstance(found, Answer):  # what somebody else has put there is none of ours
-        unread = found.verdict == UNKNOWN or local.copies.barred(original.namespace, now.mono)
+        barred = local.copies.barred(original.kind, original.namespace, now.mono)
+        unread = found.verdict == UNKNOWN or barred
         return found.message if unread else ""
-    if found is None:
+    if found is not None:
+        response = yield _delete(KINDS[original.kind], key_of(original), found)
+        if not response.ok and response.status != NOT_FOUND:
+            return f"{_COPY.format(original)}: {error_text(response)}"
+    if original.kind != SECRET:
         return ""
-    response = yield _delete(KINDS[original.kind], key_of(original), found)
-    gone = response.ok or response.status == NOT_FOUND
-    return "" if gone else f"{_COPY.format(original)}: {error_text(response)}"
+    return (yield from copy_notes.removed(metadata_of(original), original.kind))
 
 
 def _list_all(local: Local, now: Moment) -> Procedure[str]:
-    """Find the copies that an earlier life of this agent has made. Who may not list in the whole
-    cluster knows those alone that delegates of its own time name.
+    """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
+    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
+    own time name.
     """
-    for kind in KINDS.values():
 
-        def take(item: bytes, kind: Kind = kind) -> None:
-            metadata = _read_object(item).metadata
-            original = original_in(metadata, kind, metadata.namespace)
-            if original is not None:
-                local.copies.put(key_of(original), original, now.mono, named=False)
+    def take(item: bytes) -> None:
+        metadata = read_object(item).metadata
+        kind = copy_notes.kind_noted(metadata.annotations)
+        original = original_in(metadata, kind, metadata.namespace) if kind is not None else None
+        if original is not None:
+            local.copies.put(key_of(original), original, now.mono, named=False)
 
-        params = {"labelSelector": names.COPY, "limit": _LISTED}
-        problem = yield from each(f"/api/v1/{kind.plural}", params, take)
-        if problem and problem != NO_LIST:
-            return problem
+    params = {"labelSelector": names.COPY, "limit": _LISTED}
+    problem = yield from each(f"/api/v1/{CONFIG_MAP.plural}", params, take)
+    if problem and problem != NO_LIST:
+        return problem
     local.copies.listed = True
     return ""

@@ -7,9 +7,9 @@ there under their own names: they are looked for before a delegate is made, sinc
 containers never start.
 
 Of those, what the manifest calls optional is not asked for, nor is what this agent may not read, or
-what the server does not answer about: then the kubelet tells. Secrets are never read (SECURITY.md).
-What is optional and there at home is not optional elsewhere: without it the pod would run, and be
-another one (`for_another_cluster`).
+what the server does not answer about: then the kubelet tells. Secrets are read only where they
+follow by consent (`consent`), and never looked for. What is optional and there at home is not
+optional elsewhere: without it the pod would run, and be another one (`for_another_cluster`).
 """
 
 import datetime as dt
@@ -23,34 +23,38 @@ import msgspec
 
 from agents.executor.context.local import KNOWN_S, AtHome, Local, Moment
 from agents.executor.crossing.baseline import of_containers
-from agents.executor.crossing.fields import Object, Tree, walk
+from agents.executor.crossing.fields import Hit, Object, Tree, walk
 from agents.executor.crossing.manifest import ManifestError, readable, sanitise
+from agents.executor.objects import consent
+from agents.executor.objects.contents import SECRET, read_content
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
 from shared.model.copy_names import copy_name
-from shared.model.names import FOLLOW, FOLLOWS, NONE, PROXY_NODE_PREFIX, STAY
+from shared.model.names import FOLLOWS, PROXY_NODE_PREFIX, STAY
 from shared.model.pod import SourceRef
 
 MOST = 16  # ConfigMaps of one pod that are looked for
 _HINT = b"onfigMap"  # in every manifest that names one
-_PATHS = (
-    "spec.volumes[*].configMap",
-    "spec.volumes[*].projected.sources[*].configMap",
-    *of_containers("env[*].valueFrom.configMapKeyRef", "envFrom[*].configMapRef"),
-)
-_TREE = Tree((path, path) for path in _PATHS)
-_SECRETS = Tree(
-    (path, path)
+_TREE = Tree(
+    (path, "name")
     for path in (
-        "spec.volumes[*].secret",
-        "spec.volumes[*].projected.sources[*].secret",
-        *of_containers("env[*].valueFrom.secretKeyRef", "envFrom[*].secretRef"),
+        "spec.volumes[*].configMap",
+        "spec.volumes[*].projected.sources[*].configMap",
+        *of_containers("env[*].valueFrom.configMapKeyRef", "envFrom[*].configMapRef"),
     )
 )
+_MAY_BE_OPTIONAL = (
+    ("spec.volumes[*].secret", "secretName"),
+    ("spec.volumes[*].projected.sources[*].secret", "name"),
+    *(
+        (path, "name")
+        for path in of_containers("env[*].valueFrom.secretKeyRef", "envFrom[*].secretRef")
+    ),
+)
+_SECRETS = Tree(_MAY_BE_OPTIONAL)
 _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 # characters that name all that follows one pod: they are written on its delegate, and told
 MOST_NAMES = 3 * 1024
-MOST_KEYS = 8_192  # of an object's JSON: each of its data is told of in managedFields, too
 
 
 _NAME = re.compile(r"[A-Za-z]{1,63}/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -67,8 +71,8 @@ class NotKnownError(ManifestError):
 
 
 class Kind(NamedTuple):
-    """A kind of object that follows pods: its `plural` in paths, the fields that name one, and what
-    is in every manifest that does.
+    """A kind of object that follows pods: its `plural` in paths, the fields that name one (with the
+    key that has the name), and what is in every manifest that does.
     """
 
     word: str
@@ -83,7 +87,9 @@ class Kind(NamedTuple):
 
 
 CONFIG_MAP = Kind("ConfigMap", "configmaps", _TREE, _HINT)
-KINDS = {one.word: one for one in (CONFIG_MAP,)}
+_NAMING_SECRETS = Tree((*_MAY_BE_OPTIONAL, ("spec.imagePullSecrets[*]", "name")))
+SECRETS = Kind(SECRET, "secrets", _NAMING_SECRETS, b"ecret")
+KINDS = {one.word: one for one in (CONFIG_MAP, SECRETS)}
 # Which each cluster has of its own, in every namespace: it is for that cluster's own servers.
 OF_EACH_CLUSTER = frozenset((("ConfigMap", "kube-root-ca.crt"),))
 
@@ -127,33 +133,34 @@ def written(objects: Iterable[tuple[str, str]]) -> str:
 
 def renamed(spec: Object, of: list[Followed], source: SourceRef) -> None:
     """Have a delegate's spec name the copies, in place."""
-    for kind, named in _naming(spec, of):
-        name = copy_name(source.cluster_uid, source.namespace, kind.word, named["name"])
-        named["name"] = name
+    for kind, hit in _naming(spec, of):
+        name = hit.value[hit.leaf]
+        copy = copy_name(source.cluster_uid, source.namespace, kind.word, name)
+        hit.value[hit.leaf] = copy
 
 
 def not_optional(spec: Object, of: list[Followed]) -> None:
     """Have a delegate's spec call nothing optional, in place, that is there at home and is not
     copied.
     """
-    for _, named in _naming(spec, [one for one in of if one.digest]):
-        named.pop("optional", None)
+    for _, hit in _naming(spec, [one for one in of if one.digest]):
+        hit.value.pop("optional", None)
 
 
-def _naming(spec: Object, of: list[Followed]) -> Iterator[tuple[Kind, dict[str, Any]]]:
+def _naming(spec: Object, of: list[Followed]) -> Iterator[tuple[Kind, Hit[str]]]:
     for kind in KINDS.values():
         names = {one.name for one in of if one.kind == kind.word}
         for hit in walk({"spec": spec}, kind.tree) if names else ():
-            if hit.value.get("name") in names:
-                yield kind, hit.value
+            if hit.value.get(hit.leaf) in names:
+                yield kind, hit
 
 
 def named(pod: Object, kind: Kind) -> set[str]:
     """The objects of this kind that a pod names."""
     return {
-        str(hit.value["name"])
+        str(hit.value[hit.leaf])
         for hit in walk({"spec": pod["spec"]}, kind.tree)
-        if hit.value.get("name")
+        if hit.value.get(hit.leaf)
     }
 
 
@@ -171,66 +178,6 @@ class Reference(NamedTuple):
         kept.
         """
         return hashlib.sha256(msgspec.json.encode(self)).digest()
-
-
-class Content(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """What a ConfigMap holds. `binary_data` is base64."""
-
-    data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None
-    immutable: bool | None = None
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Of all that is in it."""
-        return frozenset((*(self.data or ()), *(self.binary_data or ())))
-
-    @property
-    def encoded(self) -> bytes:
-        """As it crosses, the same for what is the same."""
-        plain = Content(self.data or None, self.binary_data or None, self.immutable or None)
-        return msgspec.json.encode(plain, order="sorted")
-
-    @property
-    def digest(self) -> bytes:
-        """By which it is told apart from other content."""
-        return digest_of(self.encoded)
-
-
-def digest_of(encoded: bytes) -> bytes:
-    """Of content as it crosses."""
-    return hashlib.sha256(encoded).digest()
-
-
-_decode_content = msgspec.json.Decoder(Content).decode
-_KEY, _QUOTED = b'":', b'\\":'  # what ends a key, and what looks so within a text
-
-
-def read_content(body: bytes) -> Content:
-    """What an object (JSON) holds. MsgspecError, also where it has so many keys that reading it
-    would hold up all else: a user may write 150,000 into one.
-    """
-    if body.count(_KEY) - body.count(_QUOTED) > MOST_KEYS:
-        raise msgspec.ValidationError(
-            f"its JSON has more than {MOST_KEYS} keys, those of managedFields included"
-        )
-    return _decode_content(body)
-
-
-class _Marked(msgspec.Struct, gc=False):
-    annotations: dict[str, str] | None = None
-
-
-class _Original(msgspec.Struct, gc=False):
-    metadata: _Marked = msgspec.field(default_factory=_Marked)
-
-
-_read_original = msgspec.json.Decoder(_Original).decode
-
-
-def stays(body: bytes) -> bool:
-    """Whether its owner says of an object (JSON) that it follows nobody. MsgspecError."""
-    return (_read_original(body).metadata.annotations or {}).get(FOLLOW) == NONE
 
 
 def unseen(
@@ -261,10 +208,10 @@ def for_another_cluster(
     """
     clean = sanitise(pod)
     since = _known_since(pod, now)
-    objects = yield from _to_follow(clean, (namespace, since), cluster, local, now)
-    kept = frozenset(name for held in objects.values() for name in held)
+    objects = yield from _to_follow(clean, _Goes(namespace, since, cluster), local, now)
+    kept = frozenset(objects.get(CONFIG_MAP.word, ()))
     manifest = yield from _as_at_home(clean, namespace, local, now, kept)
-    if not kept:
+    if not objects:
         return manifest
     told = msgspec.json.decode(manifest)
     told["metadata"]["annotations"][FOLLOWS] = msgspec.json.encode(objects).decode()
@@ -291,12 +238,20 @@ def _known_since(pod: bytes, now: Moment) -> float:
     return now.mono - min(max(age_s, 0.0), KNOWN_S)
 
 
-def _to_follow(
-    manifest: bytes, of: tuple[str, float], cluster: str, local: Local, now: Moment
-) -> Procedure[dict[str, dict[str, str]]]:
-    """What follows a pod to that cluster: digests (hex) by kind and name, "" of what is lacking.
-    `of`: its namespace, and as of _known_since.
+class _Goes(NamedTuple):
+    """A pod of this namespace goes to that cluster; what was found `since` then is believed of it
+    (as of _known_since).
     """
+
+    namespace: str
+    since: float
+    cluster: str
+
+
+def _to_follow(
+    manifest: bytes, goes: _Goes, local: Local, now: Moment
+) -> Procedure[dict[str, dict[str, str]]]:
+    """What follows a pod: digests (hex) by kind and name, "" of what is lacking."""
     found: dict[str, dict[str, str]] = {}
     said = 0
     for kind in KINDS.values():
@@ -305,31 +260,31 @@ def _to_follow(
         hits = _first_of_each(manifest, kind)
         if not hits:
             continue
-        peer = local.peers.last_word(f"{PROXY_NODE_PREFIX}{cluster}")
+        peer = local.peers.last_word(f"{PROXY_NODE_PREFIX}{goes.cluster}")
         if peer is not None and peer.follows is None:
-            why = f'cluster "{cluster}" has not said yet whether {kind.word}s follow pods to it'
+            why = (
+                f'cluster "{goes.cluster}" has not said yet whether {kind.word}s follow pods to it'
+            )
             raise NotKnownError(next(iter(hits.values())), why)
         if peer is None or kind.word not in (peer.follows or ()):
             continue
         said += len(written((kind.word, name) for name in hits))
         if said > MOST_NAMES:
             raise ManifestError(next(iter(hits.values())), _TOO_MANY)
-        digests = yield from _digests(kind, of, hits, local, now)
+        digests = yield from _digests(kind, goes, hits, local, now)
         if digests:
             found[kind.word] = digests
     return found
 
 
 def _digests(
-    kind: Kind, of: tuple[str, float], hits: dict[str, str], local: Local, now: Moment
+    kind: Kind, goes: _Goes, hits: dict[str, str], local: Local, now: Moment
 ) -> Procedure[dict[str, str]]:
-    """Of those that follow, by name; `hits` has the field that names each. `of`: as of
-    _to_follow.
-    """
+    """Of those that follow, by name; `hits` has the field that names each."""
     found: dict[str, str] = {}
     size = 0
     for name, field in hits.items():
-        known = yield from _at_home(kind, of, name, field, local, now)
+        known = yield from _at_home(kind, goes, name, field, local, now)
         size += known.size
         if size > MOST_FOLLOWING:
             raise ManifestError(field, _TOO_LARGE)
@@ -343,23 +298,23 @@ def _first_of_each(manifest: bytes, kind: Kind) -> dict[str, str]:
     with readable():
         hits: dict[str, str] = {}
         for hit in walk(msgspec.json.decode(manifest), kind.tree):
-            name = hit.value.get("name")
+            name = hit.value.get(hit.leaf)
             if name and (kind.word, name) not in OF_EACH_CLUSTER:
                 hits.setdefault(name, hit.field)
         return hits
 
 
 def _at_home(
-    kind: Kind, of: tuple[str, float], name: str, field: str, local: Local, now: Moment
+    kind: Kind, goes: _Goes, name: str, field: str, local: Local, now: Moment
 ) -> Procedure[AtHome]:
-    """An object here; without a digest if it follows nobody, or is not ours to read. ManifestError
-    while that is not known. What was found is believed for KNOWN_S, of a pod that was there by
-    then. `of`: as of _to_follow.
+    """An object here; without a digest if it does not follow pods to that cluster, or is not ours
+    to read. ManifestError while that is not known. What was found is believed for KNOWN_S, of a pod
+    that was there by then.
     """
-    namespace, since = of
-    key = (kind.word, namespace, name)
+    namespace = goes.namespace
+    key = (kind.word, namespace, name, goes.cluster if kind is SECRETS else "")
     known = local.at_home.get(key)
-    if known is not None and known.at > since:
+    if known is not None and known.at > goes.since:
         return known
     answer = Response(0)
     for _ in range(LOOKS):
@@ -368,18 +323,31 @@ def _at_home(
             break
     if answer.status == FORBIDDEN:
         return AtHome(None, now.mono)
-    if answer.status == NOT_FOUND:
-        digest: bytes | None = b""
-    else:
+    lacking = answer.status == NOT_FOUND
+    why = "" if answer.ok or lacking else error_text(answer)
+    digest: bytes | None = None
+    if not why:
         try:
-            digest = None if stays(answer.body) else read_content(answer.body).digest
+            body = None if lacking else answer.body
+            owner = yield from consent.of_owner(kind.word, namespace, name, goes.cluster, body)
+            why = "" if owner.known else owner.why
+            if not owner.why:
+                digest = b"" if lacking else _digest(kind, goes, name, answer.body, local)
         except msgspec.MsgspecError as error:
-            why = error_text(answer) if not answer.ok else f"it cannot be read: {error}"
-            said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
-            raise NotKnownError(field, said) from None
+            why = f"it cannot be read: {error}"
+    if why:
+        said = f'is {kind.word} "{name}", of which its own cluster does not tell now: {why}'
+        raise NotKnownError(field, said)
     found = AtHome(digest, now.mono, len(answer.body))
     local.at_home.put(key, found)
     return found
+
+
+def _digest(kind: Kind, goes: _Goes, name: str, body: bytes, local: Local) -> bytes:
+    content = read_content(body, kind.word)
+    if kind is not SECRETS:
+        return content.digest()
+    return content.digest(local.keys.digest_key(goes.cluster, goes.namespace, name))
 
 
 def _as_at_home(
@@ -415,22 +383,21 @@ def _as_at_home(
 
 
 def optional_secrets(manifest: bytes) -> list[str]:
-    """Secrets that a manifest (JSON) calls optional, with their fields: its pod runs without them,
-    and nobody looks whether a cluster has them, so its owner is told.
+    """Secrets that a manifest (JSON) calls optional and that do not follow it, with their fields:
+    its pod runs without them, and nobody looks whether a cluster has them, so its owner is told.
 
     ManifestError if its shape is none of a pod's.
     """
     if _OPTIONAL not in manifest:
         return []
     with readable():
+        follow = {one.name for one in followed(manifest) if one.kind == SECRET}
         hits = [
             hit
             for hit in walk(msgspec.json.decode(manifest), _SECRETS)
-            if hit.value.get("optional")
+            if hit.value.get("optional") and hit.value[hit.leaf] not in follow
         ]
-        return [
-            f'"{hit.value.get("secretName") or hit.value["name"]}" ({hit.field})' for hit in hits
-        ]
+        return [f'"{hit.value[hit.leaf]}" ({hit.field})' for hit in hits]
 
 
 def _known(one: Reference, local: Local, now: Moment) -> bool:

@@ -1,8 +1,9 @@
 """What this cluster gives to another one of what its pods there name: see `copies`, on that side.
 
 Whoever asks must be the cluster to which a pod of ours goes, by a claim that this cluster has
-signed and that the pod bears now; and it is given only what that pod names now. All of it is read
-from the API server for each question: nothing is believed of the asker, the gateway, or a watch.
+signed and that the pod bears now; and it is given only what that pod names now, and its owner lets
+follow it there (`consent`). All of it is read from the API server for each question: nothing is
+believed of the asker, the gateway, or a watch. A Secret is given to who can have it sealed alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor.context.local import Local
-from agents.executor.objects import pods, references
+from agents.executor.objects import consent, pods, references
+from agents.executor.objects.contents import SECRET, digest_of, read_content
 from agents.executor.objects.references import KINDS, OF_EACH_CLUSTER
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
@@ -19,6 +21,7 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
+    KEPT,
     LATER,
     MOST_GIVEN,
     MOST_OBJECT,
@@ -31,7 +34,6 @@ from shared.messages.relay import (
     WantedObject,
     encode_relay,
 )
-from shared.model import names
 from shared.model.pod import PodRef
 
 MOST_WANTED = 1_000  # objects of one question
@@ -73,7 +75,7 @@ def answer(ask: RelayAsk, body: bytes, local: Local, account: Account = _FREE) -
             if isinstance(named, str) or why:
                 found.append(Given(DENIED, text=why))
                 continue
-            given = yield from _given(wants.pod, wanted, named, read, account)
+            given = yield from _given(ask, wants.pod, wanted, named, read, local, account)
             if len(given.content) > room:
                 given = _LATER
             if given.state in (SAME, LATER):  # its content is not kept: there may be very much
@@ -124,43 +126,53 @@ def _each_named(pod: bytes) -> Iterator[tuple[str, str]]:
                 yield kind.word, name
 
 
-def _given(
+def _given(  # noqa: PLR0913 - one object of one pod of one question
+    ask: RelayAsk,
     pod: PodRef,
     wanted: WantedObject,
     named: frozenset[tuple[str, str]],
     read: dict[_Key, Given],
+    local: Local,
     account: Account,
 ) -> Procedure[Given]:
     if (wanted.kind, wanted.name) not in named:
         why = f'pod {pod.namespace}/{pod.name} names no {wanted.kind} "{wanted.name}"'
         return Given(DENIED, text=why)
+    if wanted.kind == SECRET and not ask.seal:
+        why = f'cluster "{ask.target}" has given no key to which a Secret could be sealed'
+        return Given(DENIED, text=why)
     key = (pod.namespace, wanted.kind, wanted.name)
     if key not in read:
-        read[key] = yield from _read(*key)
+        read[key] = yield from _read(*key, ask.target, local)
         account.spend(pod.namespace, A_LOOK + len(read[key].content) // _READ)
     given = read[key]
-    if given.state == CONTENT and references.digest_of(given.content) == wanted.digest:
+    if given.state == CONTENT and digest_of(given.content, given.key) == wanted.digest:
         return Given(SAME)
     return given
 
 
-def _read(namespace: str, word: str, name: str) -> Procedure[Given]:
+def _read(namespace: str, word: str, name: str, cluster: str, local: Local) -> Procedure[Given]:
     what = f'{word} "{namespace}/{name}"'
     response = Response(0)
     for _ in range(LOOKS):
         response = yield Request("GET", KINDS[word].path(namespace, name))
-        if response.status == NOT_FOUND:
-            return Given(ABSENT)
-        if response.ok:
+        if response.ok or response.status == NOT_FOUND:
             break
-    if not response.ok:
+    there = response.status != NOT_FOUND
+    if there and not response.ok:
         return Given(DENIED, text=f"{what} is not known just now: {error_text(response)}")
     try:
-        if references.stays(response.body):
-            return Given(DENIED, text=f"{what} has the annotation {names.FOLLOW}: {names.NONE}")
-        content = references.read_content(response.body).encoded
+        body = response.body if there else None
+        owner = yield from consent.of_owner(word, namespace, name, cluster, body)
+        if owner.why:
+            kept = word == SECRET and owner.known
+            return Given(KEPT if kept else DENIED, text=owner.why)
+        if not there:
+            return Given(ABSENT)
+        content = read_content(response.body, word).encoded
     except msgspec.MsgspecError as error:
         return Given(DENIED, text=f"{what} cannot be read: {error}")
     if len(content) > MOST_OBJECT:
         return Given(DENIED, text=f"{what} has more than {MOST_OBJECT} bytes")
-    return Given(CONTENT, content)
+    secret = local.keys.digest_key(cluster, namespace, name) if word == SECRET else b""
+    return Given(CONTENT, content, key=secret)

@@ -22,6 +22,7 @@ from shared.kube.client import FAILURES, KubeClient, describe
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.rendering import USER_AGENT
 from shared.messages.relay import LOG, METRICS, OBJECTS, RelayAsk, RelayHead, encode_relay
+from shared.security import sealing
 from shared.streams.relayed import Stream, StreamReset
 
 OPENING_S = 10.0  # for the other agent to ask, and for our API server to be reached
@@ -77,7 +78,8 @@ class FarEnd:
             )
         else:
             if ask.verb in (METRICS, OBJECTS):
-                await _finish(stream, RelayHead(OK), body)
+                sealed = ask.verb == OBJECTS and bool(ask.seal)
+                await _finish(stream, RelayHead(OK, sealed=sealed), body)
                 return
             try:
                 await self._carry_out(ask, call, wire, stream)
@@ -108,9 +110,10 @@ class FarEnd:
         self._giving[asker] += 1
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await self._drive(
+                given = await self._drive(
                     giving.answer(ask, body, self._local, self._account(asker))
                 )
+            return sealing.sealed(ask.seal, body, given) if ask.seal else given
         finally:
             self._giving[asker] -= 1
             if not self._giving[asker]:

@@ -1,6 +1,8 @@
 """Asks other clusters' agents for what pods name that they sent here, in place of our API server.
 
 Of many that want the same at one moment one asks, and all have the answer: replicas come together.
+Each answer is sealed to a key of its question alone. What is in it is kept for FRESH_S and no
+longer, Secrets too.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agents.executor.context.local import Local
-from agents.executor.objects import references
+from agents.executor.objects.contents import SECRET, digest_of
 from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.references import KINDS
 from agents.executor.relayed import relay
@@ -25,6 +27,7 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
+    KEPT,
     LATER,
     MOST_GIVEN,
     OBJECTS,
@@ -43,6 +46,7 @@ from shared.messages.relay import (
 )
 from shared.model.pod import PodRef, SourceRef
 from shared.security import signatures
+from shared.security.sealing import Seal
 from shared.streams.frames import CHUNK
 from shared.streams.relayed import Stream
 
@@ -51,7 +55,12 @@ AT_ONCE = FOR_OBJECTS  # questions to one cluster
 FRESH_S = 2.0  # an answer is good for others who ask so soon after it
 _KEPT = 32 * 2**20  # bytes of such answers
 _MORE = 256 * 1024  # bytes of an answer beside contents
-_OF_ONE = (SAME, LATER, DENIED)  # what is told to one asker, and may be another word to the next
+_OF_ONE = (
+    SAME,
+    LATER,
+    DENIED,
+    KEPT,
+)  # what is told to one asker, and may be another word to the next
 _BUSY = f"it does not answer {AT_ONCE} earlier questions"
 _Key = tuple[str, str, str, str]  # of the source's cluster, by its UID: namespace, kind, name
 
@@ -69,10 +78,12 @@ class Fetching:
         self._kept = 0  # bytes of these
 
     def begin(self, local: Local, streams: OpenStreams) -> None:
-        """From now on others can be asked, and their objects follow pods to this cluster."""
+        """From now on others can be asked, and their objects follow pods to this cluster, of the
+        kinds that its policy takes.
+        """
         self._local = local
         self._streams = streams
-        local.follows = tuple(KINDS)
+        local.follows = tuple(kind for kind in KINDS if local.policy.takes_any(kind))
 
     async def send(self, request: Request) -> Response:
         """As of ApiClient: never raises for what another cluster, or the network, does."""
@@ -165,6 +176,7 @@ class Fetching:
         if size and self._kept + size <= _KEPT:
             self._recent[key] = time.monotonic(), given
             self._kept += size
+            asyncio.get_running_loop().call_later(FRESH_S + 0.1, self._forget)
 
     async def _asked(
         self, ask: PeerAsk, wanted: dict[_Key, tuple[PodRef, WantedObject]]
@@ -218,7 +230,7 @@ def _is_sought(ask: PeerAsk, given: Given) -> bool:
     """Whether an answer to others, who may have asked before a change at home, does for this one."""
     if not ask.sought or given.state not in (CONTENT, ABSENT):
         return True
-    digest = references.digest_of(given.content) if given.state == CONTENT else b""
+    digest = digest_of(given.content, given.key) if given.state == CONTENT else b""
     return digest in ask.sought
 
 
@@ -233,6 +245,7 @@ async def _answer(
     if len(challenge) < relay.CHALLENGE:
         raise relay.Refusal(relay.FAILED, "its challenge is too short")
     pod = wants[0].pod
+    seal = Seal()
     source = SourceRef(ask.cluster, ask.cluster_uid, pod.namespace, pod.name, pod.uid, 0)
     asked = RelayAsk(
         source,
@@ -243,6 +256,7 @@ async def _answer(
         "GET",
         wants=wants,
         nonce=secrets.token_bytes(relay.CHALLENGE),
+        seal=seal.public,
     )
     body = encode_relay(asked)
     sent = encode_relay(SignedAsk(body, local.keys.sign_ask(body)))
@@ -258,8 +272,14 @@ async def _answer(
         if len(found) > MOST_GIVEN + _MORE:
             raise relay.Refusal(relay.FAILED, "its answer is too long")
     stream.finish()
-    signed = decode_signed_given(found)
+    signed = decode_signed_given(seal.opened(bytes(found), sent) if head.sealed else found)
     keys = local.trusted.of(ask.cluster_uid)
     if not signatures.is_given_by(keys, sent, signed.given, signed.signature):
         raise relay.Refusal(relay.FAILED, "its answer is not signed by a key known here of it")
-    return decode_given(signed.given).given
+    given = decode_given(signed.given).given
+    kinds = (one.kind for pod in wants for one in pod.objects)
+    if not head.sealed and any(
+        kind == SECRET and one.content for kind, one in zip(kinds, given, strict=False)
+    ):
+        raise relay.Refusal(relay.FAILED, "it has not sealed the Secrets in its answer")
+    return given

@@ -43,12 +43,13 @@ class May(StrEnum):
     NAMESPACES = "namespaces"
     REMOVAL = "removal"
     ACCOUNTS = "accounts"
+    SECRETS = "secrets"
 
 
 @dataclass(frozen=True)
 class Installing:
     """`user`: who is given the roles; empty: whom the context stands for. `may`: what more than
-    agents may by default.
+    agents may by default; `secrets_in`: in which namespaces it may Secrets, none: in all.
     """
 
     place: Place
@@ -57,6 +58,7 @@ class Installing:
     dry_run: bool
     output: Output
     may: frozenset[May] = frozenset()
+    secrets_in: tuple[str, ...] = ()
 
 
 def install(wish: Installing) -> int:
@@ -73,7 +75,7 @@ async def _install(wish: Installing) -> ExitCode:
         guards = await _policy_version(target, _VALIDATING)
         user = wish.user or await _user(target)
         objects = [
-            *roles(user, frozenset(May) if wish.uninstall else wish.may),
+            *roles(user, frozenset(May) if wish.uninstall else wish.may, wish.secrets_in),
             *(policies(version) if version else ()),
             *(guard() if guards else ()),
         ]
@@ -118,9 +120,11 @@ def guard() -> list[Object]:
     return list(yaml.safe_load_all(GUARD.read_text()))
 
 
-def roles(user: str, may: frozenset[May] = frozenset()) -> list[Object]:
+def roles(
+    user: str, may: frozenset[May] = frozenset(), secrets_in: tuple[str, ...] = ()
+) -> list[Object]:
     """The rights that an agent which `run` starts uses, and the Lease by which a dispatcher leads,
-    for one user; with those that it `may` have besides.
+    for one user; with those that it `may` have besides, Secrets in these namespaces alone.
     """
     subject: Object = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
     if user.startswith(_SERVICE_ACCOUNT):
@@ -138,7 +142,18 @@ def roles(user: str, may: frozenset[May] = frozenset()) -> list[Object]:
         for one in objects
         if one not in kubelets
     ]
-    return [*objects, *bound]
+    return [*objects, *(held for one in bound for held in _limited(one, secrets_in))]
+
+
+def _limited(binding: Object, secrets_in: tuple[str, ...]) -> list[Object]:
+    """The bindings in place of one that is for all namespaces, where it is of Secrets."""
+    if not secrets_in or not binding["roleRef"]["name"].endswith(f"-{May.SECRETS}"):
+        return [binding]
+    name = binding["metadata"]["name"]
+    return [
+        {**binding, "kind": "RoleBinding", "metadata": {"name": name, "namespace": namespace}}
+        for namespace in secrets_in
+    ]
 
 
 def _named(one: Object) -> Object:

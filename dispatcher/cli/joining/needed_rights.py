@@ -60,6 +60,7 @@ _KEPT = (
 )
 _NO_COPIES = "it takes remote pods only where their ConfigMaps are here under the same name"
 _LEFT_COPIES = "copies of ConfigMaps stay whose last remote pod went while it was away"
+_NO_SECRETS = "no Secret follows a remote pod here (secrets_follow of executor.accept)"
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -194,6 +195,7 @@ NEEDS = (
     Need("executor", "*.*", "list", _KEPT, NOTE, "removal"),
     Need("executor", "configmaps", "create update delete", _NO_COPIES, NOTE, "", SERVED),
     Need("executor", "configmaps", "list", _LEFT_COPIES, NOTE, "", SERVED),
+    Need("executor", "secrets", "get create update delete", _NO_SECRETS, NOTE, "secrets", SERVED),
     Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
     Need(
@@ -238,6 +240,7 @@ class _Relay(msgspec.Struct):
 
 class _Row(msgspec.Struct):
     local_accounts: list[str] = []
+    secrets_follow: list[str] = []
 
 
 class _Namespaces(msgspec.Struct):
@@ -269,6 +272,7 @@ def features(text: str) -> set[str]:
         "logs": file.executor.relay in ("logs", "all"),
         "exec": file.executor.relay == "all",
         "accounts": any(row.local_accounts for row in file.executor.accept),
+        "secrets": any(row.secrets_follow for row in file.executor.accept),
         "namespaces": makes,
         "removal": makes and file.executor.namespaces.remove_after_s > 0,
         "relay": file.relay.port > 0,

@@ -193,6 +193,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.namespaces (include "agent.makesNamespaces" .) -}}
 {{- fail "config.executor.namespaces.create: has namespaces made in which the agent may do nothing, as `namespaces` lists those where it may; leave one of them out" -}}
 {{- end -}}
+{{- if and (.Values.secrets | default dict).take (not (include "agent.takesSecrets" .)) -}}
+{{- fail "secrets.take: gives the right to copy Secrets here, and no row of config.executor.accept says by secrets_follow which; add one, or leave it out" -}}
+{{- end -}}
 {{- include "agent.checkPorts" . -}}
 {{- include "agent.checkEgress" . -}}
 {{- end -}}
@@ -204,6 +207,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "agent.removesNamespaces" -}}
 {{- if and (include "agent.makesNamespaces" .) .Values.config.executor.namespaces.remove_after_s -}}true{{- end -}}
+{{- end -}}
+
+{{- /* "true" where a row takes copies of Secrets. */ -}}
+{{- define "agent.takesSecrets" -}}
+{{- range (.Values.config.executor).accept -}}{{- if .secrets_follow -}}true{{- end -}}{{- end -}}
 {{- end -}}
 
 {{- define "agent.localAccounts" -}}

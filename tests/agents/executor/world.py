@@ -85,6 +85,7 @@ class ApiModel:
         self.cluster = cluster
         self.namespaces = set(namespaces)
         self.namespace_labels: dict[str, dict[str, str]] = {}
+        self.namespace_annotations: dict[str, dict[str, str]] = {}
         self.objects: dict[str, Object] = {}
         self.done: list[tuple[str, str, str]] = []
         self.budgets_spent = False
@@ -140,6 +141,10 @@ class ApiModel:
     def _get(self, path: str, body: Object, kind: str) -> Response:
         if path.endswith(("/pods", "/configmaps")):
             return _ok({"items": self._listed(*path.rsplit("/", 1))})
+        if path == "/api/v1/namespaces":
+            told = self.namespace_annotations
+            named = [{"metadata": {"name": one, "annotations": told.get(one, {})}} for one in sorted(self.namespaces)]
+            return _ok({"items": named})
         obj = self.objects.get(path)
         return _ok(obj) if obj is not None else _error(404, f"{path} not found")
 

@@ -157,13 +157,13 @@ def same_of_any_digest(patches: Patches) -> None:
 
 @plant("a copy that is there is taken as it is for a new delegate", hint=Hint(changed_before_the_next, FOLLOW))
 def old_copies_are_good_enough(patches: Patches) -> None:
-    from agents.executor.objects import copies
+    from agents.executor.objects import copies, copy_objects
 
     real = copies.bring
 
     def bring(intent: Any, local: Any, now: Any) -> Any:
         keys = [
-            copies.key_of(copies.original_of(intent.source, one.kind, one.name))
+            copy_objects.key_of(copy_objects.original_of(intent.source, one.kind, one.name))
             for one in copies.follows_here(intent, local, now)
         ]
         if all(key in local.copies.known and local.copies.known[key].digest for key in keys):
@@ -191,15 +191,15 @@ def collected_without_a_look(patches: Patches) -> None:
         yield from ()
         return set()
 
-    patches.set(copies, "_named_in", named_in)
+    patches.set(copies, "named_in", named_in)
 
 
 @plant("an object under the name of a copy is taken for one", hint=Hint(replaced_by_a_users_own, FOLLOW))
 def foreign_objects_adopted(patches: Patches) -> None:
-    from agents.executor.objects import copies
+    from agents.executor.objects import copies, copy_objects
 
     known: dict[str, Any] = {}
-    key_of, original_in = copies.key_of, copies.original_in
+    key_of, original_in = copy_objects.key_of, copy_objects.original_in
 
     def noted(original: Any) -> Any:
         key = key_of(original)
@@ -207,6 +207,7 @@ def foreign_objects_adopted(patches: Patches) -> None:
         return key
 
     patches.set(copies, "key_of", noted)
+    patches.set(copy_objects, "key_of", noted)
     patches.set(copies, "original_in", lambda meta, *of: original_in(meta, *of) or known.get(meta.name))
 
 
@@ -252,12 +253,12 @@ def denied_taken_for_absent(patches: Patches) -> None:
 
 @plant("a copy that is being deleted counts as one that is there", hint=Hint(another_pod_while_it_goes, FOLLOW))
 def deleted_under_a_new_pod(patches: Patches) -> None:
-    from agents.executor.objects import copies
+    from agents.executor.objects import copies, copy_objects
 
     real = copies._collected
 
     def collected(original: Any, local: Any, now: Any) -> Any:
-        local.copies.known[copies.key_of(original)].removing = False
+        local.copies.known[copy_objects.key_of(original)].removing = False
         return (yield from real(original, local, now))
 
     patches.set(copies, "_collected", collected)

@@ -1,0 +1,96 @@
+"""Whether the owner of an object of this cluster lets it follow pods to another one.
+
+A ConfigMap does, unless its annotation says `follow: none`. A Secret does only where its own
+annotation names that cluster or, if it has none, that of its Namespace does; and only with a type
+of which no controller makes more than the Secret says (`contents.TYPES`). Only who may write the
+Secret, or the Namespace, can say so. Both are read from the API server each time.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from agents.executor.objects.contents import SECRET, read_content
+from shared.kube.http import FORBIDDEN, Procedure, Request, Response
+from shared.kube.verdicts import LOOKS, error_text
+from shared.model.crossing import matches
+from shared.model.names import FOLLOW, NONE, SECRETS_FOLLOW
+
+
+class Owner(NamedTuple):
+    """What the owner says: `why` it stays, '' if it follows; not `known`: what is there to know
+    could not be read, and `why` says that.
+    """
+
+    why: str = ""
+    known: bool = True
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    name: str = ""
+    annotations: dict[str, str] | None = None
+
+    @property
+    def marks(self) -> dict[str, str]:
+        return self.annotations or {}
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Objects(msgspec.Struct, gc=False):
+    items: list[_Object] = []
+
+
+_read_object = msgspec.json.Decoder(_Object).decode
+_read_objects = msgspec.json.Decoder(_Objects).decode
+
+
+def of_owner(
+    kind: str, namespace: str, name: str, cluster: str, body: bytes | None
+) -> Procedure[Owner]:
+    """Of an object (JSON; None: it is not there) and pods that go to `cluster`. MsgspecError."""
+    marks = _read_object(body).metadata.marks if body is not None else {}
+    said = marks.get(FOLLOW)
+    what = f'{kind} "{namespace}/{name}"'
+    if kind != SECRET:
+        return Owner(f"{what} has the annotation {FOLLOW}: {NONE}" if said == NONE else "")
+    if said is None:
+        answer = yield from _of_namespace(namespace)
+        if isinstance(answer, Owner):
+            return answer
+        said = answer
+    if not _means(said, cluster):
+        return Owner(
+            f'{what} does not follow pods to cluster "{cluster}": neither its annotation {FOLLOW} '
+            f"nor, where it has none, {SECRETS_FOLLOW} of its Namespace names that cluster"
+        )
+    barred = read_content(body, kind).barred if body is not None else ""
+    return Owner(f"{what} {barred}" if barred else "")
+
+
+def _means(said: str, cluster: str) -> bool:
+    """Whether a list of clusters, with commas, has this one; patterns."""
+    words = [word.strip() for word in said.split(",")]
+    return words != [NONE] and matches(words, cluster)
+
+
+def _of_namespace(namespace: str) -> Procedure[str | Owner]:
+    """What its Namespace says of Secrets, '' if nothing. By a list of the one: that is a right that
+    every agent has.
+    """
+    params = {"fieldSelector": f"metadata.name={namespace}"}
+    answer = Response(0)
+    for _ in range(LOOKS):
+        answer = yield Request("GET", "/api/v1/namespaces", params=params)
+        if answer.ok or answer.status == FORBIDDEN:
+            break
+    if answer.status == FORBIDDEN:
+        return ""
+    if not answer.ok:
+        why = f'what Namespace "{namespace}" says is not known just now: {error_text(answer)}'
+        return Owner(why, known=False)
+    found = _read_objects(answer.body).items
+    marks = next((one.metadata.marks for one in found if one.metadata.name == namespace), {})
+    return marks.get(SECRETS_FOLLOW, "")

@@ -1,0 +1,63 @@
+"""Notes of copies of Secrets: a ConfigMap without data beside each, of its name and with its marks.
+
+An agent that starts anew finds by them which copies an earlier life has made. Without them it had
+to list Secrets, a right that shows the content of all there are.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agents.executor.objects.references import CONFIG_MAP, KINDS, Kind
+from shared.kube.http import Procedure, Request, Response
+from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, error_text
+from shared.model.names import COPY_KIND
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Note(msgspec.Struct):
+    metadata: _Metadata
+
+
+_read = msgspec.json.Decoder(_Note).decode
+
+
+def written(metadata: dict[str, Any], kind: str) -> Procedure[Response | None]:
+    """Note a copy with this metadata that is about to be made; what went wrong, None if nothing."""
+    marks = {**metadata["annotations"], COPY_KIND: kind}
+    note = {**metadata, "annotations": marks}
+    body = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": note})
+    response = yield Request("POST", CONFIG_MAP.path(metadata["namespace"]), body)
+    return None if response.ok or response.status == CONFLICT else response
+
+
+def kind_noted(annotations: dict[str, str] | None) -> Kind | None:
+    """The kind of copy that a ConfigMap with these annotations is, or notes."""
+    return KINDS.get((annotations or {}).get(COPY_KIND, CONFIG_MAP.word))
+
+
+def removed(metadata: dict[str, Any], kind: str) -> Procedure[str]:
+    """Remove the note of a copy with this metadata that is no more; why it is still there, ''."""
+    path = CONFIG_MAP.path(metadata["namespace"], metadata["name"])
+    response = Response(0)
+    for _ in range(LOOKS):
+        response = yield Request("GET", path)
+        if response.ok or response.status == NOT_FOUND:
+            break
+    if not response.ok:
+        return "" if response.status == NOT_FOUND else f"{path}: {error_text(response)}"
+    there = _read(response.body).metadata
+    marks = {**metadata["annotations"], COPY_KIND: kind}
+    if there.labels != metadata["labels"] or there.annotations != marks:
+        return ""  # somebody else's by now
+    only = {"uid": there.uid, "resourceVersion": there.resource_version}
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
+    response = yield Request("DELETE", path, msgspec.json.encode(options))
+    gone = response.ok or response.status == NOT_FOUND
+    return "" if gone else f"{path}: {error_text(response)}"
