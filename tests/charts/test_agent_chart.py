@@ -522,7 +522,7 @@ def test_what_join_writes_for_git_is_rendered_alike_each_time_and_leaves_no_secr
 
 def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_code(helm: Helm) -> None:
     pods, _, nodes, bindings = policies(helm.template("agent"), "reserve")
-    keys, files, label, finalizer, scheduler, node = (one["expression"] for one in pods["spec"]["validations"])
+    keys, files, label, finalizer, scheduler, job, node = (one["expression"] for one in pods["spec"]["validations"])
     bound, bound_files = (one["expression"] for one in bindings["spec"]["validations"])
     assert all({word for word in text.split("'") if names.PREFIX in word} == RESERVED for text in (keys, bound))
     assert all(
@@ -531,6 +531,7 @@ def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_
     assert f"'{names.DELEGATE_LABEL}'" in label
     assert f"'{names.FINALIZER}'" in finalizer
     assert f"'{names.DELEGATE_SCHEDULER}'" in scheduler
+    assert f"'{names.DELEGATE_LABEL}'" in job
     assert f"'{names.PROXY_NODE_PREFIX}'" in node
     label, taint = (one["expression"] for one in nodes["spec"]["validations"])
     assert all(f"'{one}'" in label for one in (names.PROXY_LABEL, names.CLUSTER_READY))

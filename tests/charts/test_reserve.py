@@ -152,6 +152,22 @@ def test_the_agents_account_writes_its_marks(plane: ControlPlane, tenant: httpx.
     agent.close()
 
 
+def test_no_job_adopts_a_delegate_whose_labels_its_selector_means(plane: ControlPlane, tenant: httpx.Client) -> None:
+    labels = {"labels": {**LABEL["labels"], "app": "batch"}}
+    plane.admin.create(PODS, pod("chosen", labels, schedulerName="global-dispatcher.io/delegate"))
+    plane.admin.create(PODS, pod("orphan", {"labels": {"app": "batch"}}))
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "batch", "uid": "u-1", "blockOwnerDeletion": True}
+    adopted = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
+    answers = {
+        "a delegate": tenant.patch(f"{PODS}/chosen", json=adopted, headers=STRATEGIC),
+        "a pod of its own": tenant.patch(f"{PODS}/orphan", json=adopted, headers=STRATEGIC),
+        "a label": tenant.patch(f"{PODS}/chosen", json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE),
+    }
+    codes = {what: answer.status_code for what, answer in answers.items()}
+    assert codes == {"a delegate": 422, "a pod of its own": 200, "a label": 200}, [one.text for one in answers.values()]
+    assert "no Job here may adopt it" in answers["a delegate"].text
+
+
 def test_what_reaches_the_running_copy_may_be_changed_by_those_writes_alone(
     plane: ControlPlane, tenant: httpx.Client
 ) -> None:

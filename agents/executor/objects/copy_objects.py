@@ -30,10 +30,10 @@ class Metadata(msgspec.Struct, rename="camel"):
 
     @property
     def held_by(self) -> str:
-        """What keeps it here though it is being deleted, in words; '' if it is not."""
-        if self.deletion_timestamp is None:
+        """What keeps it here though it is being deleted, in words; '' if nothing does."""
+        if self.deletion_timestamp is None or not self.finalizers:
             return ""
-        held = ", ".join(self.finalizers or ("nobody knows what",))
+        held = ", ".join(self.finalizers)
         return f"is being deleted, and held by finalizers ({held[:200]}): take these off there"
 
 
