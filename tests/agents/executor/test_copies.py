@@ -703,6 +703,7 @@ def test_a_copy_that_a_restore_brings_back_without_its_pods_is_found_and_goes() 
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
     copy = fleet.copy()
+    assert copy is not None
     fleet.ends()
     fleet.tend_until(150)
     assert fleet.copy() is None
