@@ -104,10 +104,11 @@ class Director(Scene):
     # --- people ------------------------------------------------------------------------------------------------------
 
     def step_submit(self, name: str, *flags: str, **settings: str) -> None:
-        """NAME [to=CLUSTERS] [home=] [cpu=] [namespace=] [priority=] [failover=] [replicas=] [at-once] [gated] [host].
+        """NAME [to=CLUSTERS] [home=] [cpu=] [namespace=] [priority=] [failover=] [replicas=] [names=] [at-once] [gated]
+        [host].
 
-        Its pod may run in any cluster if none is said. `at-once`: it tolerates no lost node for a second. Also `names`:
-        the ConfigMaps of its environment, "?" before one that is optional.
+        Its pod may run in any cluster if none is said. `at-once`: it tolerates no lost node for a second. `names`: the
+        ConfigMaps of its environment, "?" before one that is optional.
         """
         home = settings.get("home", "north")
         namespace = settings.get("namespace", "default")

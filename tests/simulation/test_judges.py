@@ -21,6 +21,7 @@ from tests.simulation.world.objects import Object, place_of
 from tests.simulation.world.store import Write
 
 AGENT = "agent/west/1 dispatcher/1#1"
+NOTHING = SimpleNamespace(all=lambda resource: ())
 TEAM = (Tenant("team", ("team",), {"cpu": Share(absolute=600)}),)
 
 
@@ -32,7 +33,9 @@ class Scene:
         loop = SimpleNamespace(time=lambda: self.now)
         self.there: list[tuple[str, Object]] = []
         alive = SimpleNamespace(dispatcher=object(), lives=1, process=SimpleNamespace(paused=False))
-        north = SimpleNamespace(api=SimpleNamespace(kept=self._kept), agent=SimpleNamespace(agent=object()))
+        north = SimpleNamespace(
+            api=SimpleNamespace(kept=self._kept, store=NOTHING), agent=SimpleNamespace(agent=object())
+        )
         fleet: Any = SimpleNamespace(
             loop=loop, now=0.0, sizes=Sizes(tenants=TEAM), clusters={"north": north}, pods=lambda: self.there
         )
@@ -366,7 +369,7 @@ def test_a_source_that_goes_before_its_copy_is_found_unless_a_restore_took_the_c
     scene.write("north", "agent/north/1 dispatcher/1#1", "bind", source, on_proxy)
     scene.facts.started("west", Container("copy", "copy", "west-0", 300, 0.0, 30.0))
     if taken:
-        scene.fleet.clusters["west"] = SimpleNamespace(api=SimpleNamespace(pods=list))
+        scene.fleet.clusters["west"] = SimpleNamespace(api=SimpleNamespace(pods=list, store=NOTHING))
         scene.facts.went_back("west")
     scene.write("north", "agent/north/1 dispatcher/1#1", "gone", on_proxy, None)
     assert len(scene.judge.found) == found

@@ -7,13 +7,14 @@ from contextvars import Context
 
 import pytest
 
-from tests.simulation.acts import plain_pod
+from tests.simulation.acts import config_map, naming, plain_pod
 from tests.simulation.world.apiserver import EMPTY, NAMESPACES, NODES, PODS, TOLERATION_S, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import UNREACHABLE, Controllers
 from tests.simulation.world.fleet import Fleet, Judgeable, Sizes
 from tests.simulation.world.kubelet import Kubelets
 from tests.simulation.world.loop import PROCESS, WORLD, Process, StuckError, in_process, live, running_loop
 from tests.simulation.world.processes import sim_client
+from tests.simulation.world.relay import Gave
 
 POD = f"{NAMESPACES}/default/pods"
 
@@ -207,3 +208,60 @@ def test_an_agent_that_two_start_at_once_begins_one_life() -> None:
 
     with sim_client():
         assert live(story, 1) == (1, ["agent/east/1"])
+
+
+@pytest.mark.parametrize(
+    ("named", "there", "shown"),
+    [
+        ("shared", True, ["shared"]),
+        ("shared", False, None),
+        ("?shared", True, ["shared"]),
+        ("?shared", False, [None]),
+    ],
+)
+def test_a_kubelet_starts_a_pod_with_what_it_names_as_that_is_now(
+    named: str, there: bool, shown: list[str | None] | None
+) -> None:
+    api = server()
+    api.ask("kubelet", "POST", NODES, {"metadata": {"name": "east-0"}, "spec": {}})
+    api.ask("kubelet", "PATCH", f"{NODES}/east-0/status", {"status": {"allocatable": {"cpu": "1"}}})
+    pod = naming(plain_pod("a", "default", 100), [named])
+    pod["spec"]["nodeName"] = "east-0"
+    api.ask("user", "POST", POD, pod)
+    maps = f"{NAMESPACES}/default/configmaps"
+    if there:
+        api.ask("user", "POST", maps, config_map("shared", "first"))
+    kubelets = Kubelets(api, random.Random(1), Judgeable(), lambda: 0.0)
+    kubelets.look()
+    found = [[one and one["metadata"]["name"] for one in held.shown] for held in kubelets.running.values()]
+    assert found == ([] if shown is None else [shown])
+    if shown is None:
+        api.ask("user", "POST", maps, config_map("shared", "late"))
+        kubelets.look()
+        assert len(kubelets.running) == 1
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_one_agent_is_given_by_another_what_a_pod_brings_unless_the_way_is_cut(*, cut: bool) -> None:
+    came: list[Gave] = []
+
+    class Ear(Judgeable):
+        def gave(self, gave: Gave) -> None:
+            came.append(gave)
+
+    async def story() -> None:
+        fleet = Fleet(1, Sizes(clusters=("north", "west"), nodes=1, followers=True), running_loop())
+        fleet.ears = [Ear()]
+        home = fleet.clusters["north"].api
+        home.ask("user", "POST", f"{NAMESPACES}/default/configmaps", config_map("shared", "first"))
+        await fleet.start()
+        for _ in range(12):
+            await fleet.second()
+        fleet.link("dispatcher", "west").relay_cut = cut
+        home.ask("user", "POST", POD, naming(plain_pod("a", "default", 100, clusters="west"), ["shared"]))
+        for _ in range(12):
+            await fleet.second()
+
+    with sim_client():
+        live(story, seed=1)
+    assert [(one.giver, one.asker, one.name) for one in came] == ([] if cut else [("north", "west", "shared")])

@@ -11,6 +11,7 @@ from tests.simulation.world.store import Write
 
 ZONE = "topology.kubernetes.io/zone"
 NEWS_S = 60.0  # within which a dispatcher has heard of a namespace that was made
+KEPT_S = 60.0  # for which a dispatcher does not try again where a claim was refused
 DECIDED_TOGETHER_S = 2.0  # within which what was decided with a bind is bound, or claimed for another cluster
 
 
@@ -44,7 +45,7 @@ class SpreadKept(Judge):
     decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose
     order it is: one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no
     zone there (docs/protocol.md, What we do not promise). Nor is a cluster among them that the pod may not enter: that
-    lacks its namespace, or has refused a pod of the application, or for which home has refused to claim one.
+    lacks its namespace, or has refused a pod of the application, or for which home has refused of late to claim one.
     """
 
     promise = "I17"
@@ -94,7 +95,8 @@ class SpreadKept(Judge):
             return False
         if at - self._made.get((cluster, wanted.namespace), float("-inf")) < NEWS_S:
             return False
-        kept = [source for (target, source), since in self.fleet.kept.items() if target == cluster and since < at]
+        refused = ((source, at - last) for (target, source), last in self.fleet.kept.items() if target == cluster)
+        kept = [source for source, age in refused if 0.0 <= age < KEPT_S]
         if any(self._of.get(source) == wanted for source in kept):
             return False
         there = {one.source for one in self._alike(wanted) if one.cluster == cluster}

@@ -151,7 +151,7 @@ class Fleet(Judgeable):
         self.lost: dict[str, float] = {}  # clusters that are out of reach for everybody, since when
         self.hanging: dict[str, tuple[str, float]] = {}  # cluster -> namespace whose webhooks hang there, since when
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
-        self.kept: dict[tuple[str, str], float] = {}  # the same -> when a claim for it was first refused at home
+        self.kept: dict[tuple[str, str], float] = {}  # the same -> when a claim for it was last refused at home
         self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
         self.relays = Relays(loop, random.Random(f"{seed} relays"), self.members, self.link, self._gateways, self.gave)
         for name in sizes.clusters:

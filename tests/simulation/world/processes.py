@@ -188,7 +188,7 @@ class SimLink:
     loop: VirtualLoop
     dice: Any
     ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
-    kept: dict[tuple[str, str], float] = field(default_factory=dict)  # the same -> first refusal of a claim for it
+    kept: dict[tuple[str, str], float] = field(default_factory=dict)  # the same -> newest refusal of a claim for it
     heard: dict[str, set[str]] = field(default_factory=dict)  # a dispatcher's term -> clusters that have reported to it
 
     async def hello(self, *, timeout_s: float) -> Hello:
@@ -217,7 +217,7 @@ class SimLink:
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
         for one, outcome in zip(batch.intents, answer.outcomes, strict=True):
             if isinstance(one, Claim) and outcome.verdict == REFUSED:
-                self.kept.setdefault((one.cluster, one.pod.uid), self.loop.time())
+                self.kept[one.cluster, one.pod.uid] = self.loop.time()
         return answer
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
