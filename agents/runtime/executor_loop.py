@@ -54,6 +54,7 @@ from shared.messages import (
     PeersAck,
     PodRef,
 )
+from shared.messages.peers import SERVICE
 from shared.model.pod import Pod
 from shared.process.keyfile import ephemeral_keys
 from shared.security.keys import OwnKeys
@@ -255,7 +256,7 @@ class ExecutorLoop:
                 self._taking_over = asyncio.create_task(self._take_over_newest())
         word = self._local.renewals.token(*self._clock())
         problem = self.lease.problem or self.accepted_leader.lasting_problem
-        follows = self._local.follows
+        follows = (*self._local.follows, *((SERVICE,) if self._local.serves else ()))
         return PeersAck(self._local.cluster, word, problem=problem, follows=follows)
 
     async def _take_over_newest(self) -> None:
