@@ -197,7 +197,7 @@ def install(  # noqa: PLR0913 - an option is an argument
             metavar="WHAT",
             help="What it may do besides, again for each: namespaces (make those of "
             "executor.namespaces), removal (of these, which reads everything), accounts (look for "
-            "those of local_accounts).",
+            "those of local_accounts), services (make those of executor.services).",
         ),
     ] = None,
     uninstall: Annotated[

@@ -43,6 +43,7 @@ class May(StrEnum):
     NAMESPACES = "namespaces"
     REMOVAL = "removal"
     ACCOUNTS = "accounts"
+    SERVICES = "services"
 
 
 @dataclass(frozen=True)
