@@ -29,7 +29,7 @@ class Space(NamedTuple):
 @dataclass(slots=True)
 class Held:
     """What is here of one namespace. `content`: as the source gave it last, b"" if that is not
-    known. Times are monotonic: `answered`: it gave it, or said that it is the same; `written`: all
+    known. Times are monotonic: `answered`: it gave it, or said that it is the same, `answers` times; `written`: all
     was here as it should be; `used`: a delegate of it was last known, or about to be made.
     `left`: names of its Services that are not here, with the reason. `shut`: its addresses were
     withdrawn.
@@ -37,6 +37,7 @@ class Held:
 
     space: Space
     answered: float
+    answers: int = 0
     content: bytes = b""
     digest: bytes = b""
     size: int = 0

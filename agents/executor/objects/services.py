@@ -164,6 +164,7 @@ def _follow(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Ans
     except ServicesError as error:
         return Answer(REFUSED, f'cluster "{space.cluster}" {error}', OF_CLUSTER, passing=True)
     held.answered = now.mono
+    held.answers += 1
     if given.state == SAME and not held.shut and now.mono - held.written < CHECK_S:
         return None
     try:
@@ -511,8 +512,9 @@ def refresh(space: Space, local: Local, now: Moment) -> Procedure[str]:
     for pod in some:
         if held is None or held.removing:
             break
+        before = held.answers
         answer = yield from _follow(held, pod, local, now)
-        if held.answered == now.mono:  # else of this pod nothing is given
+        if held.answers != before:  # else of this pod nothing is given
             break
     return answer.message if answer is not None else ""
 

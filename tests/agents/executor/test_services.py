@@ -1,4 +1,4 @@
-"""Services of a source's namespace where its delegates run: made before these, led as at home, deleted after the last."""
+"""Services of a source's namespace where its delegates run: there before these, as at home, deleted after the last."""
 
 from collections.abc import Callable
 from typing import Any
