@@ -25,6 +25,7 @@ CASES: dict[str, Object] = {
     "namespaces that are made": {**SPLIT, "config": {"executor": {"namespaces": {"create": ["team-*"]}}}},
     "and removed again": {**SPLIT, "config": {"executor": {"namespaces": MADE}}},
     "accounts of the cluster": {**SPLIT, "config": {"executor": {"accept": [{"local_accounts": ["app"]}]}}},
+    "services": {**SPLIT, "config": {"executor": {"services": True}}},
     "no relay": {**SPLIT, "relay": {"enabled": False}, "config": {"executor": {"relay": "none"}}},
 }
 

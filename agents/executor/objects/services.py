@@ -354,7 +354,9 @@ def _another(one: Crossing, space: Space, local: Local) -> Procedure[bool | str]
     except msgspec.MsgspecError as error:
         raise _NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
     of = space_of(found.metadata)
-    if of == space:  # of another write of ours
+    if of == space:  # of another order: replicas come together
+        if found.bare and found.crossing == one:
+            return one.headless
         raise _NotWritten(Answer(UNKNOWN, f"{at} is being written"))
     if of is not None:
         return _COPIED
@@ -394,8 +396,12 @@ def _slice(
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if found is None and response.status == CONFLICT:
-        said = f'EndpointSlice "{space.namespace}/{part.name}" is there, and is none of ours'
-        raise _NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
+        there = (yield from _here(space)).slices.get(part.name)
+        if there is None:
+            said = f'EndpointSlice "{space.namespace}/{part.name}" is there, and is none of ours'
+            raise _NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
+        if part.is_there(there):  # of another order: replicas come together
+            return
     if not response.ok:
         raise _NotWritten(_not_written(response, at, local))
 

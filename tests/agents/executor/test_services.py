@@ -245,6 +245,36 @@ def test_replicas_that_come_together_ask_once() -> None:
     assert fleet.asks == 1
 
 
+def test_of_two_orders_at_once_both_find_what_one_has_made() -> None:
+    fleet = with_web()
+    orders = [fleet.order("x"), fleet.order("y")]
+    under_way = [carry_out(one, 1, fleet.there.local, NOW) for one in orders]
+    asked = [next(one) for one in under_way]
+    outcomes: dict[int, Outcome] = {}
+    while len(outcomes) < len(orders):
+        for at, one in enumerate(under_way):
+            if at not in outcomes:
+                try:
+                    asked[at] = one.send(fleet.answer(asked[at]))
+                except StopIteration as end:
+                    outcomes[at] = end.value
+    assert {one.verdict for one in outcomes.values()} == {BOUND}
+    assert len(fleet.slices()) == 1
+
+
+def test_a_slice_of_others_under_the_name_of_one_of_ours_is_left_alone() -> None:
+    fleet = with_web()
+    fleet.create("x")
+    (ours,) = fleet.slices()
+    name = f"{SLICES}/{ours['metadata']['name']}"
+    fleet = with_web()
+    theirs = fleet.there.api.put(name, endpoint_slice(endpoint("10.9.9.9")))
+    outcome = fleet.create("y")
+    assert (outcome.verdict, outcome.passing) == (REFUSED, True)
+    assert "is there, and is none of ours" in outcome.message
+    assert fleet.slices() == [theirs]
+
+
 def test_many_endpoints_are_in_slices_of_a_hundred() -> None:
     fleet = Fleet()
     fleet.put(service())
