@@ -274,7 +274,7 @@ class ExecutorLoop:
         named = [
             one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers
         ]
-        self._local.peers.update(tuple(named), self._clock().mono, peers.lease_s)
+        self._local.peers.update(tuple(named), self._clock().mono, peers.lease_s, peers.network)
         self._local.shadows = peers.shadows
         shadows.warn_uncounted(self._local, self._clock())
         for peer in peers.peers:

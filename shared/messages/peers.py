@@ -96,7 +96,7 @@ class Peers(Record, frozen=True):
     bound to it.
 
     `echo` is the word of the last PeersAck of this agent: it renews the lease of its delegates for
-    `lease_s`.
+    `lease_s`. `network`: the pod network that the agent's cluster is part of.
     """
 
     dispatcher: str
@@ -106,6 +106,7 @@ class Peers(Record, frozen=True):
     echo: str = ""
     lease_s: float = 0.0
     shadows: Shadows = NO_SHADOWS
+    network: str = OWN_NETWORK
 
 
 class PeersAck(Record, frozen=True):

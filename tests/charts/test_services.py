@@ -28,7 +28,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 VALUES: Object = {**RELAY, "config": {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": {"services": True}}}
 ROUTED = {"clusters": [{"name": name, "via": "gateway", "network": "flat"} for name in CLUSTERS]}
-WAIT_S = 90.0
+WAIT_S = 20.0
 
 
 class Fleet:

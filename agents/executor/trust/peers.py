@@ -43,20 +43,25 @@ class PeerTable:
         self._network: str | None = None  # the pod network of this cluster itself
         self._known: dict[str, KnownPeer] = {}
 
-    def update(self, peers: tuple[Peer, ...], now: float, lease_s: float = 0.0) -> None:
+    def update(
+        self,
+        peers: tuple[Peer, ...],
+        now: float,
+        lease_s: float = 0.0,
+        network: str = names.OWN_NETWORK,
+    ) -> None:
         """Take over a new description. A peer is dropped once it has been left out for `ttl_s`
         seconds: a dispatcher that has just started may not have heard of all clusters. `lease_s`:
-        of delegates, 0 if that is not known.
+        of delegates, 0 if that is not known. `network`: the pod network of this cluster itself.
         """
+        self._network = network
         self.lease_s = max(self.lease_s, lease_s)
         self.heard = now
         for name, known in self._known.items():
             if known.unnamed is None:
                 self._known[name] = KnownPeer(known.peer, known.heard, now)
         for peer in peers:
-            if peer.cluster == self._cluster:
-                self._network = peer.network
-            else:
+            if peer.cluster != self._cluster:
                 name = proxy_node_name(peer.cluster)
                 self._known[name] = KnownPeer(self._with_earlier(name, peer), now)
 

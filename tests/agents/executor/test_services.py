@@ -99,9 +99,9 @@ class Fleet:
             Peer(HOME, ready=True, uid="a-cluster-uid", follows=("Service",), network=self.networks[0]),
             Peer(THERE, ready=True, uid="b-cluster-uid", follows=("Service",), network=self.networks[1]),
         )
-        for world in (self.home, self.there):
+        for world, network in zip((self.home, self.there), self.networks, strict=True):
             world.local.serves = True
-            world.local.peers.update(both, NOW.mono)
+            world.local.peers.update(both, NOW.mono, network=network)
         self.there.local.policy = ExecutorPolicy(self.rows)
 
     def put(self, obj: Object) -> None:
@@ -287,7 +287,12 @@ def test_many_endpoints_are_in_slices_of_a_hundred() -> None:
     ("spoil", "said"),
     [
         (lambda fleet: setattr(fleet, "cut", "no way"), "cannot be asked for Services"),
-        (lambda fleet: fleet.home.local.peers.update((Peer(THERE, ready=True, network="own"),), 0), "`network`"),
+        (
+            lambda fleet: fleet.home.local.peers.update(
+                (Peer(THERE, ready=True, uid="b-cluster-uid", network="own"),), 0, network="flat"
+            ),
+            "`network`",
+        ),
         (lambda fleet: setattr(fleet.home.local, "serves", False), 'cluster "a" gives no Services'),
         (lambda fleet: setattr(fleet.there.local, "serves", False), "set its `executor.services`"),
         (lambda fleet: setattr(fleet, "forbidden", frozenset(("GET",))), "needs the rights to Services"),
