@@ -17,6 +17,7 @@ from tests.charts.policies import wait_for_policies
 from tests.charts.rendering import NAMESPACE, Helm, Object
 from tests.charts.split_install import ACCOUNTS, RELAY, installed, start, write_private_key
 from tests.charts.test_install import DEPLOYMENTS, deployment
+from tests.charts.used_rights import Right, granted, unused, used
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS, Dispatcher
@@ -38,6 +39,12 @@ class Fleet:
         self.home = planes[HOME]
         self.away = planes[AWAY]
         self.tail = lambda: tail
+        self.release: list[Object] = []  # of the agent away
+
+    def unused(self) -> set[Right]:
+        """Rights for Services that the agent of the target has made no use of."""
+        left = unused(granted(self.release, "agent"), used(self.away.audit.events(), "agent"))
+        return {one for one in left if one[2] in ("services", "endpointslices", "serviceimports")}
 
     def services(self) -> dict[str, Object]:
         """That the target has, by name."""
@@ -61,11 +68,14 @@ def fleet(helm: Helm, control_plane: ControlPlanes, tmp_path_factory: pytest.Tem
     with ExitStack() as stack:
         dispatcher = stack.enter_context(Dispatcher(folder, certificates, more=ROUTED))
         agents = []
+        releases: dict[str, list[Object]] = {}
         for name, plane in planes.items():
             objects = installed(helm, plane, f"wss://127.0.0.1:{dispatcher.gateway_port}", VALUES)
+            releases[name] = objects
             write_private_key(objects, certificates / f"{name}.pem")
             agents += [stack.enter_context(start(objects, plane, role, folder, certificates)) for role in ACCOUNTS]
         found = Fleet(planes)
+        found.release = releases[AWAY]
         found.tail = lambda: "\n".join(one.tail() for one in (dispatcher, *agents))
         eventually(lambda: dispatcher.ready() == [True, True], WAIT_S, found.tail)
         yield found
@@ -116,6 +126,7 @@ def test_pods_have_the_services_of_home_which_lead_to_all_its_pods_and_go_with_t
     home.admin.delete(f"{DEPLOYMENTS}/there", propagationPolicy="Background")
     eventually(lambda: fleet.services().keys() == {"kubernetes", "mine"}, 2 * WAIT_S, fleet.tail)
     eventually(lambda: not away.admin.get(SLICES, labelSelector=COPY)["items"], WAIT_S, fleet.tail)
+    eventually(lambda: not fleet.unused(), WAIT_S, lambda: str(fleet.unused()))
 
 
 def test_the_agent_writes_no_services_but_those(fleet: Fleet) -> None:

@@ -31,7 +31,11 @@ def read(ask: RelayAsk, namespace: str, local: Local) -> Procedure[Given]:
     if not local.serves:
         why = f'cluster "{local.cluster}" gives no {what}: set its `executor.services`'
         return Given(DENIED, text=why)
-    if not local.peers.routed(ask.target, ask.target_uid):
+    routed = local.peers.routed(ask.target, ask.target_uid)
+    if routed is None:
+        why = "the dispatcher has not said yet"
+        return Given(DENIED, text=f'{what} are not given: {why} which `network` "{ask.target}" has')
+    if not routed:
         why = f'`network` of clusters "{ask.target}" and "{local.cluster}" is not the same'
         return Given(DENIED, text=f"no {what} are given: {why}, as the dispatcher has it")
     services: list[ServiceObject] = []
