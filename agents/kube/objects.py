@@ -25,7 +25,7 @@ from shared.messages.values import A_VALUE, most_memory_of
 from shared.model import objects as model
 from shared.model.bounds import HIGHEST_PRIORITY
 from shared.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
-from shared.model.names import ACCEPT, BUDGET_OF, OPEN
+from shared.model.names import ACCEPT, BUDGET_OF, COPY, OPEN
 from shared.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels of one object
@@ -311,7 +311,9 @@ def _labels_meant(found: api.ServiceObject) -> dict[str, str]:
 
 
 def _service(found: api.ServiceObject, problems: list[str]) -> model.Service:
-    return model.Service(found.metadata.namespace, found.metadata.name, _labels_meant(found))
+    meta = found.metadata
+    copied = COPY in (meta.labels or {})
+    return model.Service(meta.namespace, meta.name, _labels_meant(found), copied)
 
 
 def _controller(found: api.ServiceObject, problems: list[str]) -> model.ReplicationController:

@@ -404,6 +404,7 @@ def executor_settings(settings: AgentSettings) -> ExecutorSettings:
             relay=options.relay,
             foreign_bytes=ForeignBytes(**options.foreign_bytes.model_dump()),
             namespaces=MadeNamespaces(**options.namespaces.model_dump()),
+            services=options.services,
         ),
         rename_from=settings.rename_from,
     )

@@ -54,6 +54,7 @@ from shared.messages import (
     PeersAck,
     PodRef,
 )
+from shared.messages.peers import SERVICE
 from shared.model.pod import Pod
 from shared.process.keyfile import ephemeral_keys
 from shared.security.keys import OwnKeys
@@ -255,7 +256,7 @@ class ExecutorLoop:
                 self._taking_over = asyncio.create_task(self._take_over_newest())
         word = self._local.renewals.token(*self._clock())
         problem = self.lease.problem or self.accepted_leader.lasting_problem
-        follows = self._local.follows
+        follows = (*self._local.follows, *((SERVICE,) if self._local.serves else ()))
         return PeersAck(self._local.cluster, word, problem=problem, follows=follows)
 
     async def _take_over_newest(self) -> None:
@@ -273,7 +274,7 @@ class ExecutorLoop:
         named = [
             one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers
         ]
-        self._local.peers.update(tuple(named), self._clock().mono, peers.lease_s)
+        self._local.peers.update(tuple(named), self._clock().mono, peers.lease_s, peers.network)
         self._local.shadows = peers.shadows
         shadows.warn_uncounted(self._local, self._clock())
         for peer in peers.peers:

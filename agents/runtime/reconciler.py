@@ -18,7 +18,7 @@ from agents.executor.duties import (
     shadows,
 )
 from agents.executor.duties.proxy import ProxyNodes
-from agents.executor.objects import copies
+from agents.executor.objects import copies, services
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
 from agents.runtime.task_places import TaskPlaces
@@ -74,6 +74,7 @@ class Reconciler:
             orphan_delegates.reconcile_tasks(local, now),
             empty_namespaces.reconcile_tasks(local, now),
             copies.reconcile_tasks(local, now),
+            services.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}
         for task in found:

@@ -294,6 +294,11 @@ class ExecutorOptions(BaseModel):
         default=NamespaceSettings(),
         description="Namespaces that are made here for pods of other clusters.",
     )
+    services: bool = Field(
+        default=False,
+        description="Services of the namespaces of pods that go to or come from clusters of the same "
+        "pod network (`network`) are given to these, and made here.",
+    )
 
 
 class OrderSettings(BaseModel):

@@ -198,7 +198,7 @@ def install(  # noqa: PLR0913 - an option is an argument
             help="What it may do besides, again for each: namespaces (make those of "
             "executor.namespaces), removal (of these, which reads everything), accounts (look for "
             "those of local_accounts), secrets (read those that pods name, and write copies of them, "
-            "where they follow by consent).",
+            "where they follow by consent), services (make those of executor.services).",
         ),
     ] = None,
     secrets_in: Annotated[

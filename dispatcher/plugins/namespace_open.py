@@ -111,7 +111,7 @@ def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
         return Why(Reason.CANNOT_CROSS, barred)
     missing = (
         ()
-        if any(row.services == NONE for row in rows or ())
+        if any(row.services == NONE for row in rows or ()) or _brings(info, pod_info, fleet)
         else _missing(info.name, pod_info, fleet)
     )
     return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
@@ -147,7 +147,7 @@ def _wanted(pod_info: PodInfo, fleet: FleetView) -> frozenset[str]:
 
 
 def _names(services: Mapping[str, Service]) -> frozenset[str]:
-    return frozenset(one.name for one in services.values() if not one.is_everywhere)
+    return frozenset(one.name for one in services.values() if one.is_own)
 
 
 def _missing(cluster: str, pod_info: PodInfo, fleet: FleetView) -> list[str]:
@@ -167,9 +167,18 @@ def _shows_any(services: Mapping[str, Service]) -> bool:
     return bool(services)
 
 
+def _brings(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> bool:
+    """Whether those of home are made there for the pod."""
+    home = next((one for one in fleet.clusters if one.name == pod_info.home), None)
+    return home is not None and home.brings_services(info)
+
+
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    fix = f"create them there, or say that the pod calls none by annotation {SERVICES}: none"
+    fix = (
+        f"create them there, say that the pod calls none by annotation {SERVICES}: none, or, where "
+        "both pod networks are one, have them follow by `network: flat` and `executor.services`"
+    )
     return f"{', '.join(names[:_NAMED])}{more}; {fix}"
 
 

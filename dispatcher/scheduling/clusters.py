@@ -15,6 +15,7 @@ import msgspec
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from shared.messages import Changes
 from shared.messages.memory import memory_of_record
+from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.bounds import REPORT_MIB
 from shared.model.crossing import Opening
@@ -116,6 +117,11 @@ class ClusterView:
         return self.synced and self.api_ok and not self.silent
 
     @property
+    def serves(self) -> bool:
+        """Whether its executor gives Services, and makes those of others."""
+        return SERVICE in (self.follows or ())
+
+    @property
     def executor_answers(self) -> bool:
         """Whether its executor is there."""
         return not self.silent if self.executor is None else self.executor
@@ -139,6 +145,13 @@ def share_network(one: ClusterView, other: ClusterView) -> bool:
     said.
     """
     return one.network == other.network != names.OWN_NETWORK
+
+
+def brings_services(home: ClusterView, other: ClusterView) -> bool:
+    """Whether Services of home are made in the other cluster for pods that go there: their pod
+    network is one, and the agents of both do that.
+    """
+    return home.serves and other.serves and share_network(home, other)
 
 
 Seen = TypeVar("Seen", Node, Pod, AnyObject)

@@ -9,6 +9,7 @@ import msgspec
 
 from dispatcher.scheduling.records.decision import Decision
 from shared.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome, Peer, Shadows
+from shared.model.names import OWN_NETWORK
 
 
 @dataclass(frozen=True)
@@ -155,13 +156,14 @@ class SendIntents:
 @dataclass(frozen=True)
 class SendPeers:
     """Tell one cluster's agent what its proxy nodes shall show. `encoded`: the same peers, encoded
-    once for all.
+    once for all. `network`: the pod network that its cluster is part of.
     """
 
     cluster: str
     peers: tuple[Peer, ...]
     shadows: Shadows = NO_SHADOWS
     encoded: tuple[msgspec.Raw, ...] = ()
+    network: str = OWN_NETWORK
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):

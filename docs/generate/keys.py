@@ -70,6 +70,14 @@ USERS = (
         "It calls no Service of its namespace by name: it may go where these are missing.",
     ),
     Key(
+        "JOIN",
+        "Service, annotation",
+        '`"true"`',
+        "Where pods of other clusters in the same pod network run here and have a Service of that "
+        "name at home, the addresses of that one are added to it (see [Services]"
+        "(../crossing.md#services)).",
+    ),
+    Key(
         "SERVICE_ACCOUNT",
         "pod, annotation",
         '`"none"`',

@@ -78,7 +78,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.SERVICES_ABSENT: "Create the Services there. Pods that call none by name say so with "
     "`global-dispatcher.io/services: none` (the pod's "
     "annotation, a label of its namespace at home, or `services: none` in a row of "
-    "`executor.accept` there).",
+    "`executor.accept` there). In one pod network they can [follow](../crossing.md#services).",
     Reason.REFUSED: "The node's agent had fresher knowledge. The pod is tried again by itself.",
     Reason.POLICY: "A plugin of your own refuses the node.",
     Reason.PLUGIN_ERROR: "The plugin failed: the dispatcher's log has the error.",

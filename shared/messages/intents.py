@@ -93,7 +93,8 @@ class CreateDelegate(Intent, frozen=True):
     is BOUND, whatever may speak against it now. `at_most`: what the delegate may request
     (effective, internal units), which is what the tenant's quota was asked for. One that the API
     server makes larger is deleted before it is bound, and refused with its true size. Empty: it is
-    bound if it fits.
+    bound if it fits. `services`: an operator has said that the pod networks of both clusters are
+    one, and the pod calls Services: those of its namespace are to be there before it.
     """
 
     source: SourceRef
@@ -102,6 +103,7 @@ class CreateDelegate(Intent, frozen=True):
     annotations: dict[str, str] = {}
     record: str = ""  # the claim, signed by the source cluster: no delegate is made without one
     at_most: dict[str, int] = {}
+    services: bool = False
 
 
 class SignManifest(Intent, frozen=True):

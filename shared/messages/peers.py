@@ -9,8 +9,10 @@ from msgspec import Meta
 from shared.messages.peer_links import LinkReading
 from shared.messages.version import VERSION
 from shared.model.bounds import MAX_ROWS, Text, Word
+from shared.model.names import OWN_NETWORK
 from shared.model.pod import PodRef, Record
 
+SERVICE = "Service"  # a cluster that follows it gives its own, and makes those of others
 MAX_KINDS = 16  # of objects that follow pods: every agent is told of them
 
 
@@ -22,7 +24,8 @@ class Peer(Record, frozen=True):
     agent said at last that its API server answers. `unrenewed_s`: for so long no lease of it can
     have been renewed; 0 while it is ready. `probe`: where its agent answers probes, as it says
     itself (IP:port); an agent probes what its own settings allow. `follows`: as in PeersAck; None
-    while its agent has not said so to this dispatcher.
+    while its agent has not said so to this dispatcher. `network`: the pod network that it is part of,
+    as an operator has said; None if that is not known.
     """
 
     cluster: str
@@ -35,6 +38,7 @@ class Peer(Record, frozen=True):
     unrenewed_s: float = 0.0
     probe: str = ""
     follows: tuple[str, ...] | None = ()
+    network: Word | None = OWN_NETWORK
 
 
 class Shadow(Record, frozen=True):
@@ -92,7 +96,7 @@ class Peers(Record, frozen=True):
     bound to it.
 
     `echo` is the word of the last PeersAck of this agent: it renews the lease of its delegates for
-    `lease_s`.
+    `lease_s`. `network`: the pod network that the agent's cluster is part of.
     """
 
     dispatcher: str
@@ -102,6 +106,7 @@ class Peers(Record, frozen=True):
     echo: str = ""
     lease_s: float = 0.0
     shadows: Shadows = NO_SHADOWS
+    network: str = OWN_NETWORK
 
 
 class PeersAck(Record, frozen=True):
@@ -111,7 +116,7 @@ class PeersAck(Record, frozen=True):
     `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it
     measured to others. `problem`: why its executor carries out no orders now; "": it does, or an
     older one does not say. `follows`: the kinds of objects that its executor fetches from the home
-    of the pods that name them, over this dispatcher's gateway.
+    of the pods that name them, over this dispatcher's gateway; "Service": it also gives its own.
     """
 
     cluster: Word

@@ -60,6 +60,12 @@ COPY = PREFIX + "copy"
 COPY_OF = PREFIX + "copy-of"  # annotation: name of the original; its cluster is told as a source's
 COPY_KIND = PREFIX + "copy-kind"  # on a note of a copy: of which kind that is (copy_notes)
 
+# the label of all that is made of Services of a source's namespace is the same; what makes slices
+MANAGER = "global-dispatcher.io"
+# What users write on a Service of theirs: "true": addresses of pods of other clusters' Services of
+# that name are added to it.
+JOIN = PREFIX + "join"
+
 # What users write on an object that pods of theirs name. "none": it does not follow them, each
 # cluster has its own of that name. On a Secret also the clusters to which it does, with commas;
 # patterns.

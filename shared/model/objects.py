@@ -192,11 +192,12 @@ class Service(Namespaced, frozen=True, tag=True):
     """core/v1 Service; it means the pods with all of `selector`, none if that is empty."""
 
     selector: dict[str, str] = {}
+    copied: bool = False  # it is made here for pods of another cluster
 
     @property
-    def is_everywhere(self) -> bool:
-        """Whether every cluster has it of its own: the API server's."""
-        return self.key == "default/kubernetes"
+    def is_own(self) -> bool:
+        """Whether its cluster alone has it: every one has its API server's."""
+        return self.key != "default/kubernetes" and not self.copied
 
 
 class ReplicaSet(Namespaced, frozen=True, tag=True):

@@ -30,6 +30,7 @@ CASES: dict[str, Object] = {
         "config": {"executor": {"accept": [{"secrets_follow": ["db"]}]}},
         "secrets": {"give": ["shop"], "take": ["shop", "team"]},
     },
+    "services": {**SPLIT, "config": {"executor": {"services": True}}},
     "no relay": {**SPLIT, "relay": {"enabled": False}, "config": {"executor": {"relay": "none"}}},
 }
 

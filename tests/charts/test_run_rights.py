@@ -34,6 +34,7 @@ def test_they_are_those_of_an_agent_that_may_rebalance_and_of_a_dispatcher_that_
     [
         ((May.NAMESPACES,), {"namespaces": {"create": ["team-*"]}}),
         ((May.NAMESPACES, May.REMOVAL), {"namespaces": {"create": ["team-*"], "remove_after_s": 3600}}),
+        ((May.SERVICES,), {"services": True}),
         ((May.ACCOUNTS,), {"accept": [{"local_accounts": ["app"]}]}),
     ],
 )

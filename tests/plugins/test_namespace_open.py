@@ -166,7 +166,9 @@ def test_a_pod_goes_only_where_it_can_be_as_important_as_its_class_says(value: i
     assert all(why in text and "global-dispatcher.io/priority: none" in text for text in found.values())
 
 
-def with_services(*names: str, home_labels: dict[str, str] | None = None, row: str = "") -> FleetState:
+def with_services(
+    *names: str, home_labels: dict[str, str] | None = None, row: str = "", networks: tuple[str, str] = ("own", "own")
+) -> FleetState:
     """Services web and db are at home in a, these in b; c does not show any."""
     state = fleet(a=["n"], b=["n"], c=["n"])
     state.kept.put("a", OTHER)
@@ -175,7 +177,17 @@ def with_services(*names: str, home_labels: dict[str, str] | None = None, row: s
         state.kept.put(cluster, Service("default", "kubernetes"))
         for name in there:
             state.kept.put(cluster, Service("shop", name))
-    state.set_cluster("b", ready=True, synced=True, opens=(Opening(ALL, ALL, (), (), services=row),))
+    rows = (Opening(ALL, ALL, (), (), services=row),)
+    state.set_cluster("a", ready=True, synced=True, network=networks[0])
+    state.set_cluster("b", ready=True, synced=True, opens=rows, network=networks[1])
+    return state
+
+
+def with_copies() -> FleetState:
+    """In b they are made for pods of another cluster."""
+    state = with_services("db", "web")
+    for name in ("db", "web"):
+        state.kept.put("b", Service("shop", name, copied=True))
     return state
 
 
@@ -195,6 +207,10 @@ def calls_none() -> PodBuilder:
             with_services(home_labels={SERVICES: "none"}), pod().namespace("shop"), "", id="nor its namespace"
         ),
         pytest.param(with_services(row="none"), pod().namespace("shop"), "", id="a row says so"),
+        pytest.param(with_services(networks=("flat", "flat")), pod().namespace("shop"), "", id="they follow it"),
+        pytest.param(with_services(networks=("flat", "hall")), pod().namespace("shop"), "db, web", id="two networks"),
+        pytest.param(with_services(networks=("flat", "own")), pod().namespace("shop"), "db, web", id="none of one"),
+        pytest.param(with_copies(), pod().namespace("shop"), "db, web", id="copies lead to pods of others"),
     ],
 )
 def test_a_pod_goes_only_where_the_services_of_its_namespace_are(

@@ -1,9 +1,10 @@
 """How many bytes pods of other clusters may be here, and how many may be made: each is an object in
 this etcd.
 
-Counted are the bytes of delegates as JSON, and of copies of what they name (`copies`), by source
-cluster, and by source cluster and namespace: what one user or one cluster may cost another one must
-not grow with the number of pods that it makes, or with how often it makes them.
+Counted are the bytes of delegates as JSON, and of copies of what they name (`copies`) and call
+(`services`), by source cluster, and by source cluster and namespace: what one user or one cluster
+may cost another one must not grow with the number of pods that it makes, or with how often it makes
+them.
 
 The last quarter of what a cluster may have, and may make in a minute, is kept (`byte_budget`). For
 example, with 512 MiB for a cluster and 256 for a namespace, two namespaces that make as many pods
@@ -19,6 +20,7 @@ from agents.executor.bounds.byte_budget import (
     SharedBudget,
 )
 from agents.executor.context.copy_table import Copies
+from agents.executor.context.service_table import Services
 from agents.executor.context.view import ClusterView
 from agents.executor.crossing.policy import ForeignBytes
 from shared.kube.verdicts import Answer
@@ -34,9 +36,10 @@ _KEPT_SAID = "the last quarter only for namespaces that take less"
 class ForeignBudget:
     """What was made of late, and what stands, against `most`."""
 
-    def __init__(self, most: ForeignBytes, copies: Copies) -> None:
+    def __init__(self, most: ForeignBytes, copies: Copies, services: Services) -> None:
         self._most = most
         self._copies = copies
+        self._services = services
         self._made = SharedBudget(
             _a_minute(most.namespace_mib_per_minute), _a_minute(most.cluster_mib_per_minute)
         )
@@ -61,7 +64,8 @@ class ForeignBudget:
 
     def _stands(self, cluster: str, namespace: str, view: ClusterView) -> int:
         copies = self._copies.bytes_of(cluster, namespace)
-        return view.foreign_bytes(cluster, namespace) + copies
+        services = self._services.bytes_of(cluster, namespace)
+        return view.foreign_bytes(cluster, namespace) + copies + services
 
     def too_fast(self, source: SourceRef, now: float) -> str:
         """Why none is made now; '' if one may be."""

@@ -13,6 +13,7 @@ from agents.executor.context.event_queue import EventQueue
 from agents.executor.context.foreign_bytes import ForeignBudget
 from agents.executor.context.ledger import Ledger
 from agents.executor.context.relayed_events import ToldEvents
+from agents.executor.context.service_table import Services
 from agents.executor.context.view import ClusterView
 from agents.executor.crossing.policy import ExecutorPolicy
 from agents.executor.trust.epoch_guard import EpochGuard
@@ -163,6 +164,7 @@ class Local:
         default_factory=lambda: Recent(10_000)
     )  # by kind, namespace and name; of a Secret also by the cluster to which it follows
     copies: Copies = field(default_factory=Copies)
+    services: Services = field(default_factory=Services)
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(
         default_factory=Recent
@@ -170,6 +172,7 @@ class Local:
     kubelet: KubeletEndpoint | None = None
     # kinds of objects that can be fetched from other clusters: none without a way to ask them
     follows: tuple[str, ...] = ()
+    serves: bool = False  # whether Services of others are made here, and ours given to them
     server_minor: int = 0  # of this cluster's Kubernetes 1.x; 0: not known
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
@@ -186,7 +189,7 @@ class Local:
     foreign_budget: ForeignBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self.foreign_budget = ForeignBudget(self.policy.foreign_bytes, self.copies)
+        self.foreign_budget = ForeignBudget(self.policy.foreign_bytes, self.copies, self.services)
         self.peers = PeerTable(self.cluster)
 
     def server_went_back(self) -> None:
@@ -196,6 +199,7 @@ class Local:
         self.mirrored.clear()
         self.reported.clear()
         self.copies.doubt()
+        self.services.doubt()
 
     def behind(self, node: str) -> str:
         """The cluster that this node stands for, by our mark; "" for any other, and for one that is

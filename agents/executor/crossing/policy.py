@@ -84,6 +84,7 @@ class Grants(msgspec.Struct, frozen=True):
     local_accounts: tuple[str, ...] = ()
     max_priority: int = HIGHEST_OF_USERS
     without_priority: bool = False
+    no_services: bool = False
 
     def takes(self, kind: str, name: str) -> bool:
         """Whether a copy may be made of an object of this kind and name."""
@@ -121,7 +122,8 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `foreign_bytes`: how large pods of other clusters may be here, all together. `relay`: what other
     clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
     `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of
-    higher priority. `namespaces`: those that are made here.
+    higher priority. `namespaces`: those that are made here. `services`: Services of their
+    namespaces are made here, and ours given to others, where pod networks are one.
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
@@ -130,6 +132,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     relay: Literal["all", "logs", "none"] = "logs"
     foreign_bytes: ForeignBytes = ForeignBytes()
     namespaces: MadeNamespaces = MadeNamespaces()
+    services: bool = False
 
     def takes_any(self, kind: str) -> bool:
         """Whether copies may be made of objects of this kind of anybody."""
@@ -184,6 +187,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             local_accounts=tuple(one for row in rows for one in row.local_accounts),
             max_priority=max((row.max_priority for row in rows), default=NO_PRIORITY),
             without_priority=any(row.priority == NONE for row in rows),
+            no_services=any(row.services == NONE for row in rows),
         )
 
     @property

@@ -28,6 +28,7 @@ from agents.executor.objects import (
     mutations,
     pods,
     references,
+    services,
 )
 from agents.executor.objects.binding import annotations_of, bind_to, foreign_key
 from agents.executor.objects.deletion import delete_exactly
@@ -102,7 +103,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     needed = sought(wanted, intent, local, now)
     if isinstance(needed, Answer):
         wanted = needed
-    elif needed or (not isinstance(wanted, Answer) and copies.follows_here(intent, local, now)):
+    elif needed or (not isinstance(wanted, Answer) and _brings(intent, local, now)):
         wanted = yield from _with_objects(intent, needed, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
@@ -117,6 +118,11 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     return msgspec.structs.replace(outcome(intent, *answer), requests=result.requests or {})
 
 
+def _brings(intent: CreateDelegate, local: Local, now: Moment) -> bool:
+    """Whether something is to be here before it."""
+    return services.wanted(intent, local) or bool(copies.follows_here(intent, local, now))
+
+
 def _with_objects(
     intent: CreateDelegate, needed: list[Reference], local: Local, now: Moment
 ) -> Procedure[tuple[Pod, bytes] | Answer]:
@@ -125,6 +131,8 @@ def _with_objects(
     """
     namespace = intent.source.namespace
     lacking = yield from references.missing(needed, local, now)
+    if not lacking and (unserved := (yield from services.bring(intent, local, now))) is not None:
+        return unserved
     problem = None if lacking else (yield from _brought(intent, local, now))
     if problem is not None:
         return problem
@@ -475,6 +483,8 @@ def _create_and_bind(
     )
     if answer.verdict == BOUND and (fields := mutations.altered(body, there.body)):
         events.altered(local, ref, fields, now)
+    if answer.verdict == BOUND and (own := services.conflicts(intent, local)):
+        events.other_services(local, ref, own, now)
     reports_size = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
     return _Result(
         answer, actual.requests if reports_size and actual.requests != pod.requests else None

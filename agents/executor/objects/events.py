@@ -129,6 +129,12 @@ def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:
     _put(local, ref, (WARNING, "AlteredByAdmission", "Creating"), note, now)
 
 
+def other_services(local: Local, ref: PodRef, which: str, now: Moment) -> None:
+    """A delegate calls Services that are not those of its home; its owner hears of it there."""
+    note = f"Services of cluster {local.cluster} in place of those at home: {which}"
+    _put(local, ref, (WARNING, "OtherServices", "Creating"), note, now)
+
+
 def not_followed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A change of a source does not reach its delegate; its owner hears of it at home."""
     note = f"A change of the pod is not made in cluster {local.cluster}: {why}"

@@ -15,6 +15,7 @@ from agents.executor.context.local import Local
 from agents.executor.objects import consent, pods, references
 from agents.executor.objects.contents import SECRET, digest_of, read_content
 from agents.executor.objects.references import KINDS, OF_EACH_CLUSTER
+from agents.executor.relayed import giving_services
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
 from shared.messages.relay import (
@@ -75,7 +76,10 @@ def answer(ask: RelayAsk, body: bytes, local: Local, account: Account = _FREE) -
             if isinstance(named, str) or why:
                 found.append(Given(DENIED, text=why))
                 continue
-            given = yield from _given(ask, wants.pod, wanted, named, read, local, account)
+            if giving_services.asks(wanted):
+                given = yield from _services(ask, wants.pod, wanted, read, local, account)
+            else:
+                given = yield from _given(ask, wants.pod, wanted, named, read, local, account)
             if len(given.content) > room:
                 given = _LATER
             if given.state in (SAME, LATER):  # its content is not kept: there may be very much
@@ -149,6 +153,21 @@ def _given(  # noqa: PLR0913 - one object of one pod of one question
     if given.state == CONTENT and digest_of(given.content, given.key) == wanted.digest:
         return Given(SAME)
     return given
+
+
+def _services(
+    ask: RelayAsk,
+    pod: PodRef,
+    wanted: WantedObject,
+    read: dict[_Key, Given],
+    local: Local,
+    account: Account,
+) -> Procedure[Given]:
+    key = (pod.namespace, wanted.kind, wanted.name)
+    if key not in read:
+        read[key] = yield from giving_services.read(ask, pod.namespace, local)
+        account.spend(pod.namespace, A_LOOK + len(read[key].content) // _READ)
+    return giving_services.told(read[key], wanted)
 
 
 def _read(namespace: str, word: str, name: str, cluster: str, local: Local) -> Procedure[Given]:

@@ -40,13 +40,21 @@ class PeerTable:
         self.heard: float | None = None
         self.lease_s = 0.0  # the longest that a dispatcher has said
         self._cluster = cluster
+        self._network: str | None = None  # the pod network of this cluster itself
         self._known: dict[str, KnownPeer] = {}
 
-    def update(self, peers: tuple[Peer, ...], now: float, lease_s: float = 0.0) -> None:
+    def update(
+        self,
+        peers: tuple[Peer, ...],
+        now: float,
+        lease_s: float = 0.0,
+        network: str = names.OWN_NETWORK,
+    ) -> None:
         """Take over a new description. A peer is dropped once it has been left out for `ttl_s`
         seconds: a dispatcher that has just started may not have heard of all clusters. `lease_s`:
-        of delegates, 0 if that is not known.
+        of delegates, 0 if that is not known. `network`: the pod network of this cluster itself.
         """
+        self._network = network
         self.lease_s = max(self.lease_s, lease_s)
         self.heard = now
         for name, known in self._known.items():
@@ -85,6 +93,15 @@ class PeerTable:
         """The last word about the peer of this proxy node, None if it was never named."""
         known = self._known.get(name)
         return known.peer if known is not None else None
+
+    def routed(self, cluster: str, uid: str) -> bool | None:
+        """Whether an operator has said that pods of this cluster and of that one, whose UID this
+        is, reach each other by their addresses; None while that is not known.
+        """
+        peer = self.last_word(proxy_node_name(cluster))
+        if peer is None or peer.network is None or self._network is None:
+            return None
+        return peer.uid == uid and peer.network == self._network != names.OWN_NETWORK
 
     def dropped(self, name: str, now: float) -> bool:
         """Whether this proxy node is to be removed: a dispatcher that is heard has left its cluster
@@ -165,13 +182,13 @@ def is_proxy(node: Node) -> bool:
 
 
 def peer_of(node: Node) -> Peer:
-    """What a proxy node says of its peer; what follows pods there, it does not. Its Ready condition
+    """What a proxy node says of its peer; what follows pods there, and its network, it does not. Its Ready condition
     may be the node controller's, from a time in which this agent was away: the label is ours alone.
     """
     said = node.labels.get(names.CLUSTER_READY)
     ready = node.ready if said is None else said == "true"
     labels = {key: node.labels[key] for key in names.SHARED_LABELS if key in node.labels}
-    return Peer(node.proxy_for, ready, node.allocatable, labels, follows=None)
+    return Peer(node.proxy_for, ready, node.allocatable, labels, follows=None, network=None)
 
 
 def name_taken(node: Node | None, cluster: str) -> str:

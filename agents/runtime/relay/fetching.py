@@ -84,6 +84,7 @@ class Fetching:
         self._local = local
         self._streams = streams
         local.follows = tuple(kind for kind in KINDS if local.policy.takes_any(kind))
+        local.serves = local.policy.services
 
     async def send(self, request: Request) -> Response:
         """As of ApiClient: never raises for what another cluster, or the network, does."""

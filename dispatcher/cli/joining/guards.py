@@ -20,6 +20,7 @@ _ENDS = {
         ("guard-volumes", ""),
         ("guard-budgets", ""),
         ("guard-copies", ""),
+        ("guard-services", "services"),
         ("guard-connections", "exec"),
         ("guard-certificates", "csr"),
     ),

@@ -44,6 +44,7 @@ class May(StrEnum):
     REMOVAL = "removal"
     ACCOUNTS = "accounts"
     SECRETS = "secrets"
+    SERVICES = "services"
 
 
 @dataclass(frozen=True)

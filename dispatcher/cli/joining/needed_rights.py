@@ -61,6 +61,11 @@ _KEPT = (
 _NO_COPIES = "it takes remote pods only where their ConfigMaps are here under the same name"
 _LEFT_COPIES = "copies of ConfigMaps stay whose last remote pod went while it was away"
 _NO_SECRETS = "no Secret follows a remote pod here (secrets_follow of executor.accept)"
+_WRITES = "list create update delete"
+_SLICES = "endpointslices.discovery.k8s.io"
+_IMPORTS = "serviceimports.multicluster.x-k8s.io"
+_NO_SERVICES = "remote pods that call Services of their namespace do not come, or go from here"
+_IMPORTED = "Services are made beside those of the Multi-Cluster Services API"
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -190,6 +195,10 @@ NEEDS = (
     ),
     Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),
     Need("executor", "serviceaccounts", "get", _LATE, NOTE, "accounts", SERVED),
+    Need("executor", "services", _WRITES, _NO_SERVICES, NOTE, "services", SERVED),
+    Need("executor", "services", "get", _NO_SERVICES, NOTE, "services", SERVED),
+    Need("executor", _SLICES, _WRITES, _NO_SERVICES, NOTE, "services", SERVED),
+    Need("executor", _IMPORTS, "list", _IMPORTED, NOTE, "services", SERVED),
     Need("executor", "namespaces", "create get", _UNMADE, NOTE, "namespaces"),
     Need("executor", "namespaces", "delete", _KEPT, NOTE, "removal"),
     Need("executor", "*.*", "list", _KEPT, NOTE, "removal"),
@@ -251,6 +260,7 @@ class _Namespaces(msgspec.Struct):
 class _Executor(msgspec.Struct):
     relay: str = "logs"
     accept: list[_Row] = []
+    services: bool = False
     namespaces: _Namespaces = msgspec.field(default_factory=_Namespaces)
 
 
@@ -273,6 +283,7 @@ def features(text: str) -> set[str]:
         "exec": file.executor.relay == "all",
         "accounts": any(row.local_accounts for row in file.executor.accept),
         "secrets": any(row.secrets_follow for row in file.executor.accept),
+        "services": file.executor.services,
         "namespaces": makes,
         "removal": makes and file.executor.namespaces.remove_after_s > 0,
         "relay": file.relay.port > 0,

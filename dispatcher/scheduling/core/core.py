@@ -188,8 +188,8 @@ class SchedulerCore:
     def _peers_acknowledged(self, event: events.PeersAcknowledged, now: float) -> None:
         view = self.clusters[event.cluster]
         view.answered_at, view.probe = now, published(event.probe)
-        view.follows = event.follows
         self.fleet.links.take(event.cluster, event.links, now)
+        self._reports.note_follows(event.cluster, event.follows, now)
         self._reports.note_refusal(event.cluster, now, refuses=event.refuses)
 
     def _peers_refused(self, event: events.PeersRefused, now: float) -> None:

@@ -44,7 +44,10 @@ class PeerUpdates:
                 at = places.get(name, len(shown))
                 others = shown[:at] + shown[at + 1 :]
                 sent = encoded[:at] + encoded[at + 1 :]
-                state.effects.append(events.SendPeers(name, others, self._shadows.of(name), sent))
+                network = state.clusters[name].network
+                state.effects.append(
+                    events.SendPeers(name, others, self._shadows.of(name), sent, network)
+                )
 
     def uncounted_budgets(self, tracked: Tracked) -> str:
         """Why not all budgets that may select a remote pod are kept where it runs; '' if they are."""

@@ -27,7 +27,7 @@ from dispatcher.scheduling.framework.hints import (
     placed_pod_changed,
 )
 from shared.messages import Changes
-from shared.model.names import CLAIM, is_ours
+from shared.model.names import CLAIM, OWN_NETWORK, is_ours
 from shared.model.node import Node
 from shared.model.objects import AnyObject
 from shared.model.pod import RUNNING, Pod, PodId, SourceRef, without_claim
@@ -311,6 +311,15 @@ class Reports:
                 self._show_cluster(view, now)
                 self._state.touch(cluster)
 
+    def note_follows(self, cluster: str, follows: tuple[str, ...], now: float) -> None:
+        """What follows pods there, as its executor says."""
+        view = self._state.clusters[cluster]
+        served = view.serves
+        view.follows = follows
+        if view.ready and view.serves != served:
+            self._show_cluster(view, now)
+            self._state.touch(cluster)
+
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         """Stamp a change of readiness, and tell of it. A cluster that is not ready when it is first
         heard of, or missed, is so from then on: what was before this dispatcher's life is not
@@ -333,6 +342,7 @@ class Reports:
             synced=view.synced,
             opens=view.opens,
             priority_classes=view.priority_classes,
+            network=view.network if view.serves else OWN_NETWORK,
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 

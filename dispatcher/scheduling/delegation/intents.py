@@ -91,11 +91,13 @@ def create(
     answer: Outcome,
     at_most: dict[str, int],
     now: float,
+    *,
+    services: bool = False,
 ) -> InFlightIntent:
     """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the
     manifest.
 
-    `source_cluster`: name and UID of the pod's own. `at_most`: see CreateDelegate.
+    `source_cluster`: name and UID of the pod's own. `at_most`, `services`: see CreateDelegate.
     """
     pod = claimed.intent.pod
     source = SourceRef(*source_cluster, pod.namespace, pod.name, pod.uid, claimed.epoch)
@@ -108,6 +110,7 @@ def create(
         answer.manifest,
         record=answer.record,
         at_most=at_most,
+        services=services,
     )
     return InFlightIntent(
         IntentKind.CREATE,

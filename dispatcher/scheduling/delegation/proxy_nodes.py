@@ -45,11 +45,12 @@ def _peer(
             view.unrenewed_s(now),
             view.probe,
             view.follows,
+            view.network,
         )
     return (
         None
         if stands or not _was_missed(view)
-        else Peer(name, ready=False, unrenewed_s=view.unrenewed_s(now))
+        else Peer(name, ready=False, unrenewed_s=view.unrenewed_s(now), network=view.network)
     )
 
 

@@ -23,6 +23,7 @@ from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, Sm
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints
 from shared.model.crossing import Opening
+from shared.model.names import OWN_NETWORK
 from shared.model.node import FEATURES, Node, Taint
 from shared.model.objects import PriorityClass
 from shared.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
@@ -99,10 +100,11 @@ class NodeTable(NodeColumns):
         synced: bool,
         opens: tuple[Opening, ...] | None = None,
         priority_classes: tuple[PriorityClass, ...] = (),
+        network: str = OWN_NETWORK,
     ) -> None:
         """Insert or update a cluster. Its index never changes."""
         cluster = self._cluster(name)
-        info = ClusterInfo(name, ready, synced, opens, priority_classes)
+        info = ClusterInfo(name, ready, synced, opens, priority_classes, network)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info

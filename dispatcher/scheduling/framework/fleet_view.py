@@ -27,6 +27,7 @@ from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 from shared.model.crossing import Opening
 from shared.model.labels import LabelSelector
+from shared.model.names import OWN_NETWORK
 from shared.model.node import Taint
 from shared.model.objects import PriorityClass
 from shared.model.pod import Pod, Volume
@@ -50,7 +51,8 @@ Watched = type[Any] | tuple[Any, ...]
 @dataclass(frozen=True)
 class ClusterInfo:
     """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
-    `opens`, `priority_classes`: as in Changes.
+    `opens`, `priority_classes`: as in Changes. `network`: the pod network within which its Services
+    are had elsewhere, too.
     """
 
     name: str
@@ -58,6 +60,11 @@ class ClusterInfo:
     synced: bool
     opens: tuple[Opening, ...] | None = None
     priority_classes: tuple[PriorityClass, ...] = ()
+    network: str = OWN_NETWORK
+
+    def brings_services(self, other: "ClusterInfo") -> bool:
+        """Whether Services of this cluster are made in the other one for pods that go there."""
+        return self.network == other.network != OWN_NETWORK
 
 
 class ProxyTaints(NamedTuple):

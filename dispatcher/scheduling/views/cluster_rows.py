@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.clusters import ClusterView, brings_services
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
@@ -105,8 +105,10 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
             lacks = shown and namespace not in shown
             if lacks and not makes(namespace, core.clusters[other].opens):
                 absent.append(other)
-            elif namespace in calling and not _calls_none_there(
-                view.name, namespace, core.clusters[other]
+            elif (
+                namespace in calling
+                and not _calls_none_there(view.name, namespace, core.clusters[other])
+                and not brings_services(view, core.clusters[other])
             ):
                 missing = _services_missing(core.fleet, view.name, other, namespace)
                 if missing:
@@ -135,9 +137,8 @@ def _services_missing(fleet: FleetState, home: str, other: str, namespace: str) 
         return []
     wanted = fleet.kept.in_namespace(home, Service, namespace).values()
     there = fleet.kept.in_namespace(other, Service, namespace)
-    return sorted(one.name for one in wanted if one.key not in there and not one.is_everywhere)[
-        :_MOST_APART
-    ]
+    own = {key for key, one in there.items() if one.is_own}
+    return sorted(one.name for one in wanted if one.is_own and one.key not in own)[:_MOST_APART]
 
 
 def _closed_in(core: SchedulerCore, cluster: str) -> Row:

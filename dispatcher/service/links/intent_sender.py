@@ -330,7 +330,12 @@ class IntentSender:
                     by = (self._term.identity, self._term.epoch)
                     lease_s = self._timing.delegate_lease_s
                     message = Peers(
-                        *by, peers, echo=self._word, lease_s=lease_s, shadows=told.shadows
+                        *by,
+                        peers,
+                        echo=self._word,
+                        lease_s=lease_s,
+                        shadows=told.shadows,
+                        network=told.network,
                     )
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds

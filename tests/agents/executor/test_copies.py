@@ -541,7 +541,7 @@ def test_what_another_try_mends_refuses_no_pod(method: str, code: int) -> None:
 def test_copies_count_with_the_bytes_of_pods() -> None:
     fleet = Fleet(data={"key": "x" * 700_000})
     local = fleet.there.local
-    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies)
+    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies, local.services)
     assert fleet.create(volume(configMap=NAMED)).verdict == BOUND
     fleet.put({"key": "y" * 700_000}, "more")
     outcome = fleet.create(volume(configMap={"name": "more"}), "second")
@@ -619,7 +619,7 @@ def test_a_copy_for_which_there_are_no_bytes_left_is_told_of_its_delegate() -> N
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
     local = fleet.there.local
-    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies)
+    local.foreign_budget = ForeignBudget(ForeignBytes(namespace_mib=1), local.copies, local.services)
     fleet.put({"key": "x" * 1_100_000})
     for at in range(0, 200, 10):
         fleet.tend(at)

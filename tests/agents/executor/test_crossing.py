@@ -446,6 +446,9 @@ def test_the_settings_of_an_agent_are_its_policy() -> None:
     options = ExecutorOptions(namespaces=NamespaceSettings(**made))
     found = executor_settings(AgentSettings(cluster="b", executor=options)).policy
     assert found == ExecutorPolicy(namespaces=MadeNamespaces(**made))
+    options = ExecutorOptions(services=True, relay="all", evict_foreign=True)
+    found = executor_settings(AgentSettings(cluster="b", executor=options)).policy
+    assert found == ExecutorPolicy(services=True, relay="all", evict_foreign=True)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ class Target:
         self.world = World(node, cluster="b", peers=("a", "c"))
         self.world.api.namespaces |= {"first", "second", "third"}
         self.world.sync()
-        self.world.local.foreign_budget = ForeignBudget(ForeignBytes(**most), self.world.local.copies)
+        local = self.world.local
+        local.foreign_budget = ForeignBudget(ForeignBytes(**most), local.copies, local.services)
         self._made = 0
 
     def make(

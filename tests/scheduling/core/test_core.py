@@ -15,6 +15,7 @@ from dispatcher.scheduling.events import (
     Decide,
     Effect,
     OperatorWarning,
+    PeersAcknowledged,
     SendIntents,
     SendPeers,
     Tick,
@@ -435,6 +436,34 @@ def test_an_older_claim_that_somebody_puts_back_is_not_followed() -> None:
 def answer(core: SchedulerCore, cluster: str, intent: object, verdict: str, now: float) -> Sequence[Effect]:
     outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, manifest=b"{}")  # type: ignore[attr-defined]
     return core.handle(Answered(cluster, (outcome,)), now)
+
+
+@pytest.mark.parametrize(
+    ("networks", "follows", "annotations", "first"),
+    [
+        (("flat", "flat"), ("Service",), {}, True),
+        (("flat", "flat"), ("ConfigMap",), {}, False),
+        (("flat", "hall"), ("Service",), {}, False),
+        (("own", "own"), ("Service",), {}, False),
+        (("flat", "flat"), ("Service",), {"global-dispatcher.io/services": "none"}, False),
+    ],
+)
+def test_services_come_first_where_both_agents_do_that_in_one_network_and_the_pod_calls_any(
+    networks: tuple[str, str], follows: tuple[str, ...], annotations: dict[str, str], first: bool
+) -> None:
+    core = make_core(("east", "west"))
+    for cluster, network in zip(("east", "west"), networks, strict=True):
+        core.pin(cluster, "", network=network)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 1.0)
+    report(core, pod("a", annotations=annotations), nodes=())
+    for cluster in ("east", "west"):
+        core.handle(PeersAcknowledged(cluster, follows=follows), 1.0)
+    now = 2.0 + core.timing.absence_grace_s
+    told = core.handle(Tick(), now)
+    assert {one.network for one in told if isinstance(one, SendPeers)} <= set(networks)
+    (claim,) = intents(told, messages.Claim)
+    (create,) = intents(answer(core, "east", claim, messages.CLAIMED, now), messages.CreateDelegate)
+    assert create.services is first  # type: ignore[attr-defined]
 
 
 def test_a_delegate_is_no_stray_while_the_claim_that_we_made_may_be_unseen() -> None:

@@ -1,0 +1,114 @@
+"""What is known of the Services of other clusters' namespaces that are here: see `services`."""
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shared.model.pod import PodRef, SourceRef
+
+# namespaces of other clusters, and of one of them, whose Services are here
+MOST_SPACES = 1_000
+MOST_OF_CLUSTER = 500
+_NEVER = float("-inf")
+
+
+class Space(NamedTuple):
+    """A namespace of a source cluster. `cluster_uid`: of its kube-system namespace."""
+
+    cluster: str
+    cluster_uid: str
+    namespace: str
+
+    @property
+    def whose(self) -> SourceRef:
+        """Whose bytes it counts as: those of its cluster and namespace, of no pod."""
+        return SourceRef(self.cluster, self.cluster_uid, self.namespace, "", "", 0)
+
+
+@dataclass(slots=True)
+class Held:
+    """What is here of one namespace. `content`: as the source gave it last, b"" if that is not
+    known. Times are monotonic: `answered`: it gave it, or said that it is the same, `answers` times; `written`: all
+    was here as it should be; `used`: a delegate of it was last known, or about to be made.
+    `left`: names of its Services that are not here, with the reason. `shut`: its addresses were
+    withdrawn.
+    """
+
+    space: Space
+    answered: float
+    answers: int = 0
+    content: bytes = b""
+    digest: bytes = b""
+    size: int = 0
+    written: float = _NEVER
+    used: float = _NEVER
+    left: dict[str, str] = field(default_factory=dict)
+    shut: bool = False
+    removing: bool = False
+
+
+Users = dict[Space, list[PodRef]]  # a few of its delegates' sources
+
+
+@dataclass(slots=True)
+class Services:
+    """By namespace of a source cluster. All of it may be lost: marks on the objects tell of what
+    was made (`listed`).
+    """
+
+    known: dict[Space, Held] = field(default_factory=dict)
+    listed: bool = False
+    # as of Copies: the look who uses what, and what it found
+    looked_at: float = _NEVER
+    look: Generator[None, None, Users] | None = None
+    known_since: float = _NEVER
+    due: Users = field(default_factory=dict)
+    _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def bytes_of(self, cluster: str, namespace: str = "") -> int:
+        """Of what is here, of a source cluster, or of a namespace of it."""
+        return self._bytes[cluster, namespace]
+
+    def put(self, space: Space, now: float, *, used: bool = True) -> Held:
+        """One that is used now, or about to be; or, not `used`, one that was found here."""
+        held = self.known.get(space)
+        if held is None:
+            held = self.known[space] = Held(space, answered=now)
+        if used:
+            held.used = max(held.used, now)
+        return held
+
+    def full(self, space: Space) -> str:
+        """Why one more, of this namespace, is too much; '' if it is not."""
+        if space in self.known:
+            return ""
+        of_cluster = sum(one.cluster == space.cluster for one in self.known)
+        if len(self.known) < MOST_SPACES and of_cluster < MOST_OF_CLUSTER:
+            return ""
+        return (
+            f"Services of {len(self.known)} namespaces of other clusters are here, {of_cluster} of "
+            f'them of cluster "{space.cluster}": at most {MOST_SPACES} and {MOST_OF_CLUSTER} are'
+        )
+
+    def counts(self, held: Held, size: int) -> None:
+        """So many bytes of it are here now."""
+        space = held.space
+        for key in ((space.cluster, ""), (space.cluster, space.namespace)):
+            self._bytes[key] += size - held.size
+        held.size = size
+
+    def drop(self, space: Space) -> None:
+        """There is nothing of it, and nobody uses it."""
+        held = self.known.pop(space, None)
+        if held is not None:
+            self.counts(held, 0)
+
+    def doubt(self) -> None:
+        """What was written is not believed any more."""
+        for held in self.known.values():
+            held.written = _NEVER
+
+    def unused(self, since: float) -> Iterator[Space]:
+        """Those that were last used before."""
+        return (space for space, held in list(self.known.items()) if held.used < since)
