@@ -100,6 +100,11 @@ class FarEnd:
             raise Refusal(relay.FAILED, f'cluster "{self._local.cluster}" tells no usage')
         return await self.usage(ask.source.cluster_uid)
 
+    async def _given_to(self, ask: RelayAsk, body: bytes) -> bytes:
+        """The answer, signed, in clear."""
+        account = self._account(ask.target_uid or ask.target)
+        return await self._drive(giving.answer(ask, body, self._local, account))
+
     async def _objects(self, ask: RelayAsk, body: bytes) -> bytes:
         """What pods of ours name that are there. One cluster takes no place of others."""
         asker = ask.target_uid or ask.target
@@ -110,9 +115,7 @@ class FarEnd:
         self._giving[asker] += 1
         try:
             async with asyncio.timeout(ANSWER_S):
-                given = await self._drive(
-                    giving.answer(ask, body, self._local, self._account(asker))
-                )
+                given = await self._given_to(ask, body)
             return sealing.sealed(ask.seal, body, given) if ask.seal else given
         finally:
             self._giving[asker] -= 1

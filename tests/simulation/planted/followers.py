@@ -1,7 +1,9 @@
 """ConfigMaps that follow pods to other clusters."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import msgspec
 
 from tests.simulation.judges.facts import PREFIX
 from tests.simulation.planted.scripted import OBJECTS, Hint, Scene, Wait
@@ -107,13 +109,53 @@ def another_pod_while_it_goes(at: Scene) -> Iterator[Wait]:
     yield 10.0
 
 
+class _Forger:
+    """A gateway that answers in place of the cluster that is asked: it can seal, as the key is in the question, and not
+    sign.
+    """
+
+    def __init__(self) -> None:
+        self._ask = b""
+
+    def __call__(self, body: bytes) -> bytes:
+        """Of one frame, what is passed on."""
+        from agents.executor.relayed.relay import CHALLENGE
+        from shared.messages.relay import (
+            CONTENT,
+            Given,
+            GivenObjects,
+            SignedGiven,
+            decode_ask,
+            decode_head,
+            decode_signed,
+            encode_relay,
+        )
+        from shared.security.sealing import sealed
+
+        if len(body) == CHALLENGE or _is(body, decode_head):
+            return body
+        if _is(body, decode_signed):
+            self._ask = body
+            return body
+        ask = decode_ask(decode_signed(self._ask).ask)
+        count = sum(len(wants.objects) for wants in ask.wants)
+        given = encode_relay(GivenObjects((Given(CONTENT, b'{"data":{"value":"forged"}}'),) * count))
+        return sealed(ask.seal, self._ask, encode_relay(SignedGiven(given, b"none")))
+
+
+def _is(body: bytes, decode: Callable[[bytes], object]) -> bool:
+    try:
+        decode(body)
+    except msgspec.MsgspecError:
+        return False
+    return True
+
+
 def written_by_a_gateway(at: Scene) -> Iterator[Wait]:
-    """A gateway writes something else into what one cluster gives to another."""
-    at.fleet.relays.between = lambda body: body.replace(b"first", b"wrong")
-    at.put_object("shared", "first")
-    yield 12.0
-    at.submit("a", "west", 100, names=["shared"])
-    yield 20.0
+    """A gateway answers in place of the cluster that is asked."""
+    yield from _running(at, "a")
+    at.fleet.relays.between = _Forger()
+    yield 100.0
     at.fleet.relays.between = lambda body: body
 
 

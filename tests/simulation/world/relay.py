@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from shared.messages.relay import CONTENT, decode_ask, decode_given, decode_open, decode_signed, decode_signed_given
+from agents.runtime.relay.far_end import FarEnd
+from shared.messages.relay import CONTENT, Given, RelayAsk, decode_given, decode_open, decode_signed_given
 from shared.streams import FrameKind, Message
 from shared.streams.relayed import Stream, StreamReset
 from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop
@@ -70,8 +71,28 @@ class Relays:
         way = _Way(self, gateway, (asker.settings.cluster, process), (wanted, asked.process))
         agent = asked.agent
         assert agent is not None
-        way.later(0, lambda: self._spawn(asked.process, _served(agent.far_end.serve(way.ends[1], opening))))
+        far_end = self._overheard(wanted, agent.far_end)
+        way.later(0, lambda: self._spawn(asked.process, _served(far_end.serve(way.ends[1], opening))))
         return way.ends[0]
+
+    def _overheard(self, giver: str, far_end: FarEnd) -> FarEnd:
+        """The same; what it gives is noted before it is sealed."""
+        given_to = far_end._given_to
+
+        async def noted(ask: RelayAsk, body: bytes) -> bytes:
+            answer = await given_to(ask, body)
+            self._note(giver, ask, decode_given(decode_signed_given(answer).given).given)
+            return answer
+
+        vars(far_end).setdefault("_given_to", noted)
+        return far_end
+
+    def _note(self, giver: str, ask: RelayAsk, rows: tuple[Given, ...]) -> None:
+        objects = [(wants.pod.namespace, one) for wants in ask.wants for one in wants.objects]
+        for (namespace, wanted), row in zip(objects, rows, strict=True):
+            if row.state == CONTENT:
+                of = (namespace, wanted.kind, wanted.name)
+                self.gave(Gave(self.loop.time(), giver, ask.target, *of, row.content))
 
     def _spawn(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
         context = self.loop.outside.copy()
@@ -96,14 +117,10 @@ class _Way:
         self.weathers = [relays.weather(gateway, name) for name in self.names]
         self.ends = (Stream(partial(self._send, 1)), Stream(partial(self._send, 0)))
         self._due = [0.0, 0.0]
-        self._sent: tuple[list[bytes], list[bytes]] = ([], [])  # by whom it is for
 
     def _send(self, to: int, kind: FrameKind, body: bytes) -> None:
         if kind is FrameKind.DATA:
-            self._sent[to].append(body)
             body = self.relays.between(body)
-        elif kind is FrameKind.FINISH and to == 0:
-            self._tell()
         dice = self.relays.dice
         lost = any(one.lose and dice.random() < one.lose for one in self.weathers)
         if lost:
@@ -132,17 +149,3 @@ class _Way:
     def _lost(self) -> None:
         for end in self.ends:
             end.end(LOST)
-
-    def _tell(self) -> None:
-        """What was given, when all of it was sent: a challenge, the head of an answer, and the answer."""
-        (asked, *_), (_, _, *given) = self._sent[1], self._sent[0]
-        if not given:
-            return
-        ask = decode_ask(decode_signed(asked).ask)
-        rows = decode_given(decode_signed_given(b"".join(given)).given).given
-        objects = [(wants.pod.namespace, one) for wants in ask.wants for one in wants.objects]
-        for (namespace, wanted), row in zip(objects, rows, strict=True):
-            if row.state == CONTENT:
-                at = self.relays.loop.time()
-                of = (namespace, wanted.kind, wanted.name)
-                self.relays.gave(Gave(at, self.names[1], self.names[0], *of, row.content))
