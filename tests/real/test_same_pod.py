@@ -1,8 +1,8 @@
 """A pod that runs in another cluster sees what it would see at home, byte for byte: two planes, each with a real node.
 
 Each pod is run twice under one name, first at home, then in the other cluster, and says from inside a container what is
-in its environment, in its files, and who it is. The namespace, the ConfigMaps and the account's rights are home's; the
-other cluster lets namespaces of that name be made, and has an account of its own of that name.
+in its environment, in its files, and who it is. The namespace, the ConfigMaps and the Secret are home's alone: in the
+other cluster namespaces of that name may be made, and the Secret may follow. An account of that name is in both.
 """
 
 import base64
@@ -30,7 +30,15 @@ NAMESPACES = "/api/v1/namespaces"
 OF_TEAM = f"{NAMESPACES}/{TEAM}"
 PODS = f"{OF_TEAM}/pods"
 EXECUTOR = {
-    "accept": [{"clusters": ["*"], "namespaces": ["*"], "local_accounts": ["robot"], "services": "none"}],
+    "accept": [
+        {
+            "clusters": ["*"],
+            "namespaces": ["*"],
+            "local_accounts": ["robot"],
+            "secrets_follow": ["db"],
+            "services": "none",
+        }
+    ],
     "namespaces": {"create": [TEAM]},
 }
 BINARY = base64.b64encode(bytes(range(256))).decode()
@@ -41,6 +49,12 @@ CONFIG_MAPS: dict[str, Object] = {
     },
     "fixed": {"data": {"answer": "42"}, "immutable": True},
     "large": {"data": {"filling": "x" * 900_000}},
+}
+SECRET: Object = {
+    "metadata": {"name": "db", "annotations": {"global-dispatcher.io/follow": TARGET}},
+    "stringData": {"password": 'p$ss w"rd\n', "user": "shop"},
+    "data": {"raw": BINARY},
+    "type": "Opaque",
 }
 ENDED = "that is all"
 # What a container can say of where it is; sorted, as the kernel lists files in no order.
@@ -61,6 +75,8 @@ ENVIRONMENT: list[Object] = [
     {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "colour"}}},
     {"name": "QUOTED", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "quoted"}}},
     {"name": "LACKING_KEY", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "none", "optional": True}}},
+    {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}},
+    {"name": "NO_SECRET", "valueFrom": {"secretKeyRef": {"name": "db", "key": "none", "optional": True}}},
     {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
     {"name": "ACCOUNT", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}},
@@ -73,12 +89,14 @@ VOLUMES: list[Object] = [
     {"name": "settings", "configMap": {"name": "settings", "defaultMode": 0o440}},
     {"name": "one", "configMap": {"name": "settings", "items": [{"key": "raw", "path": "deep/raw", "mode": 0o400}]}},
     {"name": "lacking", "configMap": {"name": "nowhere", "optional": True}},
+    {"name": "secret", "secret": {"secretName": "db", "defaultMode": 0o440}},
     {
         "name": "projected",
         "projected": {
             "sources": [
                 {"configMap": {"name": "fixed"}},
                 {"configMap": {"name": "large"}},
+                {"secret": {"name": "db", "items": [{"key": "user", "path": "user", "mode": 0o400}]}},
                 {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
             ]
         },
@@ -140,11 +158,12 @@ def world(
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
     nodes = {name: real_node(plane) for name, plane in planes.items()}
     for plane in planes.values():
-        grant(plane, helm, "self-signed", EXECUTOR)
+        grant(plane, helm, "self-signed", EXECUTOR, secrets={"give": ["*"], "take": ["*"]})
     home = planes[HOME].admin
     home.create(NAMESPACES, {"metadata": {"name": TEAM}})
     for name, content in CONFIG_MAPS.items():
         home.create(f"{OF_TEAM}/configmaps", {"metadata": {"name": name}, **content})
+    home.create(f"{OF_TEAM}/secrets", SECRET)
     with dispatching(folder) as (certificates, dispatcher):
         world = TwoPlanes(planes, nodes, folder, certificates, dispatcher, executor=EXECUTOR)
         with world.with_agents():
@@ -185,7 +204,7 @@ def logs(world: TwoPlanes, name: str) -> str:
 def test_a_container_sees_the_environment_files_and_name_that_it_has_at_home(world: TwoPlanes) -> None:
     at_home = seen(world, pod("twin", HOME))
     abroad = seen(world, pod("twin", TARGET))
-    assert "COLOUR=blue" in at_home
+    assert {"COLOUR=blue", 'PASSWORD=p$ss w"rd', "FIXED_answer=42"} <= {*at_home}
     assert any(line.startswith("/told/projected/filling 644 0 0 900000 ") for line in at_home)
     assert abroad == at_home
 

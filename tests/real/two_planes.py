@@ -99,13 +99,14 @@ def dispatching(folder: Path) -> Iterator[tuple[Path, Dispatcher]]:
         yield certificates, dispatcher
 
 
-def grant(plane: ControlPlane, helm: Helm, serving: str, executor: Mapping[str, Any]) -> None:
-    """The chart's rights and policies, as of an agent that dials out and relays all."""
+def grant(plane: ControlPlane, helm: Helm, serving: str, executor: Mapping[str, Any], **more: Any) -> None:
+    """The chart's rights and policies, as of an agent that dials out and relays all. `more`: values of the chart."""
     values = {
         "cluster": plane.name,
         "gateway": {"split": True},
         "config": {"executor": {"relay": "all", **executor}},
         "relay": {"certificate": serving},
+        **more,
     }
     kinds = (*_RIGHTS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
