@@ -1,9 +1,10 @@
 """Whether the owner of an object of this cluster lets it follow pods to another one.
 
-A ConfigMap does, unless its annotation says `follow: none`. A Secret does only where its own
-annotation names that cluster or, if it has none, that of its Namespace does; and only with a type
-of which no controller makes more than the Secret says (`contents.TYPES`). Only who may write the
-Secret, or the Namespace, can say so. Both are read from the API server each time.
+A ConfigMap does, unless its annotation `follow` names other clusters alone, or `none`. A Secret
+does only where its own annotation names that cluster or, if it has none, that of its Namespace
+does; and only with a type of which no controller makes more than the Secret says
+(`contents.TYPES`). Only who may write the object, or the Namespace, can say so. All is read from
+the API server each time.
 """
 
 from typing import NamedTuple
@@ -55,7 +56,8 @@ def of_owner(
     said = marks.get(FOLLOW)
     what = f'{kind} "{namespace}/{name}"'
     if kind != SECRET:
-        return Owner(f"{what} has the annotation {FOLLOW}: {NONE}" if said == NONE else "")
+        stays = said is not None and not _means(said, cluster)
+        return Owner(f"{what} has the annotation {FOLLOW}: {said[:80]}" if said and stays else "")
     if said is None:
         answer = yield from _of_namespace(namespace)
         if isinstance(answer, Owner):
@@ -77,8 +79,8 @@ def _means(said: str, cluster: str) -> bool:
 
 
 def _of_namespace(namespace: str) -> Procedure[str | Owner]:
-    """What its Namespace says of Secrets, '' if nothing. By a list of the one: that is a right that
-    every agent has.
+    """What its Namespace says of Secrets, '' if nothing. By a list of the one: every agent may
+    list Namespaces.
     """
     params = {"fieldSelector": f"metadata.name={namespace}"}
     answer = Response(0)
@@ -86,9 +88,7 @@ def _of_namespace(namespace: str) -> Procedure[str | Owner]:
         answer = yield Request("GET", "/api/v1/namespaces", params=params)
         if answer.ok or answer.status == FORBIDDEN:
             break
-    if answer.status == FORBIDDEN:
-        return ""
-    if not answer.ok:
+    if not answer.ok:  # also without the right: that it says nothing would have copies deleted
         why = f'what Namespace "{namespace}" says is not known just now: {error_text(answer)}'
         return Owner(why, known=False)
     found = _read_objects(answer.body).items

@@ -76,6 +76,7 @@ _MUCH = 100  # objects of a namespace, for which others do not wait
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _RIGHTS = "get, create, update, delete"
+_BY_VALUE = {SECRET: ", by secrets.take of its chart or install --may secrets"}
 _OF_CONTENT = re.compile(r"(denied (?:the )?request): .*", re.DOTALL)
 
 
@@ -273,7 +274,7 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[Found | An
 def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment) -> Answer:
     why = (
         f'the agent of cluster "{local.cluster}" may not write {kind.plural} in namespace '
-        f'"{namespace}" (its role needs {_RIGHTS}): {problem}'
+        f'"{namespace}" (its role needs {_RIGHTS}{_BY_VALUE.get(kind.word, "")}): {problem}'
     )
     local.copies.bar(kind.word, namespace, now.mono, why)
     return Answer(REFUSED, why, OF_CLUSTER)
@@ -505,13 +506,13 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
     named = yield from named_in(keys[0][1])
     if isinstance(named, str):
         return named
+    first = ""
     for key in keys:
         copy = local.copies.known.get(key)
         if copy is None or copy.used > now.mono - UNUSED_S:
             continue
-        if (
-            key[2].rpartition("-")[2] in named
-        ):  # by a pod that is not told to us: as long as it does
+        # by a pod that is not told to us: as long as it does
+        if key[2].rpartition("-")[2] in named:
             copy.used = now.mono
             continue
         copy.removing = True
@@ -519,10 +520,11 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
             problem = yield from _collected(copy.original, local, now)
         finally:
             copy.removing = False
-        if problem:
-            return problem
-        local.copies.drop(key)
-    return ""
+        if problem:  # of this one: others go
+            first = first or problem
+        else:
+            local.copies.drop(key)
+    return first
 
 
 def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:

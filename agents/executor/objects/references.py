@@ -312,7 +312,7 @@ def _at_home(
     that was there by then.
     """
     namespace = goes.namespace
-    key = (kind.word, namespace, name, goes.cluster if kind is SECRETS else "")
+    key = (kind.word, namespace, name, goes.cluster)
     known = local.at_home.get(key)
     if known is not None and known.at > goes.since:
         return known

@@ -145,6 +145,7 @@ class _Affinity(msgspec.Struct, gc=False):
 
 class _ServiceSpec(msgspec.Struct, gc=False, rename="camel"):
     type: str = "ClusterIP"
+    internal_traffic_policy: str | None = None
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     external_ips: list[str] | None = msgspec.field(name="externalIPs", default=None)
     ports: list[_Port] | None = None
@@ -180,7 +181,8 @@ class ServiceObject(msgspec.Struct, gc=False):
     def bare(self) -> bool:
         """Whether it is as we make them: somebody may have given one of ours a selector."""
         spec = self.spec
-        return spec.type == "ClusterIP" and not spec.selector and not spec.external_ips
+        local = spec.internal_traffic_policy == "Local"  # our endpoints are on no node of here
+        return spec.type == "ClusterIP" and not (spec.selector or spec.external_ips or local)
 
 
 class _Conditions(msgspec.Struct, gc=False):
@@ -298,7 +300,7 @@ def checked(body: bytes) -> Content:
     """What another cluster gives, if it could be so. ServicesError."""
     try:
         content = _decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ServicesError(f"gives what cannot be read: {error}") from None
     _bounded(content)
     for name, why in content.left.items():

@@ -153,12 +153,15 @@ def _follow(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Ans
         why = response.body.decode("utf-8", "replace")
         said = f'cluster "{space.cluster}" cannot be asked for {_OF.format(space)} ({why})'
         return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+    held.heard += 1
     given = decode_given(response.body).given[0]
     if given.state not in (SAME, CONTENT):
         why = given.text if given.state == DENIED else "it gives them later"
         said = f'cluster "{space.cluster}" does not give {_OF.format(space)}: {why}'
         return Answer(REFUSED, said, OF_CLUSTER, passing=True)
     body = given.content if given.state == CONTENT else held.content
+    if given.state == SAME and not body:  # it was taken away while it was asked for
+        return Answer(UNKNOWN, f'{_OF.format(space)} of cluster "{space.cluster}": asked for again')
     try:
         content = checked(body)
     except ServicesError as error:
@@ -209,7 +212,7 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
         full = local.foreign_budget.no_room(space.whose, more, local.view, now.mono)
         if full is not None:
             raise _NotWritten(full)
-    left = yield from _left(content, here, space)
+    left = yield from _left(content, here, space, local)
     filled: dict[str, bool] = {}  # whether it is headless
     for service in content.services:
         found = here.services.get(service.name)
@@ -294,11 +297,14 @@ def _imported(space: Space, content: Content) -> Procedure[set[str]]:
     return found
 
 
-def _left(content: Content, here: _Here, space: Space) -> Procedure[dict[str, str]]:
+def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
     """Of those that never cross, what this cluster has itself."""
     found: dict[str, str] = {}
     for name, why in content.left.items():
-        response = yield Request("GET", path("services", space.namespace, name))
+        at = path("services", space.namespace, name)
+        response = yield Request("GET", at)
+        if not response.ok and response.status != NOT_FOUND:
+            raise _NotWritten(_not_written(response, at, local))
         ours = name in here.services
         found[name] = _OWN if response.ok and not ours else why
     return found
@@ -518,9 +524,10 @@ def refresh(space: Space, local: Local, now: Moment) -> Procedure[str]:
     for pod in some:
         if held is None or held.removing:
             break
-        before = held.answers
+        answers = held.answers
+        heard = held.heard
         answer = yield from _follow(held, pod, local, now)
-        if held.answers != before:  # else of this pod nothing is given
+        if held.answers != answers or held.heard == heard:  # else of this pod nothing is given
             break
     return answer.message if answer is not None else ""
 
@@ -530,9 +537,12 @@ def withdraw(space: Space, local: Local, now: Moment) -> Procedure[str]:
     held = local.services.known.get(space)
     if held is None or held.shut or now.mono - held.answered < STALE_S:
         return ""
+    answers = held.answers
     try:
         here = yield from _here(space)
         for found in here.slices.values():
+            if held.answers != answers:  # meanwhile, to a pod that comes
+                return ""
             yield from _delete("endpointslices", space, found.metadata)
     except (ListError, _NotWritten) as error:
         return str(error)
@@ -556,7 +566,13 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
 
     held.removing = True
     try:
-        yield from pages.each(pods.collection(space.namespace), take, names.DELEGATE_LABEL)
+        yield from pages.each(
+            pods.collection(space.namespace),
+            take,
+            names.DELEGATE_LABEL,
+            page=pages.OF_PODS,
+            most=pages.MOST_OF_PODS,
+        )
         if used:  # by a pod that is not told to us: as long as it is there
             held.used = now.mono
             return ""

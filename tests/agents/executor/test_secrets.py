@@ -239,11 +239,12 @@ def test_only_types_that_no_controller_acts_on_follow(kind: str, follows: bool) 
     assert (outcome.verdict == BOUND, fleet.crossed) == (follows, int(follows))
 
 
-def test_a_namespace_that_cannot_be_read_has_the_pod_wait() -> None:
+@pytest.mark.parametrize("status", [500, 403])
+def test_a_namespace_that_cannot_be_read_has_the_pod_wait(status: int) -> None:
     fleet = Safe(annotations={})
 
     def fails(request: Request) -> Response:
-        return Response(500) if request.path == "/api/v1/namespaces" else fleet.home.api.answer(request)
+        return Response(status) if request.path == "/api/v1/namespaces" else fleet.home.api.answer(request)
 
     goes = references._Goes("default", 0.0, THERE)
     looking = references._at_home(references.SECRETS, goes, "db", "spec.x", fleet.home.local, NOW)
@@ -502,7 +503,8 @@ def test_an_agent_without_the_right_says_so_and_config_maps_follow_all_the_same(
     outcome = fleet.create(ENV)
     assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
     assert (
-        'may not write secrets in namespace "default" (its role needs get, create, update, delete)' in outcome.message
+        'may not write secrets in namespace "default" (its role needs get, create, update, delete, by secrets.take of its chart'
+        in outcome.message
     )
     both = container(envFrom=[{"secretRef": {"name": "db"}}, {"configMapRef": {"name": "settings"}}])
     assert fleet.create(both, "second").verdict == REFUSED
