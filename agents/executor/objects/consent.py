@@ -15,7 +15,10 @@ from agents.executor.objects.contents import SECRET, read_content
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, error_text
 from shared.model.crossing import matches
-from shared.model.names import FOLLOW, NONE, SECRETS_FOLLOW
+from shared.model.names import COPY, FOLLOW, NONE, SECRETS_FOLLOW
+
+MOST_SAID = 4_096  # characters of a list of clusters
+MOST_WORD = 253  # of one of its patterns
 
 
 class Owner(NamedTuple):
@@ -29,6 +32,7 @@ class Owner(NamedTuple):
 
 class _Metadata(msgspec.Struct, gc=False):
     name: str = ""
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
     @property
@@ -52,9 +56,11 @@ def of_owner(
     kind: str, namespace: str, name: str, cluster: str, body: bytes | None
 ) -> Procedure[Owner]:
     """Of an object (JSON; None: it is not there) and pods that go to `cluster`. MsgspecError."""
-    marks = _read_object(body).metadata.marks if body is not None else {}
-    said = marks.get(FOLLOW)
+    metadata = _read_object(body).metadata if body is not None else _Metadata()
+    said = metadata.marks.get(FOLLOW)
     what = f'{kind} "{namespace}/{name}"'
+    if COPY in (metadata.labels or {}):
+        return Owner(f"{what} is a copy of another cluster's, whose owner lets it go there alone")
     if kind != SECRET:
         stays = said is not None and not _means(said, cluster)
         return Owner(f"{what} has the annotation {FOLLOW}: {said[:80]}" if said and stays else "")
@@ -73,8 +79,12 @@ def of_owner(
 
 
 def _means(said: str, cluster: str) -> bool:
-    """Whether a list of clusters, with commas, has this one; patterns."""
-    words = [word.strip() for word in said.split(",")]
+    """Whether a list of clusters, with commas, has this one; patterns. A long one has none: to look
+    at patterns takes time, and users write them.
+    """
+    words = [word.strip() for word in said.split(",")] if len(said) <= MOST_SAID else []
+    if any(len(word) > MOST_WORD for word in words):
+        return False
     return words != [NONE] and matches(words, cluster)
 
 

@@ -8,6 +8,7 @@ digest, and asks anew.
 
 import hashlib
 import hmac
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -39,6 +40,9 @@ class Content(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     binary_data: dict[str, str] | None = None
     immutable: bool | None = None
     type: str | None = None
+
+    def __rich_repr__(self) -> Iterator[str]:
+        yield repr(self)
 
     def __repr__(self) -> str:
         return f"Content({len(self.keys)} keys)"

@@ -340,6 +340,12 @@ def _takes(there: Content, content: Content) -> bool:
     return not there.immutable and there.type == content.type
 
 
+def _told(original: Original, response: Response) -> str:
+    """Why it was not written, or deleted; a webhook, or a policy, may say what is in a Secret."""
+    message = error_text(response)
+    return _OF_CONTENT.sub(r"\1", message) if original.kind == SECRET else message
+
+
 def _not_written(original: Original, response: Response, local: Local, now: Moment) -> Answer:
     """What a write came to; UNKNOWN where another one may do."""
     key = key_of(original)
@@ -347,9 +353,7 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
-    message = error_text(response)
-    if original.kind == SECRET:  # a webhook, or a policy, may say what is in it
-        message = _OF_CONTENT.sub(r"\1", message)
+    message = _told(original, response)
     if lacked_right(response) not in ("", "delete"):  # without that, others can be written
         return _barred(kind, key[1], message, local, now)
     if is_ambiguous(response):
@@ -537,7 +541,7 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     if found is not None:
         response = yield _delete(KINDS[original.kind], key_of(original), found)
         if not response.ok and response.status != NOT_FOUND:
-            return f"{_COPY.format(original)}: {error_text(response)}"
+            return f"{_COPY.format(original)}: {_told(original, response)}"
     if original.kind != SECRET:
         return ""
     return (yield from copy_notes.removed(metadata_of(original), original.kind))

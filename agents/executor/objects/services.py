@@ -112,10 +112,11 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     if not lacking:
         return None
     name, why = next(iter(lacking.items()))
+    none = f', and there is none in cluster "{local.cluster}": create it there, or'
     said = (
-        f'Service "{space.namespace}/{name}" of cluster "{space.cluster}" {why}, and there is none '
-        f'in cluster "{local.cluster}": create it there, or say that the pod calls none by '
-        f"annotation {names.SERVICES}: {names.NONE}"
+        f'Service "{space.namespace}/{name}" of cluster "{space.cluster}" {why}'
+        f"{':' if why == _COPIED else none} say that the pod calls none by annotation "
+        f"{names.SERVICES}: {names.NONE}"
     )
     return Answer(REFUSED, said, OF_CLUSTER)
 
@@ -135,7 +136,7 @@ _OWN = (
     f"{_THERE}already, and not as at home: it leads to that cluster's pods (its annotation "
     f'{names.JOIN}: "true" adds those of home)'
 )
-_COPIED = f"{_THERE}for the namespace of another cluster"
+_COPIED = "leads to the pods of another cluster there"
 _IMPORTED = f"{_THERE}as a ServiceImport"
 
 

@@ -282,6 +282,11 @@ def test_what_is_optional_stays_so(data: dict[str, str] | None) -> None:
     assert (fleet.copy() is not None) == (data is not None)
 
 
+@pytest.mark.parametrize("told", ["ConfigMap/a " * 1_000, "ConfigMap/A..", f"ConfigMap/{'a' * 300}"])
+def test_what_agents_do_not_write_of_a_delegate_names_nothing(told: str) -> None:
+    assert copies.named_by({names.FOLLOWS: told}) == []
+
+
 @pytest.mark.parametrize(("said", "follows"), [("b", True), ("c, b", True), ("*", True), ("c", False), ("", True)])
 def test_its_owner_may_name_the_clusters_to_which_it_follows(said: str, follows: bool) -> None:
     fleet = Fleet()

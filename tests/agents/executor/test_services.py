@@ -373,7 +373,7 @@ def test_of_two_homes_with_one_service_the_first_has_it_and_the_other_is_told() 
     held = fleet.there.local.services.put(other, NOW.mono)
     content = content_of([read_service(msgspec.json.encode(service()))], [], "default")
     run(services._write_all(held, content, fleet.there.local, NOW), fleet.answer)
-    assert held.left == {"web": "is there for the namespace of another cluster"}
+    assert held.left == {"web": "leads to the pods of another cluster there"}
     assert fleet.addresses() == ["10.1.0.5", "10.2.0.6"]
 
 
@@ -647,6 +647,21 @@ def led(*addresses: str, family: str = "IPv4", **more: Any) -> Content:
 def test_what_no_cluster_can_have_is_refused_of_one_that_is_hostile(content: Content) -> None:
     with pytest.raises(ServicesError):
         checked(content.encoded)
+
+
+@pytest.mark.parametrize("address", ["fd00:ec2::254", "100.100.100.200", "64:ff9b::a9fe:a9fe", "::127.0.0.1"])
+def test_addresses_that_are_some_nodes_own_however_they_are_written_are_refused(address: str) -> None:
+    family = "IPv6" if ":" in address else "IPv4"
+    assert not service_content._is_address(address, family)
+    assert service_content._is_address("fd00::1" if family == "IPv6" else "10.0.0.1", family)
+
+
+def test_the_name_of_the_api_servers_service_does_not_cross() -> None:
+    content = content_of([read_service(msgspec.json.encode(service("kubernetes")))], [], "team")
+    assert (content.services, list(content.left)) == ((), ["kubernetes"])
+    hostile = msgspec.structs.replace(content, services=(Service("kubernetes"),), left={})
+    with pytest.raises(ServicesError):
+        checked(hostile.encoded)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"services":[{}]}', b"\xff", b'{"left":{"a":"\xff"}}'])
