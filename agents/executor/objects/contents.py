@@ -8,7 +8,6 @@ digest, and asks anew.
 
 import hashlib
 import hmac
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -41,8 +40,8 @@ class Content(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     immutable: bool | None = None
     type: str | None = None
 
-    def __rich_repr__(self) -> Iterator[str]:
-        yield repr(self)
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("keys", len(self.keys))]
 
     def __repr__(self) -> str:
         return f"Content({len(self.keys)} keys)"
