@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from dispatcher.cli.joining.install import May, roles
-from tests.charts.rendering import Helm, Object
+from tests.charts.rendering import Helm, HelmError, Object
 
 TAKES: Object = {"config": {"executor": {"accept": [{"secrets_follow": ["db"]}]}}}
 Right = tuple[str, str, str, str]  # API group, resource, verb, name or ''
