@@ -420,7 +420,9 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     assert all(f"'{one}'" in marked for one in (names.PROXY_LABEL, names.PROXY_TAINT))
     first, second, third, node = (one["expression"] for one in pods["spec"]["validations"])
     assert all(f"'{one}'" in third for one in (*live.WORDS[1:], names.DELEGATE_LABEL, names.DELEGATE_SCHEDULER))
-    assert all(f".?{one}.orValue(false) == false" in node for one in ("hostNetwork", "hostPID", "hostIPC", "privileged"))
+    assert all(
+        f".?{one}.orValue(false) == false" in node for one in ("hostNetwork", "hostPID", "hostIPC", "privileged")
+    )
     assert f"'{names.SCHEDULER_NAME}'" in first
     assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
     assert f"'{names.DELEGATE_LABEL}'" in second
