@@ -21,7 +21,7 @@ import msgspec
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.context.service_table import Held, Space, Users
-from agents.executor.objects import pages, pods
+from agents.executor.objects import pages, pods, service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.pages import ListError
@@ -59,7 +59,6 @@ STALE_S = 120.0  # without an answer from home, until its addresses are taken aw
 UNUSED_S = 60.0  # without a delegate, until all is deleted
 _AT_ONCE = 2_000  # delegates of one turn
 _TRIED = 8  # pods of a namespace, of which home may know one no more
-_IMPORTS = "/apis/multicluster.x-k8s.io/v1alpha1"
 _OF = "Services of namespace {0.namespace} of cluster {0.cluster}"
 _RIGHTS = "Services and EndpointSlices (get, list, create, update, delete)"
 
@@ -206,7 +205,7 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
     """Have it here, and nothing more. _NotWritten, ListError."""
     space = held.space
     here = yield from _here(space)
-    imported = yield from _imported(space, content)
+    imported = yield from service_imports.served(space.namespace, content)
     size = len(content.encoded)
     if content.encoded != held.content:
         more = size - held.size
@@ -276,26 +275,6 @@ def _here(space: Space) -> Procedure[_Here]:
 
 class _Named(msgspec.Struct):
     metadata: Metadata
-
-
-def _imported(space: Space, content: Content) -> Procedure[set[str]]:
-    """Names that the Multi-Cluster Services API serves here; none where that is not served, or not
-    ours to read.
-    """
-    found: set[str] = set()
-    if not content.services:
-        return found
-
-    def take(item: bytes) -> None:
-        found.add(msgspec.json.decode(item, type=_Named).metadata.name)
-
-    of = f"{_IMPORTS}/namespaces/{quote(space.namespace, safe='')}/serviceimports"
-    try:
-        yield from pages.each(of, take)
-    except ListError as error:
-        if not pages.none_there(error) and error.status != FORBIDDEN:
-            raise
-    return found
 
 
 def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
