@@ -143,7 +143,8 @@ def _of_namespaces(row: Row) -> Iterator[Finding]:
                 f"in {_some(clusters, len(clusters))}"
             )
             fix = (
-                "create them there, or, where pods call none by name, kubectl label namespace "
+                "create them there, have Services follow (one `network` of both clusters, and "
+                "executor.services), or, where pods call none by name, kubectl label namespace "
                 f"{one['namespace']} "
                 f"{SERVICES}={NONE} in cluster {row['name']}"
             )

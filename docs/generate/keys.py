@@ -94,10 +94,10 @@ USERS = (
     Key(
         "FOLLOW",
         "ConfigMap, Secret, annotation",
-        '`"none"`',
-        "It does not follow pods to other clusters: each has its own of that name, or takes no pod "
-        "that names it. On a Secret: the clusters, with commas, to which it follows pods; patterns, "
-        '`"none"`, or nowhere without the annotation.',
+        "names, patterns, or `none`",
+        "The clusters, with commas, to which it follows pods; patterns, or `none`: each of the others "
+        "has its own of that name, or takes no pod that names it. Without the annotation a ConfigMap "
+        "follows everywhere, and a Secret nowhere.",
     ),
     Key(
         "REBALANCE",

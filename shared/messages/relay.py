@@ -9,7 +9,7 @@ With the verb OBJECTS it is the agent of the target that asks, of the agent of t
 the stream and signs what it asks; the RelayHead is followed by a SignedGiven, and that is all.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -64,6 +64,9 @@ class Given(Record, frozen=True):
     content: bytes = b""
     text: Text = ""
     key: bytes = b""
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("state", self.state), ("bytes", len(self.content))]
 
     def __repr__(self) -> str:
         return f"Given({self.state!r}, {len(self.content)} bytes, {self.text!r})"

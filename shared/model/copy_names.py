@@ -13,6 +13,7 @@ from shared.model.pod import SourceRef
 _DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
 HASH = f"[0-9a-f]{{{_DIGITS}}}"  # how the name of a copy ends, after a hyphen
 _MOST_NAME = 63  # characters of the name of a copy
+MOST_TOLD = 3 * 1024  # characters that name all that follows one pod
 _COPY = re.compile(f"-{HASH}")
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -31,9 +32,11 @@ def copy_name(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
 
 
 def follows(told: str) -> Iterator[tuple[str, str]]:
-    """Kind and name of what follows a delegate, by its annotation of that name."""
-    words = (word.partition("/") for word in told.split())
-    return ((kind, name) for kind, _, name in words if name)
+    """Kind and name of what follows a delegate, by its annotation of that name; of none, if that is
+    longer than agents write it.
+    """
+    words = (word.partition("/") for word in told.split()) if len(told) <= MOST_TOLD else ()
+    return ((kind, name) for kind, _, name in words if _NAME.fullmatch(name))
 
 
 def as_at_home(text: str, source: SourceRef, told: str) -> str:

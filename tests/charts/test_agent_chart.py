@@ -10,7 +10,7 @@ import yaml
 from cryptography import x509
 
 from agents.executor.crossing import live
-from agents.executor.objects import contents
+from agents.executor.objects import contents, service_content
 from agents.runtime.join import settings as join
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
@@ -19,6 +19,7 @@ from dispatcher.cli.joining import install
 from dispatcher.cli.joining import objects as given_by_join
 from localfleet.controlplane import opt_in
 from shared.model import names
+from shared.model.copy_names import HASH
 from shared.model.pod import TERMINAL
 from shared.process.keyfile import load_keys
 from tests.charts.rendering import (
@@ -417,8 +418,11 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     named, marked = (one["expression"] for one in nodes["spec"]["validations"])
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in named
     assert all(f"'{one}'" in marked for one in (names.PROXY_LABEL, names.PROXY_TAINT))
-    first, second, third = (one["expression"] for one in pods["spec"]["validations"])
+    first, second, third, node = (one["expression"] for one in pods["spec"]["validations"])
     assert all(f"'{one}'" in third for one in (*live.WORDS[1:], names.DELEGATE_LABEL, names.DELEGATE_SCHEDULER))
+    assert all(
+        f".?{one}.orValue(false) == false" in node for one in ("hostNetwork", "hostPID", "hostIPC", "privileged")
+    )
     assert f"'{names.SCHEDULER_NAME}'" in first
     assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
     assert f"'{names.DELEGATE_LABEL}'" in second
@@ -428,7 +432,17 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     assert f"'{names.BUDGET_OF}'" in own
     marked, typed = (one["expression"] for one in copies["spec"]["validations"])
     assert f"labels['{names.COPY}']" in marked
+    assert f"'^{HASH}$'" in marked
     assert set(typed.partition(" in [")[2].rstrip("]").replace("'", "").split(", ")) == contents.TYPES
+
+
+def test_the_guard_of_services_speaks_of_the_marks_in_the_code(helm: Helm) -> None:
+    found = policies(helm.template("agent", {"config": {"executor": {"services": True}}}), "guard")
+    (services,) = (one for one in found if one["metadata"]["name"].endswith("-services"))
+    marked, own, led, _ = (one["expression"] for one in services["spec"]["validations"])
+    assert f"[?'{names.COPY}'].orValue('').matches('^{HASH}$')" in marked
+    assert f"[?'{service_content.MANAGED_BY}'].orValue('') == '{names.MANAGER}'" in marked
+    assert all(f"'{service_content.SERVICE_NAME}'" in one for one in (own, led))
 
 
 MAKES = {"create": ["team-*", "a.b?"]}

@@ -12,7 +12,8 @@ from dispatcher.cli.operate.members import Member, MemberError
 from tests.charts.rendering import Helm, Object, of_kind
 from tests.charts.test_split_agent import SPLIT
 
-EVERYTHING = {**SPLIT, "relay": {"certificate": "csr"}, "config": {"executor": {"relay": "all"}}}
+OPENED = {"relay": "all", "services": True, "namespaces": {"create": ["team-*"]}}
+EVERYTHING = {**SPLIT, "relay": {"certificate": "csr"}, "config": {"executor": OPENED}}
 ONE_PROCESS = {**SPLIT, "gateway": {**SPLIT["gateway"], "split": False}}
 
 

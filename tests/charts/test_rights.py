@@ -17,7 +17,7 @@ from localfleet.controlplane.plane import ControlPlane
 from shared.model.names import CLUSTER_READY, proxy_node_name
 from tests.charts.rendering import NAMESPACE, Helm, Object
 from tests.charts.split_install import ACCOUNTS, installed, start, write_private_key
-from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, pod, policies
+from tests.charts.test_install import DEPLOYMENTS, PODS, delegate, deployment, pod, policies
 from tests.charts.used_rights import Right, granted, unused, used
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
@@ -309,13 +309,60 @@ def test_the_guard_holds_the_executor_to_copies_of_secrets_of_harmless_types(
     answers = {
         "another's is changed": api.http.put(f"{SECRETS}/theirs", json={**there, "data": {}}),
         "another's is deleted": api.http.delete(f"{SECRETS}/theirs"),
+        "one has a label of another form": api.http.post(
+            SECRETS, json={"metadata": {"name": "db-0", "labels": {"global-dispatcher.io/copy": "0"}}}
+        ),
+        "one is of another name": api.http.post(SECRETS, json={"metadata": {**marked, "name": "db"}}),
+        "a map is in a namespace of Kubernetes": api.http.post(
+            MAPS.replace("default", "kube-system"), json={"metadata": marked}
+        ),
         "one is no copy": api.http.post(SECRETS, json={"metadata": {"name": "plain"}}),
         "one is a token": api.http.post(SECRETS, json={"metadata": {**marked, **forged}, "type": tokens}),
     }
     made = api.http.post(SECRETS, json={"metadata": marked, "type": "Opaque"})
+    noted = api.http.post(MAPS, json={"metadata": marked})
     listed = api.http.get(SECRETS)
     elsewhere = api.http.get("/api/v1/namespaces/kube-system/secrets/any")
     api.close()
     told = {what: (one.status_code, "agent of Global Dispatcher may" in one.text) for what, one in answers.items()}
     assert told == dict.fromkeys(answers, (422, True)), {what: one.text for what, one in answers.items()}
-    assert (made.status_code, listed.status_code, elsewhere.status_code) == (201, 403, 403)
+    assert (made.status_code, noted.status_code) == (201, 201)
+    assert (listed.status_code, elsewhere.status_code) == (403, 403)
+    for kind in (SECRETS, MAPS):
+        away.admin.delete(f"{kind}/{marked['name']}")
+
+
+PRIVILEGED = {"name": "more", "image": "example.invalid/app:1", "securityContext": {"privileged": True}}
+
+
+def test_the_guard_lets_nothing_be_made_that_never_crosses(planes: dict[str, ControlPlane], fleet: Releases) -> None:
+    away = planes[AWAY]
+    token = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    made: dict[str, Object] = {
+        "a token": {"volumes": [token]},
+        "a path of the node": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+        "a privileged container": {"containers": [PRIVILEGED]},
+        "a privileged container at first": {"initContainers": [PRIVILEGED]},
+        **{f"the node's {one}": {one: True} for one in ("hostNetwork", "hostPID", "hostIPC")},
+    }
+    api = away.api_for(ACCOUNTS["executor"], NAMESPACE)
+    answers = {what: api.http.post(PODS, json=delegate(**spec)) for what, spec in made.items()}
+    answers["in kube-system"] = api.http.post(PODS.replace("default", "kube-system"), json=delegate())
+    harmless = {"name": "maps", "projected": {"sources": [{"configMap": {"name": "any"}}]}}
+    there = api.http.post(PODS, json=delegate(volumes=[harmless]))
+    assert there.status_code == 201, there.text
+    for privileged, what in ((True, "a privileged debug container"), (False, "")):
+        debug = {**PRIVILEGED, "securityContext": {"privileged": privileged}}
+        answer = api.http.patch(
+            f"{PODS}/thief/ephemeralcontainers",
+            json={"spec": {"ephemeralContainers": [debug]}},
+            headers={"Content-Type": "application/strategic-merge-patch+json"},
+        )
+        if what:
+            answers[what] = answer
+        else:
+            assert answer.status_code == 200, answer.text
+    api.close()
+    away.admin.delete(f"{PODS}/thief")
+    told = {what: (one.status_code, "agent of Global Dispatcher may" in one.text) for what, one in answers.items()}
+    assert told == dict.fromkeys(answers, (422, True)), {what: one.text for what, one in answers.items()}

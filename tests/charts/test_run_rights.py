@@ -72,9 +72,18 @@ def test_the_chart_gives_no_right_to_secrets_that_its_values_do_not_ask_for(
     assert on_secrets({"secrets": {half: ["shop"]}, **TAKES}) == {("", "secrets", verb, "") for verb in verbs}
 
 
-def test_a_right_to_copies_that_no_row_takes_is_refused(helm: Helm) -> None:
-    with pytest.raises(HelmError, match=r"no row of config.executor.accept says by secrets_follow which"):
-        helm.template("agent", {"secrets": {"take": ["shop"]}})
+@pytest.mark.parametrize("half", ["give", "take"])
+def test_no_right_to_secrets_goes_beyond_the_namespaces_of_the_agent(helm: Helm, half: str) -> None:
+    helm.template("agent", {"namespaces": ["shop"], "secrets": {half: ["shop"]}, **TAKES})
+    for beyond in ("*", "team"):
+        with pytest.raises(HelmError, match=rf"secrets.{half}: has "):
+            helm.template("agent", {"namespaces": ["shop"], "secrets": {half: [beyond]}, **TAKES})
+
+
+def test_a_right_to_copies_that_no_row_takes_is_told(helm: Helm) -> None:
+    said = "no row of config.executor.accept says by secrets_follow which"
+    assert said in helm.notes("agent", {"secrets": {"take": ["shop"]}})
+    assert said not in helm.notes("agent", {"secrets": {"take": ["shop"]}, **TAKES})
 
 
 def test_a_service_account_is_bound_as_one_and_anybody_else_as_a_user() -> None:

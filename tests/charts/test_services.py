@@ -8,11 +8,12 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
+from agents.executor.objects.service_content import MANAGED_BY
 from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
-from shared.model.names import COPY, JOIN
+from shared.model.names import COPY, JOIN, MANAGER
 from tests.charts.policies import wait_for_policies
 from tests.charts.rendering import NAMESPACE, Helm, Object
 from tests.charts.split_install import ACCOUNTS, RELAY, installed, start, write_private_key
@@ -131,8 +132,14 @@ def test_pods_have_the_services_of_home_which_lead_to_all_its_pods_and_go_with_t
 
 def test_the_agent_writes_no_services_but_those(fleet: Fleet) -> None:
     wait_for_policies(fleet.away)
-    marked = {"name": "x", "labels": {COPY: "0"}}
+    mark = "0123456789abcdef"
+    marked = {"name": "x", "labels": {COPY: mark}}
     ports = [{"port": 80}]
+
+    def leads(to: str, **labels: str) -> Object:
+        said = {COPY: mark, "kubernetes.io/service-name": to, MANAGED_BY: MANAGER, **labels}
+        return {"metadata": {"name": "x", "labels": said}, "addressType": "IPv4", "endpoints": []}
+
     api = fleet.away.api_for("agent", NAMESPACE)
     try:
         http: httpx.Client = api.http
@@ -147,8 +154,22 @@ def test_the_agent_writes_no_services_but_those(fleet: Fleet) -> None:
             "a name of elsewhere": http.post(
                 SERVICES, json={"metadata": marked, "spec": {"type": "ExternalName", "externalName": "a.b"}}
             ),
+            "with a label of another form": http.post(
+                SERVICES, json={"metadata": {"name": "x", "labels": {COPY: "0"}}, "spec": {"ports": ports}}
+            ),
+            "in a namespace of Kubernetes": http.post(
+                SERVICES.replace("default", "kube-system"), json={"metadata": marked, "spec": {"ports": ports}}
+            ),
+            "a slice of a controller": http.post(SLICES, json=leads("x", **{MANAGED_BY: "other"})),
+            "addresses of the API server": http.post(SLICES, json=leads("kubernetes")),
             "deletes another's": http.delete(f"{SERVICES}/kubernetes"),
         }
+        made = http.post(SLICES, json=leads("x"))
+        assert made.status_code == 201, made.text
+        turned = made.json()
+        turned["metadata"]["labels"]["kubernetes.io/service-name"] = "y"
+        answers["a slice is led elsewhere"] = http.put(f"{SLICES}/x", json=turned)
+        http.delete(f"{SLICES}/x")
     finally:
         api.close()
     told = {what: (one.status_code, "agent of Global Dispatcher may" in one.text) for what, one in answers.items()}

@@ -29,15 +29,16 @@ class Space(NamedTuple):
 @dataclass(slots=True)
 class Held:
     """What is here of one namespace. `content`: as the source gave it last, b"" if that is not
-    known. Times are monotonic: `answered`: it gave it, or said that it is the same, `answers` times; `written`: all
-    was here as it should be; `used`: a delegate of it was last known, or about to be made.
-    `left`: names of its Services that are not here, with the reason. `shut`: its addresses were
-    withdrawn.
+    known. Times are monotonic: `answered`: it gave it, or said that it is the same, `answers`
+    times; `written`: all was here as it should be; `used`: a delegate of it was last known, or
+    about to be made. `heard`: how often the source said anything, if only no. `left`: names of its
+    Services that are not here, with the reason. `shut`: its addresses were withdrawn.
     """
 
     space: Space
     answered: float
     answers: int = 0
+    heard: int = 0
     content: bytes = b""
     digest: bytes = b""
     size: int = 0
@@ -105,7 +106,8 @@ class Services:
             self.counts(held, 0)
 
     def doubt(self) -> None:
-        """What was written is not believed any more."""
+        """What was written is not believed any more, and some may be back that were deleted."""
+        self.listed = False
         for held in self.known.values():
             held.written = _NEVER
 

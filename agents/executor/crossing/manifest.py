@@ -90,7 +90,7 @@ _METADATA = frozenset(
 )
 
 
-def _is_metadata(host: Any) -> bool:
+def is_metadata(host: Any) -> bool:
     """Whether a probe of this host would ask the node's metadata service, or the node itself."""
     text = str(host).strip("[]").rstrip(".").lower()
     if text in _METADATA or text == "localhost" or text.endswith(".localhost"):
@@ -277,7 +277,7 @@ def _check_known(source: Object, metadata: Object) -> None:
 
 def _check_hosts(spec: Object) -> None:
     for hit in walk({"spec": spec}, _HOSTS):
-        if _is_metadata(hit.value):
+        if is_metadata(hit.value):
             raise ManifestError(hit.field, "calls the metadata service of another cluster's node")
 
 

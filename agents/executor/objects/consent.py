@@ -1,9 +1,10 @@
 """Whether the owner of an object of this cluster lets it follow pods to another one.
 
-A ConfigMap does, unless its annotation says `follow: none`. A Secret does only where its own
-annotation names that cluster or, if it has none, that of its Namespace does; and only with a type
-of which no controller makes more than the Secret says (`contents.TYPES`). Only who may write the
-Secret, or the Namespace, can say so. Both are read from the API server each time.
+A ConfigMap does, unless its annotation `follow` names other clusters alone, or `none`. A Secret
+does only where its own annotation names that cluster or, if it has none, that of its Namespace
+does; and only with a type of which no controller makes more than the Secret says
+(`contents.TYPES`). Only who may write the object, or the Namespace, can say so. All is read from
+the API server each time.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,10 @@ from agents.executor.objects.contents import SECRET, read_content
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, error_text
 from shared.model.crossing import matches
-from shared.model.names import FOLLOW, NONE, SECRETS_FOLLOW
+from shared.model.names import COPY, FOLLOW, NONE, SECRETS_FOLLOW
+
+MOST_SAID = 4_096  # characters of a list of clusters
+MOST_WORD = 253  # of one of its patterns
 
 
 class Owner(NamedTuple):
@@ -28,6 +32,7 @@ class Owner(NamedTuple):
 
 class _Metadata(msgspec.Struct, gc=False):
     name: str = ""
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
     @property
@@ -51,11 +56,14 @@ def of_owner(
     kind: str, namespace: str, name: str, cluster: str, body: bytes | None
 ) -> Procedure[Owner]:
     """Of an object (JSON; None: it is not there) and pods that go to `cluster`. MsgspecError."""
-    marks = _read_object(body).metadata.marks if body is not None else {}
-    said = marks.get(FOLLOW)
+    metadata = _read_object(body).metadata if body is not None else _Metadata()
+    said = metadata.marks.get(FOLLOW)
     what = f'{kind} "{namespace}/{name}"'
+    if COPY in (metadata.labels or {}):
+        return Owner(f"{what} is a copy of another cluster's, whose owner lets it go there alone")
     if kind != SECRET:
-        return Owner(f"{what} has the annotation {FOLLOW}: {NONE}" if said == NONE else "")
+        stays = said is not None and not _means(said, cluster)
+        return Owner(f"{what} has the annotation {FOLLOW}: {said[:80]}" if said and stays else "")
     if said is None:
         answer = yield from _of_namespace(namespace)
         if isinstance(answer, Owner):
@@ -71,14 +79,18 @@ def of_owner(
 
 
 def _means(said: str, cluster: str) -> bool:
-    """Whether a list of clusters, with commas, has this one; patterns."""
-    words = [word.strip() for word in said.split(",")]
+    """Whether a list of clusters, with commas, has this one; patterns. A long one has none: to look
+    at patterns takes time, and users write them.
+    """
+    words = [word.strip() for word in said.split(",")] if len(said) <= MOST_SAID else []
+    if any(len(word) > MOST_WORD for word in words):
+        return False
     return words != [NONE] and matches(words, cluster)
 
 
 def _of_namespace(namespace: str) -> Procedure[str | Owner]:
-    """What its Namespace says of Secrets, '' if nothing. By a list of the one: that is a right that
-    every agent has.
+    """What its Namespace says of Secrets, '' if nothing. By a list of the one: every agent may
+    list Namespaces.
     """
     params = {"fieldSelector": f"metadata.name={namespace}"}
     answer = Response(0)
@@ -86,9 +98,7 @@ def _of_namespace(namespace: str) -> Procedure[str | Owner]:
         answer = yield Request("GET", "/api/v1/namespaces", params=params)
         if answer.ok or answer.status == FORBIDDEN:
             break
-    if answer.status == FORBIDDEN:
-        return ""
-    if not answer.ok:
+    if not answer.ok:  # also without the right: that it says nothing would have copies deleted
         why = f'what Namespace "{namespace}" says is not known just now: {error_text(answer)}'
         return Owner(why, known=False)
     found = _read_objects(answer.body).items

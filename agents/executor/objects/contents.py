@@ -40,6 +40,9 @@ class Content(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     immutable: bool | None = None
     type: str | None = None
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("keys", len(self.keys))]
+
     def __repr__(self) -> str:
         return f"Content({len(self.keys)} keys)"
 

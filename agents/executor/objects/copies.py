@@ -76,6 +76,7 @@ _MUCH = 100  # objects of a namespace, for which others do not wait
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _RIGHTS = "get, create, update, delete"
+_BY_VALUE = {SECRET: ", by secrets.take of its chart or install --may secrets"}
 _OF_CONTENT = re.compile(r"(denied (?:the )?request): .*", re.DOTALL)
 
 
@@ -273,7 +274,7 @@ def _read(original: Original, local: Local, now: Moment) -> Procedure[Found | An
 def _barred(kind: Kind, namespace: str, problem: str, local: Local, now: Moment) -> Answer:
     why = (
         f'the agent of cluster "{local.cluster}" may not write {kind.plural} in namespace '
-        f'"{namespace}" (its role needs {_RIGHTS}): {problem}'
+        f'"{namespace}" (its role needs {_RIGHTS}{_BY_VALUE.get(kind.word, "")}): {problem}'
     )
     local.copies.bar(kind.word, namespace, now.mono, why)
     return Answer(REFUSED, why, OF_CLUSTER)
@@ -339,6 +340,12 @@ def _takes(there: Content, content: Content) -> bool:
     return not there.immutable and there.type == content.type
 
 
+def _told(original: Original, response: Response) -> str:
+    """Why it was not written, or deleted; a webhook, or a policy, may say what is in a Secret."""
+    message = error_text(response)
+    return _OF_CONTENT.sub(r"\1", message) if original.kind == SECRET else message
+
+
 def _not_written(original: Original, response: Response, local: Local, now: Moment) -> Answer:
     """What a write came to; UNKNOWN where another one may do."""
     key = key_of(original)
@@ -346,9 +353,7 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
-    message = error_text(response)
-    if original.kind == SECRET:  # a webhook, or a policy, may say what is in it
-        message = _OF_CONTENT.sub(r"\1", message)
+    message = _told(original, response)
     if lacked_right(response) not in ("", "delete"):  # without that, others can be written
         return _barred(kind, key[1], message, local, now)
     if is_ambiguous(response):
@@ -505,13 +510,13 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
     named = yield from named_in(keys[0][1])
     if isinstance(named, str):
         return named
+    first = ""
     for key in keys:
         copy = local.copies.known.get(key)
         if copy is None or copy.used > now.mono - UNUSED_S:
             continue
-        if (
-            key[2].rpartition("-")[2] in named
-        ):  # by a pod that is not told to us: as long as it does
+        # by a pod that is not told to us: as long as it does
+        if key[2].rpartition("-")[2] in named:
             copy.used = now.mono
             continue
         copy.removing = True
@@ -519,10 +524,11 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
             problem = yield from _collected(copy.original, local, now)
         finally:
             copy.removing = False
-        if problem:
-            return problem
-        local.copies.drop(key)
-    return ""
+        if problem:  # of this one: others go
+            first = first or problem
+        else:
+            local.copies.drop(key)
+    return first
 
 
 def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
@@ -535,7 +541,7 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     if found is not None:
         response = yield _delete(KINDS[original.kind], key_of(original), found)
         if not response.ok and response.status != NOT_FOUND:
-            return f"{_COPY.format(original)}: {error_text(response)}"
+            return f"{_COPY.format(original)}: {_told(original, response)}"
     if original.kind != SECRET:
         return ""
     return (yield from copy_notes.removed(metadata_of(original), original.kind))

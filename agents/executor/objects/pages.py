@@ -9,6 +9,8 @@ from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
 
 MOST_READ = 32 * 2**20  # bytes of one list
+MOST_OF_PODS = 2**30  # the same, of pods, which others make: nothing of them is kept
+OF_PODS = "10"  # a page of pods: each may have more than a mebibyte
 _PAGE = "50"  # objects: each may have more than a mebibyte, though few have
 
 
@@ -28,7 +30,12 @@ class ListError(Exception):
 
 
 def each(
-    path: str, take: Callable[[bytes], None], selector: str = "", page: str = _PAGE
+    path: str,
+    take: Callable[[bytes], None],
+    selector: str = "",
+    *,
+    page: str = _PAGE,
+    most: int = MOST_READ,
 ) -> Procedure[None]:
     """Take all that a list shows. ListError: not all of it is known, whatever was taken."""
     following = ""
@@ -44,8 +51,8 @@ def each(
         if not response.ok:
             raise ListError(f"{path}: {error_text(response)}", response.status)
         size += len(response.body)
-        if size > MOST_READ:
-            raise ListError(f"{path}: has more than {MOST_READ // 2**20} MiB", response.status)
+        if size > most:
+            raise ListError(f"{path}: has more than {most // 2**20} MiB", response.status)
         try:
             read = msgspec.json.decode(response.body, type=_Page)
             for item in read.items:

@@ -29,7 +29,7 @@ from agents.executor.objects import consent
 from agents.executor.objects.contents import SECRET, read_content
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
-from shared.model.copy_names import copy_name
+from shared.model.copy_names import MOST_TOLD, copy_name
 from shared.model.names import FOLLOWS, PROXY_NODE_PREFIX, STAY
 from shared.model.pod import SourceRef
 
@@ -54,7 +54,7 @@ _MAY_BE_OPTIONAL = (
 _SECRETS = Tree(_MAY_BE_OPTIONAL)
 _OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 # characters that name all that follows one pod: they are written on its delegate, and told
-MOST_NAMES = 3 * 1024
+MOST_NAMES = MOST_TOLD
 
 
 _NAME = re.compile(r"[A-Za-z]{1,63}/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -312,7 +312,7 @@ def _at_home(
     that was there by then.
     """
     namespace = goes.namespace
-    key = (kind.word, namespace, name, goes.cluster if kind is SECRETS else "")
+    key = (kind.word, namespace, name, goes.cluster)
     known = local.at_home.get(key)
     if known is not None and known.at > goes.since:
         return known

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from agents.executor.context.service_table import Space
+from agents.executor.crossing.manifest import is_metadata
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.copy_names import copy_hash
@@ -27,6 +28,9 @@ ALL = "*"  # the name by which all of a namespace are asked for
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 HEADLESS = "service.kubernetes.io/headless"  # as the EndpointSlice controller marks them
+API_SERVER = (
+    "kubernetes"  # what kubelets tell of a Service of this name goes before the default one
+)
 MOST_SERVICES = 200  # of a namespace
 MOST_PORTS = 100  # of a Service, or of a slice
 MOST_SLICES = 1_000
@@ -145,6 +149,7 @@ class _Affinity(msgspec.Struct, gc=False):
 
 class _ServiceSpec(msgspec.Struct, gc=False, rename="camel"):
     type: str = "ClusterIP"
+    internal_traffic_policy: str | None = None
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     external_ips: list[str] | None = msgspec.field(name="externalIPs", default=None)
     ports: list[_Port] | None = None
@@ -180,7 +185,8 @@ class ServiceObject(msgspec.Struct, gc=False):
     def bare(self) -> bool:
         """Whether it is as we make them: somebody may have given one of ours a selector."""
         spec = self.spec
-        return spec.type == "ClusterIP" and not spec.selector and not spec.external_ips
+        local = spec.internal_traffic_policy == "Local"  # our endpoints are on no node of here
+        return spec.type == "ClusterIP" and not (spec.selector or spec.external_ips or local)
 
 
 class _Conditions(msgspec.Struct, gc=False):
@@ -252,7 +258,9 @@ def content_of(
         name = one.metadata.name
         if space_of(one.metadata) is not None or (namespace, name) == ("default", "kubernetes"):
             continue
-        if one.spec.type == "ExternalName":
+        if name == API_SERVER:
+            left[name] = "would be taken for the API server by containers"
+        elif one.spec.type == "ExternalName":
             left[name] = "is an ExternalName, an alias in the DNS of its own cluster"
         else:
             kept.append(one.crossing)
@@ -298,14 +306,14 @@ def checked(body: bytes) -> Content:
     """What another cluster gives, if it could be so. ServicesError."""
     try:
         content = _decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ServicesError(f"gives what cannot be read: {error}") from None
     _bounded(content)
     for name, why in content.left.items():
         _must(_LABEL.fullmatch(name) is not None and len(why) <= 256, f"Service {name[:80]!r}")
     for service in content.services:
         what = f"Service {service.name[:80]!r}"
-        _must(_LABEL.fullmatch(service.name) is not None, what)
+        _must(_LABEL.fullmatch(service.name) is not None and service.name != API_SERVER, what)
         _must(0 <= service.sticky_s <= _MOST_STICKY_S, what)
         _must(all(_is_port(one, least=1) for one in service.ports), what)
     known = {service.name for service in content.services}
@@ -343,13 +351,8 @@ def _is_address(text: str, family: str) -> bool:
         address = ip_address(text)
     except ValueError:
         return False
-    special = (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-        or getattr(address, "ipv4_mapped", None) is not None
-    )
+    mapped = getattr(address, "ipv4_mapped", None) is not None
+    special = address.is_multicast or mapped or is_metadata(text)
     return address.version == _FAMILIES[family] and not special and "%" not in text
 
 

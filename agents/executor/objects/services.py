@@ -21,7 +21,7 @@ import msgspec
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.context.service_table import Held, Space, Users
-from agents.executor.objects import pages, pods
+from agents.executor.objects import pages, pods, service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.pages import ListError
@@ -59,7 +59,6 @@ STALE_S = 120.0  # without an answer from home, until its addresses are taken aw
 UNUSED_S = 60.0  # without a delegate, until all is deleted
 _AT_ONCE = 2_000  # delegates of one turn
 _TRIED = 8  # pods of a namespace, of which home may know one no more
-_IMPORTS = "/apis/multicluster.x-k8s.io/v1alpha1"
 _OF = "Services of namespace {0.namespace} of cluster {0.cluster}"
 _RIGHTS = "Services and EndpointSlices (get, list, create, update, delete)"
 
@@ -112,10 +111,11 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     if not lacking:
         return None
     name, why = next(iter(lacking.items()))
+    none = f', and there is none in cluster "{local.cluster}": create it there, or'
     said = (
-        f'Service "{space.namespace}/{name}" of cluster "{space.cluster}" {why}, and there is none '
-        f'in cluster "{local.cluster}": create it there, or say that the pod calls none by '
-        f"annotation {names.SERVICES}: {names.NONE}"
+        f'Service "{space.namespace}/{name}" of cluster "{space.cluster}" {why}'
+        f"{':' if why == _COPIED else none} say that the pod calls none by annotation "
+        f"{names.SERVICES}: {names.NONE}"
     )
     return Answer(REFUSED, said, OF_CLUSTER)
 
@@ -135,7 +135,7 @@ _OWN = (
     f"{_THERE}already, and not as at home: it leads to that cluster's pods (its annotation "
     f'{names.JOIN}: "true" adds those of home)'
 )
-_COPIED = f"{_THERE}for the namespace of another cluster"
+_COPIED = "leads to the pods of another cluster there"
 _IMPORTED = f"{_THERE}as a ServiceImport"
 
 
@@ -153,12 +153,15 @@ def _follow(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Ans
         why = response.body.decode("utf-8", "replace")
         said = f'cluster "{space.cluster}" cannot be asked for {_OF.format(space)} ({why})'
         return Answer(REFUSED, said, OF_CLUSTER, passing=True)
+    held.heard += 1
     given = decode_given(response.body).given[0]
     if given.state not in (SAME, CONTENT):
         why = given.text if given.state == DENIED else "it gives them later"
         said = f'cluster "{space.cluster}" does not give {_OF.format(space)}: {why}'
         return Answer(REFUSED, said, OF_CLUSTER, passing=True)
     body = given.content if given.state == CONTENT else held.content
+    if given.state == SAME and not body:  # it was taken away while it was asked for
+        return Answer(UNKNOWN, f'{_OF.format(space)} of cluster "{space.cluster}": asked for again')
     try:
         content = checked(body)
     except ServicesError as error:
@@ -202,14 +205,14 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
     """Have it here, and nothing more. _NotWritten, ListError."""
     space = held.space
     here = yield from _here(space)
-    imported = yield from _imported(space, content)
+    imported = yield from service_imports.served(space.namespace, content)
     size = len(content.encoded)
     if content.encoded != held.content:
         more = size - held.size
         full = local.foreign_budget.no_room(space.whose, more, local.view, now.mono)
         if full is not None:
             raise _NotWritten(full)
-    left = yield from _left(content, here, space)
+    left = yield from _left(content, here, space, local)
     filled: dict[str, bool] = {}  # whether it is headless
     for service in content.services:
         found = here.services.get(service.name)
@@ -274,31 +277,14 @@ class _Named(msgspec.Struct):
     metadata: Metadata
 
 
-def _imported(space: Space, content: Content) -> Procedure[set[str]]:
-    """Names that the Multi-Cluster Services API serves here; none where that is not served, or not
-    ours to read.
-    """
-    found: set[str] = set()
-    if not content.services:
-        return found
-
-    def take(item: bytes) -> None:
-        found.add(msgspec.json.decode(item, type=_Named).metadata.name)
-
-    of = f"{_IMPORTS}/namespaces/{quote(space.namespace, safe='')}/serviceimports"
-    try:
-        yield from pages.each(of, take)
-    except ListError as error:
-        if not pages.none_there(error) and error.status != FORBIDDEN:
-            raise
-    return found
-
-
-def _left(content: Content, here: _Here, space: Space) -> Procedure[dict[str, str]]:
+def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
     """Of those that never cross, what this cluster has itself."""
     found: dict[str, str] = {}
     for name, why in content.left.items():
-        response = yield Request("GET", path("services", space.namespace, name))
+        at = path("services", space.namespace, name)
+        response = yield Request("GET", at)
+        if not response.ok and response.status != NOT_FOUND:
+            raise _NotWritten(_not_written(response, at, local))
         ours = name in here.services
         found[name] = _OWN if response.ok and not ours else why
     return found
@@ -518,9 +504,10 @@ def refresh(space: Space, local: Local, now: Moment) -> Procedure[str]:
     for pod in some:
         if held is None or held.removing:
             break
-        before = held.answers
+        answers = held.answers
+        heard = held.heard
         answer = yield from _follow(held, pod, local, now)
-        if held.answers != before:  # else of this pod nothing is given
+        if held.answers != answers or held.heard == heard:  # else of this pod nothing is given
             break
     return answer.message if answer is not None else ""
 
@@ -530,9 +517,12 @@ def withdraw(space: Space, local: Local, now: Moment) -> Procedure[str]:
     held = local.services.known.get(space)
     if held is None or held.shut or now.mono - held.answered < STALE_S:
         return ""
+    answers = held.answers
     try:
         here = yield from _here(space)
         for found in here.slices.values():
+            if held.answers != answers:  # meanwhile, to a pod that comes
+                return ""
             yield from _delete("endpointslices", space, found.metadata)
     except (ListError, _NotWritten) as error:
         return str(error)
@@ -556,7 +546,13 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
 
     held.removing = True
     try:
-        yield from pages.each(pods.collection(space.namespace), take, names.DELEGATE_LABEL)
+        yield from pages.each(
+            pods.collection(space.namespace),
+            take,
+            names.DELEGATE_LABEL,
+            page=pages.OF_PODS,
+            most=pages.MOST_OF_PODS,
+        )
         if used:  # by a pod that is not told to us: as long as it is there
             held.used = now.mono
             return ""

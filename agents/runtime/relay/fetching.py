@@ -136,7 +136,7 @@ class Fetching:
         }
         if left:
             found |= await self._asked(ask, left)
-        return [found[key] for key in wanted]
+        return [found[_key(ask, pods.pod, one)] for pods in ask.wants for one in pods.objects]
 
     def _forget(self) -> None:
         """Answers that are good no longer."""

@@ -21,6 +21,7 @@ _ENDS = {
         ("guard-budgets", ""),
         ("guard-copies", ""),
         ("guard-services", "services"),
+        ("guard-namespaces", "namespaces"),
         ("guard-connections", "exec"),
         ("guard-certificates", "csr"),
     ),

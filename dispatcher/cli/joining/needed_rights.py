@@ -60,7 +60,10 @@ _KEPT = (
 )
 _NO_COPIES = "it takes remote pods only where their ConfigMaps are here under the same name"
 _LEFT_COPIES = "copies of ConfigMaps stay whose last remote pod went while it was away"
-_NO_SECRETS = "no Secret follows a remote pod here (secrets_follow of executor.accept)"
+_NO_SECRETS = (
+    "no Secret follows a remote pod here (secrets_follow of executor.accept), unless secrets.take of "
+    "the chart lists the namespace"
+)
 _WRITES = "list create update delete"
 _SLICES = "endpointslices.discovery.k8s.io"
 _IMPORTS = "serviceimports.multicluster.x-k8s.io"

@@ -193,8 +193,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.namespaces (include "agent.makesNamespaces" .) -}}
 {{- fail "config.executor.namespaces.create: has namespaces made in which the agent may do nothing, as `namespaces` lists those where it may; leave one of them out" -}}
 {{- end -}}
-{{- if and (.Values.secrets | default dict).take (not (include "agent.takesSecrets" .)) -}}
-{{- fail "secrets.take: gives the right to copy Secrets here, and no row of config.executor.accept says by secrets_follow which; add one, or leave it out" -}}
+{{- range $half := list "give" "take" -}}
+{{- range index ($.Values.secrets | default dict) $half -}}
+{{- if and $.Values.namespaces (not (has . $.Values.namespaces)) -}}
+{{- fail (printf "secrets.%s: has %s, and `namespaces` lists where the agent may act without it; name namespaces of that list" $half .) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- include "agent.checkPorts" . -}}
 {{- include "agent.checkEgress" . -}}

@@ -282,6 +282,20 @@ def test_what_is_optional_stays_so(data: dict[str, str] | None) -> None:
     assert (fleet.copy() is not None) == (data is not None)
 
 
+@pytest.mark.parametrize("told", ["ConfigMap/a " * 1_000, "ConfigMap/A..", f"ConfigMap/{'a' * 300}"])
+def test_what_agents_do_not_write_of_a_delegate_names_nothing(told: str) -> None:
+    assert copies.named_by({names.FOLLOWS: told}) == []
+
+
+@pytest.mark.parametrize(("said", "follows"), [("b", True), ("c, b", True), ("*", True), ("c", False), ("", True)])
+def test_its_owner_may_name_the_clusters_to_which_it_follows(said: str, follows: bool) -> None:
+    fleet = Fleet()
+    marked = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: said}}, "data": RED}
+    fleet.home.api.put(f"{MAPS}/settings", marked)
+    outcome = fleet.create(volume(configMap=NAMED))
+    assert (outcome.verdict == BOUND, fleet.copy() is not None) == (follows, follows)
+
+
 def test_what_its_owner_lets_follow_nobody_and_what_each_cluster_has_are_that_cluster_s_own() -> None:
     fleet = Fleet()
     kept = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: "none"}}, "data": RED}

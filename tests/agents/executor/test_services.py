@@ -1,7 +1,10 @@
 """Services of a source's namespace where its delegates run: there before these, as at home, deleted after the last."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -322,6 +325,16 @@ def test_an_external_name_is_had_of_the_target_itself() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+def test_what_is_not_known_of_the_target_is_not_taken_for_absent() -> None:
+    fleet = with_web()
+    fleet.put(service("old", type="ExternalName", externalName="db.example.com"))
+    asked = fleet.answer
+    at = f"{SERVICES}/old"
+    with patch.object(fleet, "answer", lambda one: Response(500) if one.path == at else asked(one)):
+        outcome = fleet.create()
+    assert (outcome.verdict, "cannot be written" in outcome.message or "500" in outcome.message) == (UNKNOWN, True)
+
+
 def test_a_service_of_the_target_is_never_touched_and_its_owner_at_home_is_told() -> None:
     fleet = with_web()
     own = msgspec.json.encode(fleet.there.api.put(f"{SERVICES}/web", service()))
@@ -360,7 +373,7 @@ def test_of_two_homes_with_one_service_the_first_has_it_and_the_other_is_told() 
     held = fleet.there.local.services.put(other, NOW.mono)
     content = content_of([read_service(msgspec.json.encode(service()))], [], "default")
     run(services._write_all(held, content, fleet.there.local, NOW), fleet.answer)
-    assert held.left == {"web": "is there for the namespace of another cluster"}
+    assert held.left == {"web": "leads to the pods of another cluster there"}
     assert fleet.addresses() == ["10.1.0.5", "10.2.0.6"]
 
 
@@ -401,11 +414,20 @@ def test_what_becomes_headless_is_made_anew() -> None:
         lambda api: api.objects[f"{SERVICES}/web"]["spec"].update(selector={"app": "mine"}),
         lambda api: api.objects[f"{SERVICES}/web"]["spec"].update(type="NodePort"),
         lambda api: api.objects[f"{SERVICES}/web"]["spec"].update(externalIPs=["192.0.2.1"]),
+        lambda api: api.objects[f"{SERVICES}/web"]["spec"].update(internalTrafficPolicy="Local"),
         lambda api: api.objects.pop(f"{SERVICES}/web"),
         lambda api: next(o for p, o in api.objects.items() if p.startswith(SLICES)).update(endpoints=[]),
         lambda api: [api.objects.pop(p) for p in list(api.objects) if p.startswith(SLICES)],
     ],
-    ids=["selector", "node port", "external address", "deleted", "endpoints", "slices deleted"],
+    ids=[
+        "selector",
+        "node port",
+        "external address",
+        "node-local",
+        "deleted",
+        "endpoints",
+        "slices deleted",
+    ],
 )
 def test_what_somebody_changes_there_is_mended_within_a_minute(edit: Callable[[Any], object]) -> None:
     fleet = with_web()
@@ -450,6 +472,31 @@ def test_a_pod_that_home_knows_no_more_does_not_stand_for_its_namespace() -> Non
     assert fleet.addresses() == ["10.1.0.9"]
 
 
+def test_of_a_home_that_cannot_be_asked_one_pod_stands_for_all() -> None:
+    fleet = with_web()
+    for name in ("x", "y", "z"):
+        fleet.create(name)
+    fleet.cut = "partition"
+    asked = fleet.asks
+    fleet.tend(60)
+    assert fleet.asks == asked + 1
+
+
+def test_addresses_that_a_new_pod_was_given_meanwhile_are_not_taken_away() -> None:
+    fleet = with_web()
+    fleet.create()
+    fleet.there.sync()
+    (space,) = fleet.there.local.services.known
+    taking_away = services.withdraw(space, fleet.there.local, moment(STALE_S))
+    first = next(taking_away)
+    fleet.create("y", after_s=STALE_S)
+    answer = fleet.answer(first)
+    with suppress(StopIteration):
+        while True:
+            answer = fleet.answer(taking_away.send(answer))
+    assert fleet.addresses() == ["10.1.0.5", "10.2.0.6"]
+
+
 # --- deleted
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -467,6 +514,20 @@ def test_they_go_with_the_last_delegate(restarted: bool) -> None:
     fleet.tend_until(200, 70)
     assert (fleet.here(), fleet.slices()) == (None, [])
     assert fleet.there.local.services.bytes_of(HOME) == 0
+
+
+def test_what_a_restore_brings_back_without_its_pods_is_found_and_goes() -> None:
+    fleet = with_web()
+    fleet.create()
+    kept = deepcopy({path: one for path, one in fleet.there.api.objects.items() if path.startswith((SERVICES, SLICES))})
+    fleet.ends()
+    fleet.tend_until(200)
+    assert fleet.here() is None
+    for path, one in kept.items():
+        fleet.there.api.put(path, one)
+    fleet.there.local.server_went_back()
+    fleet.tend_until(400, 210)
+    assert (fleet.here(), fleet.slices()) == (None, [])
 
 
 def test_they_stay_while_the_api_server_shows_a_delegate_that_the_watch_does_not() -> None:
@@ -588,7 +649,22 @@ def test_what_no_cluster_can_have_is_refused_of_one_that_is_hostile(content: Con
         checked(content.encoded)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"services":[{}]}', b"\xff"])
+@pytest.mark.parametrize("address", ["fd00:ec2::254", "100.100.100.200", "64:ff9b::a9fe:a9fe", "::127.0.0.1"])
+def test_addresses_that_are_some_nodes_own_however_they_are_written_are_refused(address: str) -> None:
+    family = "IPv6" if ":" in address else "IPv4"
+    assert not service_content._is_address(address, family)
+    assert service_content._is_address("fd00::1" if family == "IPv6" else "10.0.0.1", family)
+
+
+def test_the_name_of_the_api_servers_service_does_not_cross() -> None:
+    content = content_of([read_service(msgspec.json.encode(service("kubernetes")))], [], "team")
+    assert (content.services, list(content.left)) == ((), ["kubernetes"])
+    hostile = msgspec.structs.replace(content, services=(Service("kubernetes"),), left={})
+    with pytest.raises(ServicesError):
+        checked(hostile.encoded)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"services":[{}]}', b"\xff", b'{"left":{"a":"\xff"}}'])
 def test_what_cannot_be_read_is_refused(body: bytes) -> None:
     fleet = with_web()
     fleet.gives = lambda given: GivenObjects((Given(CONTENT, body),))
