@@ -17,6 +17,7 @@ from agents.executor.crossing.baseline import of_containers, violations
 from agents.executor.crossing.fields import Object, Tree, walk
 from agents.executor.crossing.manifest import ManifestError, readable, without_account
 from agents.executor.crossing.policy import Grants
+from shared.model.copy_names import HASH
 from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
 from shared.model.crossing import SECRETS as OF_SECRETS
 from shared.model.names import DOWNWARD, FOLLOW, SECRETS_FOLLOW, SERVICE_ACCOUNT, steers
@@ -44,7 +45,7 @@ class Copied(NamedTuple):
 
 
 _NONE = Copied()
-_LIKE_A_COPY = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
+_LIKE_A_COPY = re.compile(f".*-{HASH}", re.DOTALL)
 
 
 def restrict(

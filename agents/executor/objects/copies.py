@@ -18,8 +18,9 @@ from typing import ClassVar
 
 import msgspec
 
-from agents.executor.context.copy_table import Copies, Original, Sought, questions
+from agents.executor.context.copy_table import Original, Sought, questions
 from agents.executor.context.local import KNOWN_S, Local, Moment
+from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import copy_notes, events, references
 from agents.executor.objects.contents import SECRET, Content, read_content
@@ -401,10 +402,7 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     copies = local.copies
     if not copies.listed:
         yield ReconcileTask("copies", None, _list_all(local, now))
-    if copies.look is None and now.mono - copies.looked_at >= REFRESH_S:
-        copies.looked_at = now.mono
-        copies.look = _in_use(local, now)
-    _look_on(copies)
+    look_on(copies, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for asked in list(copies.due):
         yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
     unused: dict[str, list[Key]] = {}
@@ -413,20 +411,6 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
             unused.setdefault(key[1], []).append(key)
     for namespace, keys in unused.items():
         yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
-
-
-def _look_on(copies: Copies) -> None:
-    """Look at some more of who uses what."""
-    look = copies.look
-    if look is None:
-        return
-    copies.look = None
-    try:
-        next(look)
-        copies.look = look
-    except StopIteration as end:
-        copies.due = end.value
-        copies.known_since = copies.looked_at
 
 
 def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:

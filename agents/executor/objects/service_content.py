@@ -19,6 +19,7 @@ import msgspec
 
 from agents.executor.context.service_table import Space
 from agents.executor.crossing.manifest import is_metadata
+from agents.executor.objects.copy_objects import Metadata
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.copy_names import copy_hash
@@ -112,18 +113,6 @@ class ServicesError(ValueError):
 
 # --- at home
 # --------------------------------------------------------------------------------------------------
-
-
-class Metadata(msgspec.Struct, gc=False, rename="camel"):
-    """Of an object that an API server shows."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
 
 
 class _Port(msgspec.Struct, gc=False, rename="camel"):

@@ -5,22 +5,13 @@ https://github.com/kubernetes-sigs/mcs-api
 
 from urllib.parse import quote
 
-import msgspec
-
 from agents.executor.objects import pages
+from agents.executor.objects.copy_objects import read_object
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.service_content import Content
 from shared.kube.http import FORBIDDEN, Procedure
 
 _IMPORTS = "/apis/multicluster.x-k8s.io/v1alpha1"
-
-
-class _Metadata(msgspec.Struct, gc=False):
-    name: str = ""
-
-
-class _Import(msgspec.Struct, gc=False):
-    metadata: _Metadata
 
 
 def served(namespace: str, content: Content) -> Procedure[set[str]]:
@@ -32,7 +23,7 @@ def served(namespace: str, content: Content) -> Procedure[set[str]]:
         return found
 
     def take(item: bytes) -> None:
-        found.add(msgspec.json.decode(item, type=_Import).metadata.name)
+        found.add(read_object(item).metadata.name)
 
     of = f"{_IMPORTS}/namespaces/{quote(namespace, safe='')}/serviceimports"
     try:

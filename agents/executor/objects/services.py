@@ -19,18 +19,19 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor.context.local import KNOWN_S, Local, Moment
+from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.context.service_table import Held, Space, Users
 from agents.executor.objects import pages, pods, service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
+from agents.executor.objects.copy_objects import Metadata, read_object
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.service_content import (
     ALL,
     HEADLESS,
     KIND,
     Content,
-    Metadata,
     ServiceObject,
     ServicesError,
     SliceObject,
@@ -273,10 +274,6 @@ def _here(space: Space) -> Procedure[_Here]:
     return here
 
 
-class _Named(msgspec.Struct):
-    metadata: Metadata
-
-
 def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
     """Of those that never cross, what this cluster has itself."""
     found: dict[str, str] = {}
@@ -424,10 +421,7 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     table = local.services
     if not table.listed:
         yield ReconcileTask("services", None, _list_all(local, now))
-    if table.look is None and now.mono - table.looked_at >= REFRESH_S:
-        table.looked_at = now.mono
-        table.look = _in_use(local, now)
-    _look_on(local)
+    look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for space in list(table.due):
         yield ReconcileTask(f"services of {mark_of(space)}", None, refresh(space, local, now))
     for space, held in list(table.known.items()):
@@ -438,20 +432,6 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
         for space in table.unused(min(now.mono - UNUSED_S, table.known_since)):
             task = collect(space, local, now)
             yield ReconcileTask(f"services of {mark_of(space)}", space.namespace, task)
-
-
-def _look_on(local: Local) -> None:
-    table = local.services
-    look = table.look
-    if look is None:
-        return
-    table.look = None
-    try:
-        next(look)
-        table.look = look
-    except StopIteration as end:
-        table.due = end.value
-        table.known_since = table.looked_at
 
 
 def _in_use(local: Local, now: Moment) -> Generator[None, None, Users]:
@@ -541,7 +521,7 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
 
     def take(item: bytes) -> None:
         nonlocal used
-        said = msgspec.json.decode(item, type=_Named).metadata.annotations or {}
+        said = read_object(item).metadata.annotations or {}
         used = used or said.get(names.SOURCE_CLUSTER_UID) == space.cluster_uid
 
     held.removing = True
@@ -575,7 +555,7 @@ def _list_all(local: Local, now: Moment) -> Procedure[str]:
     """
 
     def take(item: bytes) -> None:
-        space = space_of(msgspec.json.decode(item, type=_Named).metadata)
+        space = space_of(read_object(item).metadata)
         if space is not None and not local.services.full(space):
             local.services.put(space, now.mono, used=False)
 
