@@ -6,12 +6,14 @@ import msgspec
 
 from agents.observer.cache import ClusterCache
 from agents.observer.loads import READINGS, Loads
+from agents.observer.node_groups import NODE_GROUPS, NodeGroupWatch
 from agents.observer.owner_uses import USES, OwnerUses
 from agents.observer.seen import NODES, PODS
 from shared.messages import Changes
 from shared.model.bounds import MAX_NAMES
 from shared.model.crossing import Opening
 from shared.model.node import Node, Reading
+from shared.model.node_group import NodeGroups
 from shared.model.objects import ObjectRef, PriorityClass
 from shared.model.owner_use import OwnerUse
 from shared.model.pod import Pod
@@ -48,8 +50,15 @@ class ChangeFeed:
     own content.
     """
 
-    def __init__(self, cache: ClusterCache, loads: Loads, uses: OwnerUses) -> None:
+    def __init__(
+        self,
+        cache: ClusterCache,
+        loads: Loads,
+        uses: OwnerUses,
+        node_groups: NodeGroupWatch | None = None,
+    ) -> None:
         self._cache = cache
+        self._node_groups = node_groups
         self._loads = loads
         self._uses = uses
         self._log = cache.log
@@ -110,6 +119,7 @@ class ChangeFeed:
             "readings": self._readings(list(self._loads.names()), now),
             "objects": tuple(self._cache.objects()),
             "uses": self._owner_uses(list(self._uses.keys()), now),
+            "node_groups": self._told_groups(news=True),
         }
 
     def _difference(self, since: int, now: float) -> dict[str, object]:
@@ -137,7 +147,11 @@ class ChangeFeed:
                 if (record := self._cache.object(kind, key)) is not None
             ),
             "objects_gone": tuple(ObjectRef(kind, key) for kind in kinds for key in gone[kind]),
+            "node_groups": self._told_groups(news=bool(changed[NODE_GROUPS])),
         }
+
+    def _told_groups(self, *, news: bool) -> NodeGroups | None:
+        return self._node_groups.told() if news and self._node_groups is not None else None
 
     def _priority_classes(self) -> tuple[PriorityClass, ...]:
         """All there are; none where they are more than one message may hold: of a part it could not
@@ -157,7 +171,7 @@ class ChangeFeed:
     def _by_kind(self, keys: list[tuple[str, str]]) -> dict[str, list[str]]:
         """Keys of each kind, earliest change first."""
         kinds: dict[str, list[str]] = {
-            kind: [] for kind in (NODES, PODS, READINGS, USES, *self._cache.kinds)
+            kind: [] for kind in (NODES, PODS, READINGS, USES, NODE_GROUPS, *self._cache.kinds)
         }
         for kind, key in reversed(keys):
             kinds[kind].append(key)

@@ -8,6 +8,7 @@ import msgspec
 
 from shared.model.delegate_events import DelegateEvent
 from shared.model.node import Node
+from shared.model.node_group import NodeGroup
 from shared.model.objects import AnyWatched
 from shared.model.pod import Pod, PodRef
 
@@ -152,4 +153,28 @@ class EventSeen:
     event: DelegateEvent
 
 
-Seen = NodeSeen | PodSeen | ObjectSeen | GroupSeen | EventSeen
+@dataclass(frozen=True, slots=True)
+class NodeGroupSeen:
+    """An object that may be a group of nodes at one resourceVersion; `group` None: it is none of
+    this cluster. `ready`: how many of its nodes are.
+    """
+
+    kind: str
+    key: str  # the group's name
+    version: int
+    group: NodeGroup | None
+    ready: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalerSeen:
+    """The status of Cluster Autoscaler at one resourceVersion: for which groups it makes no nodes,
+    as that has failed.
+    """
+
+    key: str
+    version: int
+    backing_off: frozenset[str]
+
+
+Seen = NodeSeen | PodSeen | ObjectSeen | GroupSeen | EventSeen | NodeGroupSeen | AutoscalerSeen

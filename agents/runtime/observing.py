@@ -48,7 +48,7 @@ class Observing:
         )
         self.uses = OwnerUses(watching.log, watching.cache.pod_by_name)
         self._loads.on_pods = self.uses.add
-        self._follow = ChangeFeed(watching.cache, self._loads, self.uses)
+        self._follow = ChangeFeed(watching.cache, self._loads, self.uses, watching.node_groups)
         self._readings = Readings(client, watching.cache.targets, self._loads, settings)
         # the last report of sources, or the one in the making
         self._telemetry: asyncio.Task[Telemetry] | None = None

@@ -301,6 +301,44 @@ class ExecutorOptions(BaseModel):
     )
 
 
+class NodeGroupSettings(BaseModel):
+    """Which node groups of this cluster's autoscalers are told of (docs/autoscalers.md)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    read: bool = Field(
+        default=False,
+        description="Node groups of Cluster API are read and told to the dispatcher; the agent "
+        "needs the right to list them.",
+    )
+    cluster: str = Field(
+        default="",
+        max_length=253,
+        description="Name of this cluster's own Cluster object, as `spec.clusterName` of its "
+        "groups has it; with `read`.",
+    )
+    namespace: str = Field(
+        default="",
+        pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
+        description="Namespace in which its groups are; empty: looked for in all.",
+    )
+    all: bool = Field(
+        default=False,
+        description="Nothing else makes nodes here: a pod that is larger than the nodes of every "
+        "group is helped by no new node.",
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.read and not self.cluster:
+            raise ValueError(
+                "node_groups.cluster: name this cluster's own Cluster object, as spec.clusterName "
+                "of its MachineDeployments has it; where others are managed from here, theirs are "
+                "not its"
+            )
+        return self
+
+
 class OrderSettings(BaseModel):
     """Whose orders are obeyed: those that a dispatcher has signed whom the authorities have
     certified.
@@ -387,6 +425,7 @@ class AgentSettings(BaseModel):
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
     orders: OrderSettings = Field(default_factory=OrderSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    node_groups: NodeGroupSettings = Field(default_factory=NodeGroupSettings)
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."
     )

@@ -1,9 +1,11 @@
 """The lists and watches of one API server: what it shows, whether it answers, which cluster it is."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from agents.kube import node_groups
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
@@ -14,6 +16,7 @@ from agents.kube.pod_groups import PATH as POD_GROUPS_PATH
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
+from agents.observer.node_groups import NodeGroupWatch
 from agents.observer.seen import NODES, POD_GROUPS, PODS
 from agents.runtime.health import HealthMonitor
 from agents.runtime.settings import AgentSettings, ApiSettings
@@ -94,6 +97,16 @@ class Watching:
             fields=WARNINGS_OF_PODS,
         )
         self._tells_events = whole
+        self.node_groups = None
+        self._of_node_groups: Sequence[ListWatch] = ()
+        if whole and settings.node_groups.read:
+            self.node_groups = NodeGroupWatch(
+                self.log,
+                node_groups.KINDS,
+                time.monotonic,
+                only_these=settings.node_groups.all,
+            )
+            self._of_node_groups = _watches_of_groups(client, settings, self.node_groups, pace)
         self.on_went_back: Callable[[], None] = lambda: None
         self.health = HealthMonitor(client, self.watches, api, self.log.bump, self._rewatch)
         self.verifier = WatchVerifier(client, self.watches, api, self._reopen, self._went_back)
@@ -106,6 +119,8 @@ class Watching:
         self._rewatch()
         if self._tells_events:
             self.tasks["Event"] = spawn(self._watch_events(), "watch Event")
+        for watch in self._of_node_groups:
+            self.tasks[watch.kind] = spawn(watch.run(), f"watch {watch.kind}")
 
     async def _watch_events(self) -> None:
         while not self.cache.synced:  # noqa: ASYNC110 - polled once a start; events are of pods that are known
@@ -142,6 +157,34 @@ def _is_watched(kind: str, role: str) -> bool:
     return (
         kind in EXECUTOR_KINDS if role == EXECUTOR else role == BOTH or kind != DaemonSet.__name__
     )
+
+
+def _watches_of_groups(
+    client: KubeClient, settings: AgentSettings, sink: NodeGroupWatch, pace: Pace
+) -> Sequence[ListWatch]:
+    """Of node groups and their autoscaler. Beside the others, too: on none of them rests whether
+    this view is whole.
+    """
+    told = settings.node_groups
+    of_kinds = dict[str, ListWatch]()
+    for kind in node_groups.KINDS:
+        path, *others = node_groups.paths(kind, told.namespace)
+        read = node_groups.reader(kind, told.cluster)
+        of_kinds[kind] = ListWatch(
+            client, kind, path, read, sink, pace, optional=True, others=others
+        )
+    sink.is_unserved = lambda kind: of_kinds[kind].unserved
+    of_autoscaler = ListWatch(
+        client,
+        node_groups.STATUS,
+        node_groups.STATUS_PATH,
+        node_groups.status_seen,
+        sink,
+        pace,
+        optional=True,
+        fields=node_groups.STATUS_FIELDS,
+    )
+    return (*of_kinds.values(), of_autoscaler)
 
 
 def _pace(api: ApiSettings) -> Pace:

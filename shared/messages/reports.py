@@ -18,6 +18,7 @@ from shared.model.bounds import (
 )
 from shared.model.crossing import Opening
 from shared.model.node import Node, Reading
+from shared.model.node_group import NodeGroups
 from shared.model.objects import AnyObject, ObjectRef, PriorityClass
 from shared.model.owner_use import OwnerUse
 from shared.model.pod import Pod, Record
@@ -57,7 +58,9 @@ class Changes(Record, frozen=True):
     which that is not known. `confirmed`: how often in this life of the agent an operator has
     confirmed that what its API server shows is meant. `uses`: what pods of single owners use, of
     those of which that is another than before; what is not told of goes on to hold.
-    `priority_classes`: all of the cluster; empty: they are not known.
+    `priority_classes`: all of the cluster; empty: they are not known. `node_groups`: all that are
+    seen, where that is news or the report is full; None: no news, or in a full one that none are
+    looked for.
     """
 
     cluster: Word
@@ -85,3 +88,4 @@ class Changes(Record, frozen=True):
     confirmed: int = 0
     uses: Annotated[tuple[OwnerUse, ...], Meta(max_length=MAX_USES)] = ()
     priority_classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=MAX_NAMES)] = ()
+    node_groups: NodeGroups | None = None

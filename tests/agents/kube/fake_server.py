@@ -13,7 +13,8 @@ from agents.kube.objects import KINDS
 from agents.runtime.executor_lease import PLACE
 from tests.agents.kube.objects import Object, node_object
 
-SERVED = ("nodes", "pods", "events", "podgroups", *(kind.path.rpartition("/")[2] for kind in KINDS))
+NODE_GROUPS = ("machinedeployments", "machinesets", "configmaps")
+SERVED = ("nodes", "pods", "events", "podgroups", *NODE_GROUPS, *(kind.path.rpartition("/")[2] for kind in KINDS))
 STATE = state.PATH
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -66,6 +67,8 @@ class FakeApi:
         app.router.add_get("/apis/metrics.k8s.io/v1/{kind}", self._missing)
         app.router.add_get("/apis/metrics.k8s.io/v1beta1/nodes", self._metrics)
         app.router.add_get("/api/v1/{kind}", self._collection)
+        app.router.add_get("/apis/cluster.x-k8s.io/{version}/namespaces/fleet/{kind}", self._machines)
+        app.router.add_get("/api/v1/namespaces/kube-system/{kind}", self._collection)
         app.router.add_get("/apis/scheduling.k8s.io/{version}/{kind}", self._scheduling)
         app.router.add_get("/apis/{group}/v1/{kind}", self._collection)
         app.router.add_get(STATE, self._get_state)
@@ -181,6 +184,11 @@ class FakeApi:
 
     async def _scheduling(self, request: web.Request) -> web.StreamResponse:
         served = request.match_info["version"] == self.scheduling
+        return await self._collection(request) if served else await self._missing(request)
+
+    async def _machines(self, request: web.Request) -> web.StreamResponse:
+        """Of an older Cluster API, without MachinePools."""
+        served = request.match_info["version"] == "v1beta1" and request.match_info["kind"] in NODE_GROUPS
         return await self._collection(request) if served else await self._missing(request)
 
     async def _metrics(self, _: web.Request) -> web.Response:

@@ -10,12 +10,14 @@ from agents.observer.cache import ClusterCache
 from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads, Measure, Sample
+from agents.observer.node_groups import NodeGroupWatch
 from agents.observer.owner_uses import OwnerUses
-from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
+from agents.observer.seen import NODES, PODS, NodeGroupSeen, NodeSeen, NodeTarget, ObjectSeen, PodSeen
 from shared.messages import Changes
 from shared.model.bounds import MAX_NAMES
 from shared.model.names import EPOCH
 from shared.model.node import Node, Reading
+from shared.model.node_group import NodeGroup, NodeGroups
 from shared.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget, PriorityClass
 from shared.model.pod import Pod, SourceRef
 
@@ -334,3 +336,20 @@ def test_that_the_server_went_back_travels_with_every_answer() -> None:
         changes = world.follow.since(WHO, WHO.incarnation, since, held, 0.0)
         assert (changes.restored, changes.problem) == (True, "went back")
     assert World(synced=False).follow.since(WHO, "", 0, held, 0.0).restored
+
+
+def test_node_groups_are_told_all_together_when_they_change_and_in_each_full_report() -> None:
+    world, follower = World(), Follower()
+    groups = NodeGroupWatch(world.log, ("MachineSet",), lambda: 0.0)
+    world.follow = ChangeFeed(world.cache, world.loads, OwnerUses(world.log, world.cache.pod_by_name), groups)
+    assert world.ask(follower).node_groups == NodeGroups()
+    large = NodeGroup("large", 0, 9)
+    groups.apply(NodeGroupSeen("MachineSet", "large", 1, large))
+    assert world.ask(follower).node_groups == NodeGroups((large,))
+    world.node("n1")
+    assert world.ask(follower).node_groups is None
+    assert world.ask(Follower()).node_groups == NodeGroups((large,))
+
+
+def test_an_agent_that_looks_for_no_node_groups_tells_of_none() -> None:
+    assert World().ask(Follower()).node_groups is None

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from shared.messages import Changes, decode, encode
+from shared.model.node_group import NodeGroups
 from shared.model.objects import AnyObject
 from shared.model.pod import Pod
 from tests.agents.kube.fake_server import FakeApi
@@ -36,13 +38,15 @@ class Dispatcher:
         self.pods: dict[str, Pod] = {}
         self.nodes: set[str] = set()
         self.objects: dict[tuple[str, str], AnyObject] = {}
+        self.node_groups: NodeGroups | None = None
         self.last: Changes | None = None
 
     async def poll(self, wait_s: float = 5.0) -> Changes:
         answer = await self.agent.changes(self.incarnation, self.revision, wait_s)
         self.last = changes = decode(Changes, encode(answer))
         if changes.full:
-            self.pods, self.nodes, self.objects = {}, set(), {}
+            self.pods, self.nodes, self.objects, self.node_groups = {}, set(), {}, None
+        self.node_groups = changes.node_groups or self.node_groups
         self.nodes |= {node.name for node in changes.nodes}
         self.nodes -= set(changes.nodes_gone)
         self.pods |= {pod.name: pod for pod in changes.pods}
@@ -77,6 +81,7 @@ async def an_agent(
     seen: dict[str, int] | None = None,
     pace: Mapping[str, float] = IMPATIENT,
     coalesce_s: float = 0.02,
+    node_groups: Mapping[str, object] = MappingProxyType({}),
     **more: float,
 ) -> AsyncIterator[Dispatcher]:
     """An agent, impatient by default; `more` of its settings of the API server, `seen` of an earlier life."""
@@ -87,6 +92,7 @@ async def an_agent(
             "api": {**pace, **more},
             "kubelet": {"interval_s": 0.1},
             "coalesce_s": coalesce_s,
+            "node_groups": node_groups,
         }
     )
     agent = Agent(settings)
