@@ -462,6 +462,15 @@ class TimingSection(Section):
             description="a remote pod of which no container has run that long moves on; 0: never",
         ),
     ] = 300.0
+    node_wait_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=3600,
+            description="a pod for which a node group of its cluster makes a node evicts nobody "
+            "for so long; 0: evicts at once",
+        ),
+    ] = 0.0
     delegate_lease_s: Annotated[
         float,
         Field(

@@ -4,6 +4,7 @@ service.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.registry import Collector
@@ -166,9 +167,16 @@ def _policies(
         (profile, build(profile, PluginContext(quota=ledger), config.registry))
         for profile in config.profiles
     ]
-    return Profiles(
-        [Scheduler(profile, plugins, fleet) for profile, plugins in built]
-    ), shared_queue_sort(built)
+    schedulers = [
+        Scheduler(
+            profile,
+            plugins,
+            fleet,
+            anew=partial(build, profile, PluginContext(quota=ledger), config.registry),
+        )
+        for profile, plugins in built
+    ]
+    return Profiles(schedulers), shared_queue_sort(built)
 
 
 def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> SchedulingQueue:
@@ -202,6 +210,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         cluster_lost_s=timing.cluster_lost_s,
         mirror_s=timing.mirror_s,
         start_s=timing.start_s,
+        node_wait_s=timing.node_wait_s,
         fenced_per_s=timing.fenced_per_s,
         evictions_abroad_per_s=timing.evictions_abroad_per_s,
         delegate_lease_s=timing.delegate_lease_s,

@@ -1,6 +1,7 @@
 """A real core on the default profile, for laws about the whole."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
@@ -24,8 +25,9 @@ def make_core(
 ) -> SchedulerCore:
     """As the runtime makes it, with no tenants but those of `ledger`."""
     fleet = FleetState()
-    plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger or QuotaLedger(())))
-    profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet)])
+    made = partial(build, DEFAULT_PROFILE, PluginContext(quota=ledger or QuotaLedger(())))
+    plugins = made()
+    profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet, anew=made)])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
     return SchedulerCore(
         clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing, rebalancing=rebalancing

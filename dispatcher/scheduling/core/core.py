@@ -223,6 +223,7 @@ class SchedulerCore:
         self._peer_updates.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
+        state.stop_waiting(now)
         if self.open:
             self._deciding.evictions.preemptors.tick(now)
             self._starts.tick(now)

@@ -135,6 +135,7 @@ class Deciding:
         self.binding.follow_profiles()
         for scheduler in self._state.profiles:
             scheduler.post_filters.may_evict = self.evictions.may_evict
+            scheduler.future.wait_s = self._state.timing.node_wait_s
 
     def decide(
         self, budget: int, now: float, enough: Callable[[], bool], clock: Callable[[], float]
@@ -408,8 +409,10 @@ class Deciding:
                     state.tracked.active[item.pod_id],
                     result,
                     now,
-                    nodes_help=helps[item.pod_info.home],
+                    nodes_help=helps[item.pod_info.home] and not result.beyond_home,
                 )
+                if result.waits_until is not None:
+                    state.waiting_for_nodes.put(item.pod_id, result.waits_until)
                 if singly:
                     self._preempt(item, result, now)
 

@@ -27,12 +27,15 @@ from dispatcher.scheduling.framework.hints import (
     placed_pod_changed,
 )
 from shared.messages import Changes
+from shared.messages.memory import memory_of_record
 from shared.model.names import CLAIM, OWN_NETWORK, is_ours
 from shared.model.node import Node
+from shared.model.node_group import NodeGroups
 from shared.model.objects import AnyObject
 from shared.model.pod import RUNNING, Pod, PodId, SourceRef, without_claim
 from shared.security.signatures import is_claim_of, plain_keys, read_claim
 
+MAX_GROUPS_MEMORY = 2**20  # bytes of the node groups of a cluster
 _NODES_A_POD = 4  # so many nodes take as long as one pod
 _NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED
 
@@ -245,6 +248,8 @@ class Reports:
         self._note_readiness(view, was_ready, now)
         if shown != (view.opens, view.priority_classes):
             self._show_cluster(view, now)
+        if changes.synced and (changes.full or changes.node_groups is not None):
+            self._take_groups(view.name, changes.node_groups, now)
         if keys != view.keys:
             self._keys_changed(view)
         if confirms:
@@ -253,6 +258,18 @@ class Reports:
             was_restored and not view.restored
         ):  # what is missing there proves something again
             self._state.touch(view.name)
+
+    def _take_groups(self, cluster: str, told: NodeGroups | None, now: float) -> None:
+        """Node groups of a cluster; more than an agent tells of is not kept."""
+        state = self._state
+        if memory_of_record(told) > MAX_GROUPS_MEMORY:
+            state.warn(
+                f"cluster {cluster} tells of node groups in more than {MAX_GROUPS_MEMORY} bytes: "
+                "they count for nothing"
+            )
+            told = None
+        if state.fleet.groups.put(cluster, told):
+            state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:
         """An agent is away: no new pod goes to its cluster until it reports."""

@@ -123,6 +123,8 @@ class CoreState:
         self.tracked = TrackedPods()
         self.unstarted = UnstartedPods(timing.start_s)
         self.held_reports = HeldReports()
+        # when pods may evict others, as no node has come for them until then
+        self.waiting_for_nodes: DueTimes[PodId] = DueTimes()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
@@ -285,6 +287,7 @@ class CoreState:
             self.side_intents.drop(known.report)
         self.tracked.drop(pod_id)
         self.held_reports.drop(pod_id)
+        self.waiting_for_nodes.drop(pod_id)
         self.abroad.discard(pod_id)
         self.log.forget(pod_id)
 
@@ -349,6 +352,11 @@ class CoreState:
             tracked = self.tracked.active.get(pod_id)
             if tracked is not None and tracked.reported and _waits(tracked):
                 self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
+
+    def stop_waiting(self, now: float) -> None:
+        """Pods whose node has had its time are tried again."""
+        for pod_id in self.waiting_for_nodes.take(now, _AT_ONCE):
+            self.queue.activate(pod_id, now)
 
     def report_waiting(self, tracked: Tracked, message: str, reason: str = WAITING) -> None:
         """Report what a pod that has its place waits for, or (another `reason`) what else there is

@@ -24,6 +24,7 @@ from dispatcher.scheduling.cycle.batches import (
     never,
     unfit,
 )
+from dispatcher.scheduling.cycle.future_nodes import Anew, FutureNodes
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -48,7 +49,7 @@ from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_p
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
 from shared.model.pod import PENDING, PodId, template_of
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import NO_NODE_HELPS, Reason, Why
 from shared.model.refusal import ClusterRefusal
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
@@ -69,10 +70,11 @@ class Scheduler(AssumedPods):
 
     `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From
     `large` nodes on, pods of classes that are not kept look at few of them. `faults` counts the
-    errors of each plugin.
+    errors of each plugin. `anew` makes the plugins once more, for nodes that autoscalers could make
+    (`FutureNodes`); None: these are not looked at.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a profile twice, where it decides, and what bounds it
         self,
         profile: Profile,
         plugins: Sequence[Plugin],
@@ -81,12 +83,14 @@ class Scheduler(AssumedPods):
         nominations: Nominations | None = None,
         class_bytes: int = 512 * 2**20,
         large: int = LARGE,
+        anew: Anew | None = None,
     ) -> None:
         self._faults = Faults()
         super().__init__(Plan.of(profile, plugins), fleet, self._faults)
         fleet.derive(self.plan.derives)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
+        self.future = FutureNodes(profile, anew, fleet, self._faults.note)
         self.canary = profile.canary
         self.faults = self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
@@ -485,10 +489,25 @@ class Scheduler(AssumedPods):
             if len(self._no_place_by_class) > _MOST_NO_PLACE:
                 self._no_place_by_class.popitem(last=False)
         refused = earlier.again(pod_id, pod_info, self.fleet.now)
-        if found.codes is not None and self.plan.post_filters:
+        if self.future.known:
+            self._look_ahead(key, refused)
+        if found.codes is not None and self.plan.post_filters and refused.waits_until is None:
             refused = self.post_filters.help(cycle, refused, key, found.codes)
         self._last_no_place = refused
         return refused
+
+    def _look_ahead(self, key: ClassKey, refused: Unschedulable) -> None:
+        """Add what autoscalers could do for the pod, unless no node whatever would help it. One
+        that is promised room already does not wait for them.
+        """
+        if not refused.reasons.isdisjoint(NO_NODE_HELPS):
+            return
+        pod_info = refused.pod_info
+        outlook = self.future.outlook(key, pod_info)
+        refused.hints = (*refused.hints, *self.future.hints(pod_info, outlook))
+        refused.beyond_home = outlook.beyond_home
+        if pod_info.pod.preempts and self.nominations.of(refused.pod_id) is None:
+            refused.waits_until = self.future.waits_until(key, pod_info, outlook)
 
     def _hints(self, cycle: CycleState, pod_info: PodInfo) -> tuple[str, ...]:
         hints: list[str] = []

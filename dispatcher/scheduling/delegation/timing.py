@@ -20,8 +20,9 @@ class CoreTiming:
     pod. `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed
     over for it; `refused_passing_s`: in place of the first where a failure refused it, a webhook
     that does not answer. `start_s`: a remote pod of which no container has run for so long is told,
-    and moves on; 0: never. `unknown_s`: a pod is told when it is not known for so long what came of
-    its order, and again after twice as long; and whether its delegate was created is asked of the
+    and moves on; 0: never. `node_wait_s`: so long a pod evicts nobody for which a node group of its
+    own cluster makes a node. `unknown_s`: a pod is told when it is not known for so long what came
+    of its order, and again after twice as long; and whether its delegate was created is asked of the
     API server then, so that the pod goes elsewhere if it was not. `fenced_per_s`: so many pods a
     second are let go, or deleted, for each fenced cluster. `strangers_s`: how often it is told
     which pods belong to clusters that are none of ours, and which clusters share a key. `retry`:
@@ -51,6 +52,7 @@ class CoreTiming:
     refused_passing_s: float = 2.0
     unknown_s: float = 60.0
     start_s: float = 300.0
+    node_wait_s: float = 0.0
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
     fold_at_once: int = 200

@@ -17,6 +17,7 @@ from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.cut_labels import CutLabels
+from dispatcher.scheduling.fleet.group_table import NodeGroupTable
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
@@ -79,6 +80,7 @@ class FleetState(ReadingTable):
         self._usual_shares: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
         self.uses = OwnerUses()
+        self.groups = NodeGroupTable()
 
     # --- clusters and nodes
     # ------------------------------------------------------------------------------------------

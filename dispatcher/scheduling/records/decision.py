@@ -130,7 +130,9 @@ class Unschedulable(msgspec.Struct):
 
     `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost
     their promise to it. `absent`: resources that it wants and no node has, where their reasons have
-    no code of their own. `hints`: what plugins add to the message.
+    no code of their own. `hints`: what plugins add to the message, and what is said of node groups.
+    `beyond_home`: it is certain that no new node of its own cluster is large enough. `waits_until`:
+    until then it evicts nobody, as such a node may come.
     """
 
     pod_id: PodId
@@ -145,6 +147,8 @@ class Unschedulable(msgspec.Struct):
     displaced: tuple[PodId, ...] = ()
     absent: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    beyond_home: bool = False
+    waits_until: float | None = None
 
     def again(self, pod_id: PodId, pod_info: PodInfo, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
@@ -154,6 +158,8 @@ class Unschedulable(msgspec.Struct):
         same.nominated = self.nominated
         same.absent = self.absent
         same.hints = self.hints
+        same.beyond_home = self.beyond_home
+        same.waits_until = self.waits_until
         return same
 
     @property

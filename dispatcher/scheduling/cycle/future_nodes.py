@@ -1,0 +1,256 @@
+"""What autoscalers could do for a pod that no node takes: which of their groups make a node that
+fits, and whether to evict others for the pod before such a node had time to come.
+
+The filters of the pod's own profile are asked of a fleet of such nodes (`fleet.future`). Those
+that look at other pods than the node's own (`Depends.DOMAIN`, `FLEET`) are not: where a new node
+would be among the others is not told. So a node that is said to fit might not.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.future import FutureFleet
+from dispatcher.scheduling.fleet.view import Observed, ObservedView
+from dispatcher.scheduling.framework import (
+    Bools,
+    Depends,
+    Filter,
+    Plugin,
+    PodInfo,
+    Profile,
+    Refuse,
+    Skip,
+)
+from dispatcher.scheduling.framework.bounds import RoomFilter
+from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+from shared.model.node_group import NodeGroup
+
+MAX_HINTS: Final = 3  # clusters that are named in a message
+_MOST_KEPT: Final = 1024  # classes of pods
+# A group that brought no room in its time is not waited for again for so long.
+REST_S: Final = 600.0
+_ROOM_FOR_LATE: Final = 2.0  # times what the last growth of a group took
+
+Anew = Callable[[], Sequence[Plugin]]
+
+
+class Outlook(NamedTuple):
+    """What node groups could do for a pod. `fits`: (cluster, name of a group) whose nodes would
+    take it. `beyond_home`: it is certain that no new node of its own cluster is large enough.
+    """
+
+    fits: tuple[tuple[str, str], ...] = ()
+    beyond_home: bool = False
+
+
+NO_OUTLOOK: Final = Outlook()
+
+
+class _Kept(NamedTuple):
+    """An outlook, and what it rests on; that no new node is large enough rests on those that are
+    there, too.
+    """
+
+    outlook: Outlook
+    standing: Hashable
+    objects: dict[str, int]
+    nodes_at: int
+
+
+class FutureNodes:
+    """Of one profile. `anew` makes its plugins a second time: what they keep of one fleet must not
+    be taken for what they know of another. `fault` is told what they fail with.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        anew: Anew | None,
+        fleet: FleetState,
+        fault: Callable[[PluginError], None],
+    ) -> None:
+        self._profile = profile
+        self._anew = anew
+        self._fleet = fleet
+        self._fault = fault
+        self._future: FutureFleet | None = None
+        self._filters: Sequence[Filter] = ()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._since: dict[Hashable, float] = {}
+        self.wait_s = 0.0  # the longest that a pod waits for a node before it evicts others
+
+    @property
+    def known(self) -> bool:
+        """Whether any cluster tells of node groups."""
+        return self._anew is not None and bool(self._fleet.groups)
+
+    def outlook(self, key: Hashable, pod_info: PodInfo) -> Outlook:
+        """For a pod of this class; kept until what it rests on has changed."""
+        fleet = self._future = self._future or self._begin()
+        if fleet is None:
+            return NO_OUTLOOK
+        fleet.follow()
+        kind = (key, pod_info.home)
+        kept = self._kept.get(kind)
+        if kept is not None and self._holds(kept):
+            self._kept.move_to_end(kind)
+            return kept.outlook
+        observed = Observed()
+        try:
+            outlook = self._asked(pod_info, fleet, ObservedView(fleet, observed))
+        except PluginError as error:
+            self._fault(error)
+            return NO_OUTLOOK
+        versions = fleet.kept.versions
+        objects = {one: versions[one] for one in observed.kinds}
+        standing = self._standing(now=observed.now)
+        self._kept[kind] = _Kept(outlook, standing, objects, self._fleet.changes.position)
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return outlook
+
+    def _begin(self) -> FutureFleet | None:
+        """Make the plugins anew, of which those filters are asked that judge a node by itself; None
+        where they cannot be made twice, which is not tried again.
+        """
+        try:
+            plan = Plan.of(self._profile, self._anew() if self._anew is not None else ())
+        except Exception as error:
+            self._anew = None
+            self._fault(PluginError.of(self._profile.scheduler_name, error))
+            return None
+        self._filters = [
+            one
+            for one in plan.filters
+            if one.depends in (Depends.STATIC, Depends.NODE) and one not in plan.pod_plugins
+        ]
+        return FutureFleet(self._fleet)
+
+    def _standing(self, *, now: bool) -> tuple[Hashable, ...]:
+        fleet = self._fleet
+        return (
+            fleet.groups.version,
+            fleet.clusters_version,
+            tuple(fleet.closed.items()),
+            tuple(fleet.proxy_taints.items()),
+            fleet.clock if now else None,
+        )
+
+    def _holds(self, kept: _Kept) -> bool:
+        versions = self._fleet.kept.versions
+        standing = self._standing(now=False), self._standing(now=True)
+        return (
+            kept.standing in standing
+            and all(versions[one] == at for one, at in kept.objects.items())
+            and (not kept.outlook.beyond_home or kept.nodes_at == self._fleet.changes.position)
+        )
+
+    def _asked(self, pod_info: PodInfo, fleet: FutureFleet, view: ObservedView) -> Outlook:
+        rows = np.flatnonzero(fleet.live)
+        takes = np.ones(len(rows), dtype=np.bool_)
+        small = np.zeros(len(rows), dtype=np.bool_)
+        wanted = list[tuple[str, int]]()
+        for plugin in self._filters:
+            state = guarded(plugin, plugin.pre_filter, pod_info, view)
+            if isinstance(state, Skip):
+                continue
+            if isinstance(state, Refuse):  # whatever nodes there are
+                return NO_OUTLOOK
+            if len(rows):
+                takes &= guarded(plugin, plugin.filter, state, view, rows) == 0
+            if isinstance(plugin, RoomFilter):
+                wants = guarded(plugin, plugin.wants, state) or ()
+                small |= _too_small(fleet, rows, wants)
+                wanted += wants
+        names = [fleet.name_of(row) for row in rows.tolist()]
+        fits = tuple(sorted(name for name, fit in zip(names, takes.tolist(), strict=True) if fit))
+        home = self._fleet.groups.of(pod_info.home)
+        lacking = {name for name, one in zip(names, small.tolist(), strict=True) if one}
+        beyond = home.all and all((pod_info.home, one.name) in lacking for one in home.groups)
+        return Outlook(fits, beyond and not self._is_as_large(pod_info.home, wanted))
+
+    def _is_as_large(self, home: str, wants: Sequence[tuple[str, int]]) -> bool:
+        """Whether its own cluster has a node as large as that: then so may a new one be, whatever
+        is told of it.
+        """
+        fleet = self._fleet
+        of_home = next((at for at, one in enumerate(fleet.clusters) if one.name == home), -1)
+        rows = fleet.live & (fleet.cluster == of_home)
+        for name, amount in wants:
+            column = fleet.axis.column(name)
+            if column is None:
+                return False
+            rows = rows & (fleet.allocatable[column] >= amount)
+        return bool(rows.any())
+
+    # --- what follows
+    # ----------------------------------------------------------------------------------------------
+
+    def hints(self, pod_info: PodInfo, outlook: Outlook) -> Iterator[str]:
+        """What is told of it: of the pod's own cluster first, of one group a cluster."""
+        home = pod_info.home
+        if outlook.beyond_home:
+            yield f"no node group of cluster {home} makes a node as large as it asks for"
+        clusters = dict.fromkeys(cluster for cluster, _ in outlook.fits)
+        for cluster in sorted(clusters, key=lambda one: (one != home, one))[:MAX_HINTS]:
+            group = self._best(cluster, outlook)
+            if group is not None:
+                yield _told(cluster, group, at_home=cluster == home)
+
+    def _best(self, cluster: str, outlook: Outlook) -> NodeGroup | None:
+        fitting = {name for of, name in outlook.fits if of == cluster}
+        found = [one for one in self._fleet.groups.of(cluster).groups if one.name in fitting]
+        return min(found, key=lambda one: (not one.grows, one.seconds, one.name), default=None)
+
+    def waits_until(self, key: Hashable, pod_info: PodInfo, outlook: Outlook) -> float | None:
+        """Until when the pod evicts nobody, as a node group of its own cluster may bring it room;
+        None: it need not wait.
+        """
+        group = self._best(pod_info.home, outlook)
+        if not self.wait_s or group is None or not group.grows:
+            return None
+        now = self._fleet.now
+        usual = group.seconds * _ROOM_FOR_LATE
+        wait_s = min(self.wait_s, usual) if usual else self.wait_s
+        kind = (key, pod_info.home, pod_info.pod.priority)
+        since = self._since.get(kind)
+        if since is None or now - since >= wait_s + REST_S:
+            if not self._has_room(now):
+                return None
+            since = self._since[kind] = now
+        return since + wait_s if now - since < wait_s else None
+
+    def _has_room(self, now: float) -> bool:
+        """Nobody is forgotten whose time runs: with pods of many kinds others would wait for ever."""
+        if len(self._since) >= _MOST_KEPT:
+            oldest = now - self.wait_s - REST_S
+            self._since = {kind: at for kind, at in self._since.items() if at > oldest}
+        return len(self._since) < _MOST_KEPT
+
+
+def _told(cluster: str, group: NodeGroup, *, at_home: bool) -> str:
+    size = f"node group {group.name}, {group.size} of at most {group.most} nodes"
+    usual = f", usually {group.seconds:.0f} s" if group.seconds else ""
+    if group.backs_off:
+        return f"cluster {cluster} makes no node that fits for now: {size}, backs off or is paused"
+    if not group.grows:
+        return f"cluster {cluster} has all nodes that it may have of those that fit: {size}"
+    text = f"cluster {cluster} could make a node that fits: {size}{usual}"
+    if at_home:
+        return text
+    return f"{text}; its autoscaler sees no pods of other clusters: make the group larger there"
+
+
+def _too_small(fleet: FutureFleet, rows: RowList, wants: Sequence[tuple[str, int]]) -> Bools:
+    """[rows] whether the node is told to have less of something than the pod wants."""
+    small = np.zeros(len(rows), dtype=np.bool_)
+    for at, row in enumerate(rows.tolist()):
+        node = fleet.node(row)
+        told = node.allocatable if node is not None else {}
+        small[at] = any(name in told and amount > told[name] for name, amount in wants)
+    return small
