@@ -31,6 +31,11 @@ CASES: dict[str, Object] = {
         "secrets": {"give": ["shop"], "take": ["shop", "team"]},
     },
     "services": {**SPLIT, "config": {"executor": {"services": True}}},
+    "node groups": {**SPLIT, "config": {"node_groups": {"read": True, "cluster": "east"}}},
+    "node groups of one process in a namespace": {
+        **ALONE,
+        "config": {"node_groups": {"read": True, "cluster": "east", "namespace": "fleet"}},
+    },
     "no relay": {**SPLIT, "relay": {"enabled": False}, "config": {"executor": {"relay": "none"}}},
 }
 

@@ -78,6 +78,13 @@ _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _TOP = "kubectl top shows nothing of remote pods here"
 _CONFIG = "extension-apiserver-authentication"
 
+_GROUPS = (
+    "machinedeployments.cluster.x-k8s.io machinesets.cluster.x-k8s.io machinepools.cluster.x-k8s.io"
+)
+_NO_GROUPS = "it does not tell what nodes this cluster's autoscaler could make (node_groups)"
+_OF_GROUPS = "groups"
+_BACKS_OFF = "it does not tell for which node groups the autoscaler has given up for a while"
+
 NEEDS = (
     Need("observer", "nodes pods", _SEE, _BLIND, PROBLEM),
     Need("observer", "namespaces", "get", _IDENTITY, PROBLEM, name="kube-system"),
@@ -115,6 +122,17 @@ NEEDS = (
         "nodes.metrics.k8s.io pods.metrics.k8s.io",
         "list",
         "no live load where kubelets do not answer",
+    ),
+    Need("observer", _GROUPS, _SEE, _NO_GROUPS, NOTE, _OF_GROUPS),
+    Need(
+        "observer",
+        "configmaps",
+        _SEE,
+        _BACKS_OFF,
+        NOTE,
+        _OF_GROUPS,
+        "kube-system",
+        "cluster-autoscaler-status",
     ),
     Need(
         "executor",
@@ -267,14 +285,20 @@ class _Executor(msgspec.Struct):
     namespaces: _Namespaces = msgspec.field(default_factory=_Namespaces)
 
 
+class _NodeGroups(msgspec.Struct):
+    read: bool = False
+    namespace: str = ""
+
+
 class _File(msgspec.Struct):
     relay: _Relay = msgspec.field(default_factory=_Relay)
     executor: _Executor = msgspec.field(default_factory=_Executor)
+    node_groups: _NodeGroups = msgspec.field(default_factory=_NodeGroups)
 
 
 def features(text: str) -> set[str]:
     """What an agent.yaml turns on that needs rights of its own; of one that cannot be read nothing
-    is known.
+    is known. With a slash, and in which namespace.
     """
     try:
         file = msgspec.yaml.decode(text, type=_File)
@@ -290,6 +314,8 @@ def features(text: str) -> set[str]:
         "namespaces": makes,
         "removal": makes and file.executor.namespaces.remove_after_s > 0,
         "relay": file.relay.port > 0,
+        _OF_GROUPS: file.node_groups.read,
+        f"{_OF_GROUPS}/{file.node_groups.namespace}": file.node_groups.read,
         "csr": file.relay.port > 0 and file.relay.certificate == "csr",
     }
     return {name for name, wanted in on.items() if wanted}
@@ -301,4 +327,9 @@ def needs(component: str, on: set[str], moving: bool = False) -> list[Need]:
     """
     split = component != "agent"
     wanted = {"", *on, *(("split",) if split else ()), *(("rebalancing",) if moving else ())}
-    return [one for one in NEEDS if one.when in wanted and (not split or one.half == component)]
+    found = [one for one in NEEDS if one.when in wanted and (not split or one.half == component)]
+    within = dict(one.split("/", 1) for one in on if "/" in one)
+    return [
+        one._replace(namespace=one.namespace or within.get(one.when, one.namespace))
+        for one in found
+    ]
