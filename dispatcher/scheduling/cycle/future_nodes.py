@@ -7,7 +7,8 @@ would be among the others is not told. So a node that is said to fit might not.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,11 +41,12 @@ Anew = Callable[[], Sequence[Plugin]]
 
 
 class Outlook(NamedTuple):
-    """What node groups could do for a pod. `fits`: (cluster, name of a group) whose nodes would
-    take it. `beyond_home`: it is certain that no new node of its own cluster is large enough.
+    """What node groups could do for a pod. `fits`: cluster -> names of the groups whose nodes would
+    take it, of its own cluster first, and of a few. `beyond_home`: it is certain that no new node
+    of its own cluster is large enough.
     """
 
-    fits: tuple[tuple[str, str], ...] = ()
+    fits: Mapping[str, frozenset[str]] = MappingProxyType({})
     beyond_home: bool = False
 
 
@@ -167,20 +169,22 @@ class FutureNodes:
                 wants = guarded(plugin, plugin.wants, state) or ()
                 small |= _too_small(fleet, rows, wants)
                 wanted += wants
-        names = [fleet.name_of(row) for row in rows.tolist()]
-        fits = tuple(sorted(name for name, fit in zip(names, takes.tolist(), strict=True) if fit))
+        at_home = fleet.cluster[rows] == _index_of(fleet, pod_info.home)
         home = self._fleet.groups.of(pod_info.home)
-        lacking = {name for name, one in zip(names, small.tolist(), strict=True) if one}
-        beyond = home.all and all((pod_info.home, one.name) in lacking for one in home.groups)
-        return Outlook(fits, beyond and not self._is_as_large(pod_info.home, wanted))
+        beyond = (
+            home.all
+            and np.count_nonzero(at_home) == len(home.groups)
+            and bool(small[at_home].all())
+            and not self._is_as_large(pod_info.home, wanted)
+        )
+        return Outlook(_by_cluster(fleet, rows[takes], pod_info.home), beyond)
 
     def _is_as_large(self, home: str, wants: Sequence[tuple[str, int]]) -> bool:
         """Whether its own cluster has a node as large as that: then so may a new one be, whatever
         is told of it.
         """
         fleet = self._fleet
-        of_home = next((at for at, one in enumerate(fleet.clusters) if one.name == home), -1)
-        rows = fleet.live & (fleet.cluster == of_home)
+        rows = fleet.live & (fleet.cluster == _index_of(fleet, home))
         for name, amount in wants:
             column = fleet.axis.column(name)
             if column is None:
@@ -196,14 +200,15 @@ class FutureNodes:
         home = pod_info.home
         if outlook.beyond_home:
             yield f"no node group of cluster {home} makes a node as large as it asks for"
-        clusters = dict.fromkeys(cluster for cluster, _ in outlook.fits)
-        for cluster in sorted(clusters, key=lambda one: (one != home, one))[:MAX_HINTS]:
+        for cluster in outlook.fits:
             group = self._best(cluster, outlook)
             if group is not None:
                 yield _told(cluster, group, at_home=cluster == home)
 
     def _best(self, cluster: str, outlook: Outlook) -> NodeGroup | None:
-        fitting = {name for of, name in outlook.fits if of == cluster}
+        fitting = outlook.fits.get(cluster)
+        if not fitting:
+            return None
         found = [one for one in self._fleet.groups.of(cluster).groups if one.name in fitting]
         return min(found, key=lambda one: (not one.grows, one.seconds, one.name), default=None)
 
@@ -246,11 +251,27 @@ def _told(cluster: str, group: NodeGroup, *, at_home: bool) -> str:
     return f"{text}; its autoscaler sees no pods of other clusters: make the group larger there"
 
 
+def _index_of(fleet: FleetState, cluster: str) -> int:
+    return next((at for at, one in enumerate(fleet.clusters) if one.name == cluster), -1)
+
+
+def _by_cluster(fleet: FutureFleet, rows: RowList, home: str) -> Mapping[str, frozenset[str]]:
+    """cluster -> names of the groups of these rows, `home` first, and MAX_HINTS clusters at most."""
+    indices = fleet.cluster[rows]
+    found = {fleet.clusters[at].name: at for at in np.unique(indices).tolist()}
+    told = sorted(found, key=lambda one: (one != home, one))[:MAX_HINTS]
+    of = {one: rows[indices == found[one]].tolist() for one in told}
+    return {one: frozenset(fleet.name_of(row)[1] for row in of[one]) for one in told}
+
+
 def _too_small(fleet: FutureFleet, rows: RowList, wants: Sequence[tuple[str, int]]) -> Bools:
-    """[rows] whether the node is told to have less of something than the pod wants."""
+    """[rows] whether the node is told to have less of something than the pod wants. Of what it has
+    none nothing is told.
+    """
     small = np.zeros(len(rows), dtype=np.bool_)
-    for at, row in enumerate(rows.tolist()):
-        node = fleet.node(row)
-        told = node.allocatable if node is not None else {}
-        small[at] = any(name in told and amount > told[name] for name, amount in wants)
+    for name, amount in wants:
+        column = fleet.axis.column(name)
+        if column is not None:
+            has = fleet.allocatable[column, rows]
+            small |= (has > 0) & (has < amount)
     return small
