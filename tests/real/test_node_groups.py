@@ -1,6 +1,7 @@
 """Node groups of Cluster API on a real API server, read with the rights of the agent's chart alone."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,6 +55,10 @@ def machines(namespace: str, replicas: int) -> dict[str, Any]:
     }
 
 
+def lists_none(plane: ControlPlane, path: str) -> bool:
+    return bool(plane.admin.get(path)["items"] == [])
+
+
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlanes, helm: Helm) -> ControlPlane:
     """With Cluster API's MachineDeployments and MachineSets, and what the agent's chart installs beside the agent."""
@@ -65,7 +70,7 @@ def plane(control_plane: ControlPlanes, helm: Helm) -> ControlPlane:
     started.apply(*(one for one in objects if one["kind"] in _RIGHTS))
     served = f"/apis/{GROUP}/v1beta1/namespaces/fleet"
     for kind in ("machinedeployments", "machinesets"):
-        eventually(lambda kind=kind: started.admin.get(f"{served}/{kind}")["items"] == [], 30, started.tails)
+        eventually(partial(lists_none, started, f"{served}/{kind}"), 30, started.tails)
     return started
 
 
