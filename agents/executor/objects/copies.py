@@ -36,6 +36,7 @@ from agents.executor.objects.copy_objects import (
     read_object,
 )
 from agents.executor.objects.references import CONFIG_MAP, KINDS, Followed, Kind
+from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (
     LOOKS,
@@ -384,8 +385,8 @@ def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer |
 
 
 def _delete(kind: Kind, key: Key, found: Found) -> Request:
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": found.only}
-    return Request("DELETE", kind.path(*key[1:]), msgspec.json.encode(options))
+    metadata = found.metadata
+    return delete_request(kind.path(*key[1:]), metadata.uid, metadata.resource_version)
 
 
 # --- duties

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agents.executor.objects.references import CONFIG_MAP, KINDS, Kind
+from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, error_text
 from shared.model.names import COPY_KIND
@@ -56,8 +57,6 @@ def removed(metadata: dict[str, Any], kind: str) -> Procedure[str]:
     marks = {**metadata["annotations"], COPY_KIND: kind}
     if there.labels != metadata["labels"] or there.annotations != marks:
         return ""  # somebody else's by now
-    only = {"uid": there.uid, "resourceVersion": there.resource_version}
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
-    response = yield Request("DELETE", path, msgspec.json.encode(options))
+    response = yield delete_request(path, there.uid, there.resource_version)
     gone = response.ok or response.status == NOT_FOUND
     return "" if gone else f"{path}: {error_text(response)}"

@@ -47,6 +47,7 @@ from agents.executor.objects.service_content import (
 )
 from agents.executor.objects.service_content import Service as Crossing
 from agents.executor.objects.service_content import Slice as CrossingSlice
+from shared.kube.deletes import delete_request
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
@@ -391,10 +392,8 @@ def _slice(
 
 def _delete(kind: str, space: Space, found: Metadata) -> Procedure[None]:
     """Delete exactly what was read. _NotWritten."""
-    only = {"uid": found.uid, "resourceVersion": found.resource_version}
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
     at = path(kind, space.namespace, found.name)
-    response = yield Request("DELETE", at, msgspec.json.encode(options))
+    response = yield delete_request(at, found.uid, found.resource_version)
     if not response.ok and response.status != NOT_FOUND:
         raise _NotWritten(Answer(UNKNOWN, f"{at}: {error_text(response)}"))
 
