@@ -3,29 +3,23 @@
 Each Service that the namespace has at home is here, under its own name, without selector, and with
 EndpointSlices of ours, which hold the addresses that it has at home; those of delegates are the
 ones that they have here. They are there before a delegate is made (`bring`), for the kubelet writes
-Services into the environment when a container starts; they follow home while delegates of the
-namespace run here (`refresh`), and go after the last of these (`collect`), once the API server
-shows none.
+Services into the environment when a container starts; `duties.service_upkeep` keeps them up.
 
 A Service of that name which is none of ours stays as it is, and is joined only if it says so: then
-our slices are added to it. Where home cannot be asked, its addresses are taken away after
-STALE_S: a wrong pod answers worse than none. Its Services stay, so names go on to resolve.
+our slices are added to it.
 """
 
-from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from agents.executor.context.local import KNOWN_S, Local, Moment
-from agents.executor.context.looks import look_on
-from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.context.service_table import Held, Space, Users
-from agents.executor.objects import pages, pods, service_imports
+from agents.executor.context.service_table import Held, Space
+from agents.executor.objects import pages, service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.objects.copy_objects import Metadata, read_object
+from agents.executor.objects.copy_objects import Metadata
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.service_content import (
     ALL,
@@ -55,17 +49,12 @@ from shared.messages.relay import CONTENT, DENIED, SAME, PodWants, WantedObject,
 from shared.model import names
 from shared.model.pod import PodRef, SourceRef
 
-REFRESH_S = 20.0  # between two questions to home
 CHECK_S = 30.0  # what is here is read again: whoever may has changed it
-STALE_S = 120.0  # without an answer from home, until its addresses are taken away
-UNUSED_S = 60.0  # without a delegate, until all is deleted
-_AT_ONCE = 2_000  # delegates of one turn
-_TRIED = 8  # pods of a namespace, of which home may know one no more
 _OF = "Services of namespace {0.namespace} of cluster {0.cluster}"
 _RIGHTS = "Services and EndpointSlices (get, list, create, update, delete)"
 
 
-class _NotWritten(Exception):  # noqa: N818 - reads as what happened
+class NotWritten(Exception):  # noqa: N818 - reads as what happened
     """Why something is not here as it should be."""
 
     def __init__(self, answer: Answer) -> None:
@@ -106,7 +95,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     if held.shut or now.mono - held.written >= KNOWN_S:
         source = intent.source
         pod = PodRef(source.namespace, source.name, source.uid)
-        answer = yield from _follow(held, pod, local, now)
+        answer = yield from update(held, pod, local, now)
         if answer is not None:
             return answer
     lacking = {name: why for name, why in held.left.items() if not why.startswith(_THERE)}
@@ -141,7 +130,7 @@ _COPIED = "leads to the pods of another cluster there"
 _IMPORTED = f"{_THERE}as a ServiceImport"
 
 
-def _follow(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Answer | None]:
+def update(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Answer | None]:
     """Ask home, and have all here as it is there; None once that is so."""
     space = held.space
     response = yield PeerAsk(
@@ -174,7 +163,7 @@ def _follow(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Ans
         return None
     try:
         yield from _write_all(held, content, local, now)
-    except _NotWritten as problem:
+    except NotWritten as problem:
         return problem.answer
     except ListError as error:
         return _unlisted(error, local)
@@ -204,16 +193,16 @@ class _Here(msgspec.Struct):
 
 
 def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Procedure[None]:
-    """Have it here, and nothing more. _NotWritten, ListError."""
+    """Have it here, and nothing more. NotWritten, ListError."""
     space = held.space
-    here = yield from _here(space)
+    here = yield from read_here(space)
     imported = yield from service_imports.served(space.namespace, content)
     size = len(content.encoded)
     if content.encoded != held.content:
         more = size - held.size
         full = local.foreign_budget.no_room(space.whose, more, local.view, now.mono)
         if full is not None:
-            raise _NotWritten(full)
+            raise NotWritten(full)
     left = yield from _left(content, here, space, local)
     filled: dict[str, bool] = {}  # whether it is headless
     for service in content.services:
@@ -229,7 +218,7 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
     yield from _slices(content, filled, here, space, local, now)
     for name, gone in here.services.items():
         if name not in filled:
-            yield from _delete("services", space, gone.metadata)
+            yield from delete("services", space, gone.metadata)
     held.left = left
 
 
@@ -241,7 +230,7 @@ def _slices(
     local: Local,
     now: Moment,
 ) -> Procedure[None]:
-    """Have the addresses of these Services here, and no others of ours. _NotWritten."""
+    """Have the addresses of these Services here, and no others of ours. NotWritten."""
     kept = set()
     for one in content.slices:
         if one.service not in filled:
@@ -253,10 +242,11 @@ def _slices(
             yield from _slice(wanted_here, here.slices.get(name), space, local, now)
     for name, old in here.slices.items():
         if name not in kept:
-            yield from _delete("endpointslices", space, old.metadata)
+            yield from delete("endpointslices", space, old.metadata)
 
 
-def _here(space: Space) -> Procedure[_Here]:
+def read_here(space: Space) -> Procedure[_Here]:
+    """What is here of this namespace of a source. ListError."""
     here = _Here({}, {})
 
     def take_service(item: bytes) -> None:
@@ -282,7 +272,7 @@ def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedur
         at = path("services", space.namespace, name)
         response = yield Request("GET", at)
         if not response.ok and response.status != NOT_FOUND:
-            raise _NotWritten(_not_written(response, at, local))
+            raise NotWritten(_not_written(response, at, local))
         ours = name in here.services
         found[name] = _OWN if response.ok and not ours else why
     return found
@@ -292,18 +282,18 @@ def _service(
     one: Crossing, found: ServiceObject | None, space: Space, local: Local, now: Moment
 ) -> Procedure[bool | str]:
     """Have it here: whether it is headless; or why it is not ours to fill with addresses.
-    _NotWritten.
+    NotWritten.
     """
     at = path("services", space.namespace, one.name)
     if found is not None and found.bare and found.crossing == one:
         return one.headless
     whole: dict[str, Any] | None = None
     if found is not None and (found.metadata.deletion_timestamp or _is_remade(one, found)):
-        yield from _delete("services", space, found.metadata)
+        yield from delete("services", space, found.metadata)
     elif found is not None:
         response = yield Request("GET", at)
         if not response.ok:
-            raise _NotWritten(_not_written(response, at, local))
+            raise NotWritten(_not_written(response, at, local))
         read = read_service(response.body)
         if space_of(read.metadata) == space:
             whole = msgspec.json.decode(response.body)
@@ -317,7 +307,7 @@ def _service(
         return one.headless
     if verb == "POST" and response.status == CONFLICT:
         return (yield from _another(one, space, local))
-    raise _NotWritten(_not_written(response, at, local))
+    raise NotWritten(_not_written(response, at, local))
 
 
 def _is_remade(one: Crossing, found: ServiceObject) -> bool:
@@ -332,16 +322,16 @@ def _another(one: Crossing, space: Space, local: Local) -> Procedure[bool | str]
     at = path("services", space.namespace, one.name)
     response = yield Request("GET", at)
     if not response.ok:
-        raise _NotWritten(_not_written(response, at, local))
+        raise NotWritten(_not_written(response, at, local))
     try:
         found = read_service(response.body)
     except msgspec.MsgspecError as error:
-        raise _NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
+        raise NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
     of = space_of(found.metadata)
     if of == space:  # of another order: replicas come together
         if found.bare and found.crossing == one:
             return one.headless
-        raise _NotWritten(Answer(UNKNOWN, f"{at} is being written"))
+        raise NotWritten(Answer(UNKNOWN, f"{at} is being written"))
     if of is not None:
         return _COPIED
     joined = (found.metadata.annotations or {}).get(names.JOIN) == "true"
@@ -370,7 +360,7 @@ class _Part(NamedTuple):
 def _slice(
     part: _Part, found: SliceObject | None, space: Space, local: Local, now: Moment
 ) -> Procedure[None]:
-    """Have it here. _NotWritten."""
+    """Have it here. NotWritten."""
     if found is not None and part.is_there(found):
         return
     wanted_here = slice_object(part.slice, part.name, space, headless=part.headless, found=found)
@@ -380,22 +370,22 @@ def _slice(
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if found is None and response.status == CONFLICT:
-        there = (yield from _here(space)).slices.get(part.name)
+        there = (yield from read_here(space)).slices.get(part.name)
         if there is None:
             said = f'EndpointSlice "{space.namespace}/{part.name}" is there, and is none of ours'
-            raise _NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
+            raise NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
         if part.is_there(there):  # of another order: replicas come together
             return
     if not response.ok:
-        raise _NotWritten(_not_written(response, at, local))
+        raise NotWritten(_not_written(response, at, local))
 
 
-def _delete(kind: str, space: Space, found: Metadata) -> Procedure[None]:
-    """Delete exactly what was read. _NotWritten."""
+def delete(kind: str, space: Space, found: Metadata) -> Procedure[None]:
+    """Delete exactly what was read. NotWritten."""
     at = path(kind, space.namespace, found.name)
     response = yield delete_request(at, found.uid, found.resource_version)
     if not response.ok and response.status != NOT_FOUND:
-        raise _NotWritten(Answer(UNKNOWN, f"{at}: {error_text(response)}"))
+        raise NotWritten(Answer(UNKNOWN, f"{at}: {error_text(response)}"))
 
 
 def _not_written(response: Response, at: str, local: Local) -> Answer:
@@ -404,165 +394,3 @@ def _not_written(response: Response, at: str, local: Local) -> Answer:
         return Answer(UNKNOWN, said)
     passing = response.passing or response.status == NOT_FOUND
     return Answer(REFUSED, said, OF_CLUSTER, passing=passing)
-
-
-# --- duties
-# --------------------------------------------------------------------------------------------------
-
-
-def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """What is due: a task for each namespace of a source with delegates here, for each whose home
-    is silent, and for each without delegates for UNUSED_S; one finds what an earlier life of this
-    agent has made.
-    """
-    if not local.serves or not local.view.synced:
-        return
-    table = local.services
-    if not table.listed:
-        yield ReconcileTask("services", None, _list_all(local, now))
-    look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
-    for space in list(table.due):
-        yield ReconcileTask(f"services of {mark_of(space)}", None, refresh(space, local, now))
-    for space, held in list(table.known.items()):
-        if not held.shut and now.mono - held.answered >= STALE_S:
-            task = withdraw(space, local, now)
-            yield ReconcileTask(f"services of {mark_of(space)}", space.namespace, task)
-    if table.look is None:  # else it is not known yet who uses them
-        for space in table.unused(min(now.mono - UNUSED_S, table.known_since)):
-            task = collect(space, local, now)
-            yield ReconcileTask(f"services of {mark_of(space)}", space.namespace, task)
-
-
-def _in_use(local: Local, now: Moment) -> Generator[None, None, Users]:
-    """Namespaces of sources with delegates here, each with a few of the pods, those that end last:
-    home may not know one of them any more. It rests after every `_AT_ONCE`.
-    """
-    found: Users = {}
-    ending: Users = {}
-    looked = 0
-    for node in tuple(local.view.nodes()):
-        for pod in tuple(local.view.pods_on(node.name)):
-            source = pod.source
-            looked += 1
-            if looked % _AT_ONCE == 0:
-                yield
-            if source is None or not follows(source, local):
-                continue
-            space = space_of_source(source)
-            ref = PodRef(source.namespace, source.name, source.uid)
-            into = ending if pod.terminal or pod.terminating else found
-            some = into.setdefault(space, [])
-            if len(some) < _TRIED:
-                some.append(ref)
-            else:  # others each time
-                some[looked % _TRIED] = ref
-    due: Users = {}
-    for space in {**found, **ending}:
-        if space not in local.services.known and local.services.full(space):
-            continue
-        local.services.put(space, now.mono)
-        due[space] = [*found.get(space, ()), *ending.get(space, ())][:_TRIED]
-    return due
-
-
-def follows(source: SourceRef, local: Local) -> bool:
-    """Whether Services of this source's namespace are here: as the dispatcher says, in whose
-    configuration it stands, and as our policy says. What it has not said yet changes nothing.
-    """
-    peer = local.peers.last_word(names.proxy_node_name(source.cluster))
-    gives = peer is not None and (peer.follows is None or KIND in peer.follows)
-    routed = local.peers.routed(source.cluster, source.cluster_uid) is not False
-    return routed and gives and not local.policy.grants(source).no_services
-
-
-def refresh(space: Space, local: Local, now: Moment) -> Procedure[str]:
-    """Have the Services of one namespace follow home."""
-    some = local.services.due.pop(space, [])
-    held = local.services.known.get(space)
-    answer: Answer | None = None
-    for pod in some:
-        if held is None or held.removing:
-            break
-        answers = held.answers
-        heard = held.heard
-        answer = yield from _follow(held, pod, local, now)
-        if held.answers != answers or held.heard == heard:  # else of this pod nothing is given
-            break
-    return answer.message if answer is not None else ""
-
-
-def withdraw(space: Space, local: Local, now: Moment) -> Procedure[str]:
-    """Take away the addresses of a home that has not answered for STALE_S."""
-    held = local.services.known.get(space)
-    if held is None or held.shut or now.mono - held.answered < STALE_S:
-        return ""
-    answers = held.answers
-    try:
-        here = yield from _here(space)
-        for found in here.slices.values():
-            if held.answers != answers:  # meanwhile, to a pod that comes
-                return ""
-            yield from _delete("endpointslices", space, found.metadata)
-    except (ListError, _NotWritten) as error:
-        return str(error)
-    held.shut = True
-    held.content = b""
-    held.digest = b""
-    return ""
-
-
-def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
-    """Delete what is here of a namespace without delegates, if the API server shows none either."""
-    held = local.services.known.get(space)
-    if held is None or held.used > now.mono - UNUSED_S:
-        return ""
-    used = False
-
-    def take(item: bytes) -> None:
-        nonlocal used
-        said = read_object(item).metadata.annotations or {}
-        used = used or said.get(names.SOURCE_CLUSTER_UID) == space.cluster_uid
-
-    held.removing = True
-    try:
-        yield from pages.each(
-            pods.collection(space.namespace),
-            take,
-            names.DELEGATE_LABEL,
-            page=pages.OF_PODS,
-            most=pages.MOST_OF_PODS,
-        )
-        if used:  # by a pod that is not told to us: as long as it is there
-            held.used = now.mono
-            return ""
-        here = yield from _here(space)
-        for found in here.slices.values():
-            yield from _delete("endpointslices", space, found.metadata)
-        for service in here.services.values():
-            yield from _delete("services", space, service.metadata)
-    except (ListError, _NotWritten) as error:
-        return str(error)
-    finally:
-        held.removing = False
-    local.services.drop(space)
-    return ""
-
-
-def _list_all(local: Local, now: Moment) -> Procedure[str]:
-    """Find what an earlier life of this agent has made. Who may not list in the whole cluster finds
-    that alone of which delegates come.
-    """
-
-    def take(item: bytes) -> None:
-        space = space_of(read_object(item).metadata)
-        if space is not None and not local.services.full(space):
-            local.services.put(space, now.mono, used=False)
-
-    for of in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"):
-        try:
-            yield from pages.each(of, take, names.COPY)
-        except ListError as error:
-            if error.status != FORBIDDEN:
-                return str(error)
-    local.services.listed = True
-    return ""

@@ -14,11 +14,14 @@ from agents.executor.context.foreign_bytes import ForeignBudget
 from agents.executor.context.local import Moment
 from agents.executor.crossing.manifest import ManifestError
 from agents.executor.crossing.policy import ExecutorPolicy, ForeignBytes
+from agents.executor.duties import copy_upkeep
+from agents.executor.duties.copy_upkeep import reconcile_tasks
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects import contents, copies, copy_lists, references
-from agents.executor.objects.copies import PeerAsk, bring, reconcile_tasks
+from agents.executor.objects import contents, copies, references
+from agents.executor.objects.copies import PeerAsk, bring
 from agents.executor.objects.copy_objects import original_of
 from agents.executor.objects.events import STALE_COPY
+from agents.executor.objects.pages import ListError
 from agents.executor.objects.references import KINDS
 from agents.executor.relayed import giving
 from agents.kube.convert import pod_seen
@@ -745,7 +748,7 @@ def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once(monkeypatch
 
 
 def test_however_much_pods_name_a_turn_is_short_and_others_do_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "_AT_ONCE", 100)
+    monkeypatch.setattr(copy_upkeep, "_AT_ONCE", 100)
     fleet = Fleet()
     for name in ("one", "two"):
         many = [{"configMapRef": {"name": f"{name}-{at}", "optional": True}} for at in range(60)]
@@ -758,13 +761,13 @@ def test_however_much_pods_name_a_turn_is_short_and_others_do_not_wait_for_it(mo
 
 
 def test_what_many_pods_name_alike_is_looked_through_in_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "_AT_ONCE", 100)
+    monkeypatch.setattr(copy_upkeep, "_AT_ONCE", 100)
     fleet = Fleet()
     many = container(envFrom=[{"configMapRef": {"name": f"n-{at}", "optional": True}} for at in range(60)])
     for at in range(12):
         fleet.create(many, f"pod-{at}")
     for again in range(2):
-        look = copies._in_use(fleet.there.local, moment(again))
+        look = copy_upkeep._in_use(fleet.there.local, moment(again))
         assert sum(1 for _ in look) == 0
     assert len(fleet.there.local.copies.known) == 60
 
@@ -853,14 +856,15 @@ def test_what_pods_name_is_found_page_by_page_in_whatever_field() -> None:
         )
         for field, one in zip(NEEDS, hashes, strict=True)
     ]
-    assert run(copy_lists.named_in("default"), pages_of(pods)) == set(hashes)
+    assert run(copy_upkeep.named_in("default"), pages_of(pods)) == set(hashes)
     pods[0]["metadata"]["annotations"] = {"note": '"s-ffffffffffffffff" s-eeeeeeeeeeeeeeee.'}
-    assert run(copy_lists.named_in("default"), pages_of(pods)) == set(hashes)
+    assert run(copy_upkeep.named_in("default"), pages_of(pods)) == set(hashes)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"items":null}', b'{"items":[', b"[]"])
 def test_what_is_no_list_is_no_word_that_nothing_is_named(body: bytes) -> None:
-    assert "cannot be read" in str(run(copy_lists.named_in("default"), lambda request: Response(200, body)))
+    with pytest.raises(ListError, match="cannot be read"):
+        run(copy_upkeep.named_in("default"), lambda request: Response(200, body))
 
 
 def test_of_pods_that_are_as_large_as_may_be_a_turn_makes_no_objects_and_takes_few() -> None:
@@ -874,7 +878,7 @@ def test_of_pods_that_are_as_large_as_may_be_a_turn_makes_no_objects_and_takes_f
 
     tracemalloc.start()
     try:
-        assert run(copy_lists.named_in("default"), answer) == set()
+        assert run(copy_upkeep.named_in("default"), answer) == set()
         assert tracemalloc.get_traced_memory()[1] < 4 * len(body)
     finally:
         tracemalloc.stop()

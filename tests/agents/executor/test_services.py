@@ -12,6 +12,7 @@ import pytest
 from agents.executor.context import service_table
 from agents.executor.context.local import Moment
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
+from agents.executor.duties.service_upkeep import STALE_S, reconcile_tasks, withdraw
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import service_content, services
 from agents.executor.objects.copies import PeerAsk
@@ -30,7 +31,6 @@ from agents.executor.objects.service_content import (
     read_service,
     read_slice,
 )
-from agents.executor.objects.services import STALE_S, reconcile_tasks
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, UNKNOWN, Claim, CreateDelegate, Outcome, Peer
@@ -487,7 +487,7 @@ def test_addresses_that_a_new_pod_was_given_meanwhile_are_not_taken_away() -> No
     fleet.create()
     fleet.there.sync()
     (space,) = fleet.there.local.services.known
-    taking_away = services.withdraw(space, fleet.there.local, moment(STALE_S))
+    taking_away = withdraw(space, fleet.there.local, moment(STALE_S))
     first = next(taking_away)
     fleet.create("y", after_s=STALE_S)
     answer = fleet.answer(first)
