@@ -15,11 +15,11 @@ from agents.executor.context.copy_table import Original, Sought, questions
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import copies, copy_notes, pages, pods
-from agents.executor.objects.copy_objects import Key, key_of, original_in, original_of, read_object
+from agents.executor.objects import copies, pages, pods
+from agents.executor.objects.copy_objects import Key, key_of, original_of
+from agents.executor.objects.find_copies import find_copies
 from agents.executor.objects.pages import ListError
-from agents.executor.objects.references import CONFIG_MAP
-from shared.kube.http import FORBIDDEN, Procedure
+from shared.kube.http import Procedure
 from shared.kube.verdicts import Answer
 from shared.model import names
 from shared.model.copy_names import HASH
@@ -33,7 +33,6 @@ CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed i
 _AT_ONCE = 2_000
 _AGAIN = 50  # so many that others of their namespace have named, too, cost as much as a new one
 _MUCH = 100  # objects of a namespace, for which others do not wait
-_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 # how the name of a copy ends; JSON escapes none
 _NAMED = re.compile(rb'-(%b)"' % HASH.encode())
 
@@ -47,7 +46,7 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
         return
     table = local.copies
     if not table.listed:
-        yield ReconcileTask("copies", None, list_made(local, now))
+        yield ReconcileTask("copies", None, find_copies(local, now))
     look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for asked in list(table.due):
         yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
@@ -149,29 +148,6 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
         else:
             local.copies.drop(key)
     return first
-
-
-def list_made(local: Local, now: Moment) -> Procedure[str]:
-    """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
-    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
-    own time name.
-    """
-
-    def take(item: bytes) -> None:
-        metadata = read_object(item).metadata
-        kind = copy_notes.kind_noted(metadata.annotations)
-        original = original_in(metadata, kind, metadata.namespace) if kind is not None else None
-        if original is not None:
-            local.copies.put(key_of(original), original, now.mono, named=False)
-
-    path = f"/api/v1/{CONFIG_MAP.plural}"
-    try:
-        yield from pages.each(path, take, names.COPY, page=_LISTED, most=math.inf)
-    except ListError as error:
-        if error.status != FORBIDDEN:
-            return str(error)
-    local.copies.listed = True
-    return ""
 
 
 def named_in(namespace: str) -> Procedure[set[str]]:

@@ -15,9 +15,9 @@ from agents.executor.context.service_table import Space, Users
 from agents.executor.objects import pages, pods, services
 from agents.executor.objects.copy_objects import read_object
 from agents.executor.objects.pages import ListError
-from agents.executor.objects.service_content import KIND, mark_of, space_of
-from agents.executor.objects.services import NotWritten
-from shared.kube.http import FORBIDDEN, Procedure
+from agents.executor.objects.service_content import KIND, mark_of
+from agents.executor.objects.services_here import NotWritten, delete, here_of, list_all
+from shared.kube.http import Procedure
 from shared.kube.verdicts import Answer
 from shared.model import names
 from shared.model.pod import PodRef, SourceRef
@@ -38,7 +38,7 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
         return
     table = local.services
     if not table.listed:
-        yield ReconcileTask("services", None, list_made(local, now))
+        yield ReconcileTask("services", None, list_all(local, now))
     look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for space in list(table.due):
         yield ReconcileTask(f"services of {mark_of(space)}", None, refresh(space, local, now))
@@ -117,11 +117,11 @@ def withdraw(space: Space, local: Local, now: Moment) -> Procedure[str]:
         return ""
     answers = held.answers
     try:
-        here = yield from services.read_here(space)
+        here = yield from here_of(space)
         for found in here.slices.values():
             if held.answers != answers:  # meanwhile, to a pod that comes
                 return ""
-            yield from services.delete("endpointslices", space, found.metadata)
+            yield from delete("endpointslices", space, found.metadata)
     except (ListError, NotWritten) as error:
         return str(error)
     held.shut = True
@@ -154,34 +154,14 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
         if used:  # by a pod that is not told to us: as long as it is there
             held.used = now.mono
             return ""
-        here = yield from services.read_here(space)
+        here = yield from here_of(space)
         for found in here.slices.values():
-            yield from services.delete("endpointslices", space, found.metadata)
+            yield from delete("endpointslices", space, found.metadata)
         for service in here.services.values():
-            yield from services.delete("services", space, service.metadata)
+            yield from delete("services", space, service.metadata)
     except (ListError, NotWritten) as error:
         return str(error)
     finally:
         held.removing = False
     local.services.drop(space)
-    return ""
-
-
-def list_made(local: Local, now: Moment) -> Procedure[str]:
-    """Find what an earlier life of this agent has made. Who may not list in the whole cluster finds
-    that alone of which delegates come.
-    """
-
-    def take(item: bytes) -> None:
-        space = space_of(read_object(item).metadata)
-        if space is not None and not local.services.full(space):
-            local.services.put(space, now.mono, used=False)
-
-    for of in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"):
-        try:
-            yield from pages.each(of, take, names.COPY)
-        except ListError as error:
-            if error.status != FORBIDDEN:
-                return str(error)
-    local.services.listed = True
     return ""

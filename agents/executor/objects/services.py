@@ -10,16 +10,14 @@ our slices are added to it.
 """
 
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.context.service_table import Held, Space
-from agents.executor.objects import pages, service_imports
+from agents.executor.objects import service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.objects.copy_objects import Metadata
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.service_content import (
     ALL,
@@ -30,10 +28,8 @@ from agents.executor.objects.service_content import (
     ServicesError,
     SliceObject,
     checked,
-    mark_of,
     parts,
     read_service,
-    read_slice,
     service_object,
     slice_name,
     slice_object,
@@ -41,7 +37,7 @@ from agents.executor.objects.service_content import (
 )
 from agents.executor.objects.service_content import Service as Crossing
 from agents.executor.objects.service_content import Slice as CrossingSlice
-from shared.kube.deletes import delete_request
+from agents.executor.objects.services_here import Here, NotWritten, delete, here_of, path
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
@@ -54,24 +50,9 @@ _OF = "Services of namespace {0.namespace} of cluster {0.cluster}"
 _RIGHTS = "Services and EndpointSlices (get, list, create, update, delete)"
 
 
-class NotWritten(Exception):  # noqa: N818 - reads as what happened
-    """Why something is not here as it should be."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.message)
-        self.answer = answer
-
-
 def space_of_source(source: SourceRef) -> Space:
     """Whose Services a pod of this source calls."""
     return Space(source.cluster, source.cluster_uid, source.namespace)
-
-
-def path(kind: str, namespace: str, name: str = "") -> str:
-    """Of one `services` or `endpointslices`, or of all in a namespace."""
-    group = "/api/v1" if kind == "services" else "/apis/discovery.k8s.io/v1"
-    held = f"{group}/namespaces/{quote(namespace, safe='')}/{kind}"
-    return f"{held}/{quote(name, safe='')}" if name else held
 
 
 def wanted(intent: CreateDelegate, local: Local) -> bool:
@@ -185,17 +166,10 @@ def _unlisted(error: ListError, local: Local) -> Answer:
 # --------------------------------------------------------------------------------------------------
 
 
-class _Here(msgspec.Struct):
-    """What is here of one namespace of a source."""
-
-    services: dict[str, ServiceObject] = {}
-    slices: dict[str, SliceObject] = {}
-
-
 def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Procedure[None]:
     """Have it here, and nothing more. NotWritten, ListError."""
     space = held.space
-    here = yield from read_here(space)
+    here = yield from here_of(space)
     imported = yield from service_imports.served(space.namespace, content)
     size = len(content.encoded)
     if content.encoded != held.content:
@@ -225,7 +199,7 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
 def _slices(
     content: Content,
     filled: dict[str, bool],
-    here: _Here,
+    here: Here,
     space: Space,
     local: Local,
     now: Moment,
@@ -245,27 +219,7 @@ def _slices(
             yield from delete("endpointslices", space, old.metadata)
 
 
-def read_here(space: Space) -> Procedure[_Here]:
-    """What is here of this namespace of a source. ListError."""
-    here = _Here({}, {})
-
-    def take_service(item: bytes) -> None:
-        found = read_service(item)
-        if space_of(found.metadata) == space:
-            here.services[found.metadata.name] = found
-
-    def take_slice(item: bytes) -> None:
-        found = read_slice(item)
-        if space_of(found.metadata) == space and not found.of_a_controller:
-            here.slices[found.metadata.name] = found
-
-    selector = f"{names.COPY}={mark_of(space)}"
-    yield from pages.each(path("services", space.namespace), take_service, selector)
-    yield from pages.each(path("endpointslices", space.namespace), take_slice, selector)
-    return here
-
-
-def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
+def _left(content: Content, here: Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
     """Of those that never cross, what this cluster has itself."""
     found: dict[str, str] = {}
     for name, why in content.left.items():
@@ -370,7 +324,7 @@ def _slice(
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if found is None and response.status == CONFLICT:
-        there = (yield from read_here(space)).slices.get(part.name)
+        there = (yield from here_of(space)).slices.get(part.name)
         if there is None:
             said = f'EndpointSlice "{space.namespace}/{part.name}" is there, and is none of ours'
             raise NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
@@ -378,14 +332,6 @@ def _slice(
             return
     if not response.ok:
         raise NotWritten(_not_written(response, at, local))
-
-
-def delete(kind: str, space: Space, found: Metadata) -> Procedure[None]:
-    """Delete exactly what was read. NotWritten."""
-    at = path(kind, space.namespace, found.name)
-    response = yield delete_request(at, found.uid, found.resource_version)
-    if not response.ok and response.status != NOT_FOUND:
-        raise NotWritten(Answer(UNKNOWN, f"{at}: {error_text(response)}"))
 
 
 def _not_written(response: Response, at: str, local: Local) -> Answer:

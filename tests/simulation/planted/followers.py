@@ -239,7 +239,7 @@ def collected_without_a_look(patches: Patches) -> None:
 @plant("an object under the name of a copy is taken for one", hint=Hint(replaced_by_a_users_own, FOLLOW))
 def foreign_objects_adopted(patches: Patches) -> None:
     from agents.executor.duties import copy_upkeep
-    from agents.executor.objects import copies, copy_objects
+    from agents.executor.objects import copies, copy_objects, find_copies
 
     known: dict[str, Any] = {}
     key_of, original_in = copy_objects.key_of, copy_objects.original_in
@@ -250,8 +250,9 @@ def foreign_objects_adopted(patches: Patches) -> None:
         return key
 
     patches.set(copy_objects, "key_of", noted)
-    for module in (copies, copy_upkeep):
+    for module in (copies, copy_upkeep, find_copies):
         patches.set(module, "key_of", noted)
+    for module in (copies, find_copies):
         patches.set(module, "original_in", lambda meta, *of: original_in(meta, *of) or known.get(meta.name))
 
 

@@ -1,0 +1,36 @@
+"""Finds the copies that an earlier life of this agent has made: see `copies`."""
+
+import math
+
+from agents.executor.context.local import Local, Moment
+from agents.executor.objects import copy_notes, pages
+from agents.executor.objects.copy_objects import key_of, original_in, read_object
+from agents.executor.objects.pages import ListError
+from agents.executor.objects.references import CONFIG_MAP
+from shared.kube.http import FORBIDDEN, Procedure
+from shared.model import names
+
+_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
+
+
+def find_copies(local: Local, now: Moment) -> Procedure[str]:
+    """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
+    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
+    own time name.
+    """
+
+    def take(item: bytes) -> None:
+        metadata = read_object(item).metadata
+        kind = copy_notes.kind_noted(metadata.annotations)
+        original = original_in(metadata, kind, metadata.namespace) if kind is not None else None
+        if original is not None:
+            local.copies.put(key_of(original), original, now.mono, named=False)
+
+    path = f"/api/v1/{CONFIG_MAP.plural}"
+    try:
+        yield from pages.each(path, take, names.COPY, page=_LISTED, most=math.inf)
+    except ListError as error:
+        if error.status != FORBIDDEN:
+            return str(error)
+    local.copies.listed = True
+    return ""
