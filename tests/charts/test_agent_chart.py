@@ -89,7 +89,7 @@ KEY_FILE = "/run/secrets/global-dispatcher/key.pem"
 RESERVED = {
     *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
     *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
-    names.FOLLOWS,
+    names.FOLLOWERS,
     names.CARRIES,
 }
 GATEWAY_FOLDER = "/run/secrets/gateway"

@@ -29,6 +29,14 @@ class Original(NamedTuple):
         return SourceRef(self.cluster, self.cluster_uid, self.namespace, "", "", 0)
 
 
+class CopyKey(NamedTuple):
+    """Where a copy is: its kind, namespace and own name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 Sought = dict[str, list[tuple[PodRef, list[Original]]]]
 
 
@@ -54,11 +62,11 @@ class Copy:
 
 @dataclass(slots=True)
 class Copies:
-    """By kind, namespace and name of the copy. All of it may be lost: each is read again before it
+    """All of it may be lost: each is read again before it
     is relied upon, and those without a pod are found by their label (`listed`).
     """
 
-    known: dict[tuple[str, str, str], Copy] = field(default_factory=dict)
+    known: dict[CopyKey, Copy] = field(default_factory=dict)
     listed: bool = False
     # When it was last begun to look who uses what, that look while it lasts, and when the last one
     # began that has come to its end: of what was not used before that it is known.
@@ -90,9 +98,7 @@ class Copies:
                 return f'pods of {whose} "{cluster}" name more than {most} objects here'
         return ""
 
-    def put(
-        self, key: tuple[str, str, str], original: Original, now: float, *, named: bool = True
-    ) -> Copy:
+    def put(self, key: CopyKey, original: Original, now: float, *, named: bool = True) -> Copy:
         """One that is named now, or about to be; or, not `named`, one that was found here."""
         found = self.known.get(key)
         if found is None:
@@ -103,7 +109,7 @@ class Copies:
         found.used = max(found.used, now)
         return found
 
-    def saw(self, key: tuple[str, str, str], digest: bytes, size: int, now: float) -> None:
+    def saw(self, key: CopyKey, digest: bytes, size: int, now: float) -> None:
         """It was read, or written. One that is not in use is nobody's."""
         if (copy := self.known.get(key)) is not None:
             self._count(copy, size)
@@ -111,7 +117,7 @@ class Copies:
             copy.size = size
             copy.seen = now
 
-    def gone(self, key: tuple[str, str, str]) -> None:
+    def gone(self, key: CopyKey) -> None:
         """There is none."""
         if (copy := self.known.get(key)) is not None:
             self._count(copy, 0)
@@ -119,7 +125,7 @@ class Copies:
             copy.size = 0
             copy.seen = float("-inf")
 
-    def drop(self, key: tuple[str, str, str]) -> None:
+    def drop(self, key: CopyKey) -> None:
         """There is none, and nobody uses it."""
         self.gone(key)
         if (copy := self.known.pop(key, None)) is not None and copy.named:
@@ -143,7 +149,7 @@ class Copies:
         self._barred.pop((kind, namespace), None)
         return ""
 
-    def unused(self, since: float) -> Iterator[tuple[str, str, str]]:
+    def unused(self, since: float) -> Iterator[CopyKey]:
         """Those that were last used before."""
         return (key for key, copy in list(self.known.items()) if copy.used < since)
 

@@ -1,6 +1,6 @@
 """Copies of the objects that delegates name are kept as their originals, and go after the last.
 
-They follow their originals while delegates name them (`refresh`): each source cluster is asked for
+They are kept as their originals while delegates name them (`refresh`): each source cluster is asked for
 all at once, with the digests of what is here. One that is not named any more is deleted after a
 while, once this agent has seen everything and the API server shows no pod that names it; silence of
 a source cluster is no word against any.
@@ -11,12 +11,12 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterator
 
-from agents.executor.context.copy_table import Original, Sought, questions
+from agents.executor.context.copy_table import CopyKey, Original, Sought, questions
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import copies, pages, pods
-from agents.executor.objects.copy_objects import Key, key_of, original_of
+from agents.executor.objects.copy_objects import key_of, original_of
 from agents.executor.objects.find_copies import find_copies
 from agents.executor.objects.pages import ListError
 from shared.kube.http import Procedure
@@ -50,10 +50,10 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for asked in list(table.due):
         yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
-    unused: dict[str, list[Key]] = {}
+    unused: dict[str, list[CopyKey]] = {}
     if table.look is None:  # else there may be very many, and it is not known yet who uses them
         for key in table.unused(min(now.mono - UNUSED_S, table.known_since)):
-            unused.setdefault(key[1], []).append(key)
+            unused.setdefault(key.namespace, []).append(key)
     for namespace, keys in unused.items():
         yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
 
@@ -70,7 +70,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
         pod
         for node in tuple(local.view.nodes())
         for pod in local.view.pods_on(node.name)
-        if pod.source is not None and names.FOLLOWS in pod.annotations
+        if pod.source is not None and names.FOLLOWERS in pod.annotations
     )
     # by other pods each time: one of them may not be known at home any more
     delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
@@ -107,7 +107,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
 
 
 def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
-    """Have the copies of what one cluster's delegates name follow their originals."""
+    """Have the copies of what one cluster's delegates name as their originals are."""
     sought = local.copies.due.pop(asked, [])
     problem = ""
     for of in questions(sought):
@@ -121,12 +121,12 @@ def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     return problem
 
 
-def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
+def collect(keys: list[CopyKey], local: Local, now: Moment) -> Procedure[str]:
     """Delete copies of one namespace that nobody has named for a while, if the API server shows no
     pod that does.
     """
     try:
-        named = yield from named_in(keys[0][1])
+        named = yield from named_in(keys[0].namespace)
     except ListError as error:
         return str(error)
     first = ""
@@ -135,7 +135,7 @@ def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
         if copy is None or copy.used > now.mono - UNUSED_S:
             continue
         # by a pod that is not told to us: as long as it does
-        if key[2].rpartition("-")[2] in named:
+        if key.name.rpartition("-")[2] in named:
             copy.used = now.mono
             continue
         copy.removing = True

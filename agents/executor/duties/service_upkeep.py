@@ -65,7 +65,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Users]:
             looked += 1
             if looked % _AT_ONCE == 0:
                 yield
-            if source is None or not follows(source, local):
+            if source is None or not serves(source, local):
                 continue
             space = services.space_of_source(source)
             ref = PodRef(source.namespace, source.name, source.uid)
@@ -84,7 +84,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Users]:
     return due
 
 
-def follows(source: SourceRef, local: Local) -> bool:
+def serves(source: SourceRef, local: Local) -> bool:
     """Whether Services of this source's namespace are here: as the dispatcher says, in whose
     configuration it stands, and as our policy says. What it has not said yet changes nothing.
     """
@@ -95,7 +95,7 @@ def follows(source: SourceRef, local: Local) -> bool:
 
 
 def refresh(space: Space, local: Local, now: Moment) -> Procedure[str]:
-    """Have the Services of one namespace follow home."""
+    """Have the Services of one namespace as they are at home."""
     some = local.services.due.pop(space, [])
     held = local.services.known.get(space)
     answer: Answer | None = None

@@ -9,7 +9,7 @@ import msgspec
 
 from agents.executor.context.local import Local, Moment
 from agents.executor.crossing import manifest
-from agents.executor.objects import events, pods, references
+from agents.executor.objects import events, pods, source_manifest, target_needs
 from agents.executor.objects.pods import LivePod, guarded_patch, without_ours
 from agents.executor.trust.peers import closed_to_new, name_taken
 from shared.kube.http import Procedure, Request
@@ -56,7 +56,7 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             return outcome(intent, *wrong)
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
-            sanitised = yield from references.for_another_cluster(
+            sanitised = yield from source_manifest.for_another_cluster(
                 look.body, intent.pod.namespace, intent.cluster, local, now
             )
         except manifest.ManifestError as error:
@@ -90,7 +90,7 @@ def _tell(intent: Claim, left: str, sanitised: bytes, local: Local, now: Moment)
     """Tell the pod's owner what of it does not go along, or may be lacking there."""
     if left:
         events.left_behind(local, intent.pod, left, now)
-    if secrets := references.optional_secrets(sanitised):
+    if secrets := target_needs.optional_secrets(sanitised):
         events.optional_secrets(local, intent.pod, intent.cluster, secrets, now)
 
 

@@ -9,7 +9,7 @@ order to make the delegate looks again.
 from agents.executor.context.local import Local, Moment
 from agents.executor.crossing.policy import absent
 from agents.executor.intents import delegate, existing_delegate
-from agents.executor.objects import mutations, pods, references
+from agents.executor.objects import mutations, pods, target_needs
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, PodRef
@@ -44,7 +44,7 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
     if isinstance(sought, Answer):
         no = sought
     elif sought:
-        lacking = yield from references.missing(sought, local, now)
+        lacking = yield from target_needs.missing(sought, local, now)
         no = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else None
     if no is None:
         most = local.policy.grants(source).max_priority

@@ -14,13 +14,12 @@ from typing import ClassVar
 
 import msgspec
 
-from agents.executor.context.copy_table import Original
+from agents.executor.context.copy_table import CopyKey, Original
 from agents.executor.context.local import KNOWN_S, Local, Moment
-from agents.executor.objects import copy_notes, events, references
+from agents.executor.objects import copy_notes, events, followers
 from agents.executor.objects.contents import SECRET, Content, read_content
 from agents.executor.objects.copy_objects import (
     Found,
-    Key,
     key_of,
     metadata_of,
     object_of,
@@ -28,7 +27,8 @@ from agents.executor.objects.copy_objects import (
     original_of,
     read_object,
 )
-from agents.executor.objects.references import KINDS, Followed, Kind
+from agents.executor.objects.followers import Follower
+from agents.executor.objects.kinds import KINDS, Kind
 from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (
@@ -45,17 +45,17 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
-    KEPT,
     LATER,
     MOST_OBJECT,
     SAME,
+    WITHDRAWN,
     Given,
     PodWants,
     WantedObject,
     decode_given,
 )
 from shared.model import names
-from shared.model.copy_names import follows
+from shared.model.copy_names import read_followers
 from shared.model.pod import PodRef, SourceRef
 
 FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
@@ -80,7 +80,7 @@ class PeerAsk(Request, frozen=True):
     sought: frozenset[bytes] = frozenset()
 
 
-def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Followed]:
+def followers_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Follower]:
     """What is copied for this delegate; nothing of a kind of which copies cannot be written, and no
     Secret that this cluster's policy does not take. ManifestError.
     """
@@ -89,7 +89,7 @@ def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Foll
     grants = local.policy.grants(intent.source)
     return [
         one
-        for one in references.followed(intent.manifest)
+        for one in followers.followers_of(intent.manifest)
         if one.kind in local.follows
         and grants.takes(one.kind, one.name)
         and not local.copies.barred(one.kind, intent.source.namespace, now.mono)
@@ -103,7 +103,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     source = intent.source
     stale: list[Original] = []
     sought: set[bytes] = set()
-    for one in follows_here(intent, local, now):
+    for one in followers_here(intent, local, now):
         original = original_of(source, one.kind, one.name)
         key = key_of(original)
         if key not in local.copies.known and (full := local.copies.full(original)):
@@ -215,8 +215,10 @@ def _apply(original: Original, given: Given, local: Local, now: Moment) -> Proce
         return (yield from _remove(original, local, now))
     if given.state == SAME:
         return None
-    why = given.text if given.state in (DENIED, KEPT) else "its agent's answer is not known here"
-    if given.state == KEPT:  # no longer: what runs has read it
+    why = (
+        given.text if given.state in (DENIED, WITHDRAWN) else "its agent's answer is not known here"
+    )
+    if given.state == WITHDRAWN:  # no longer: what runs has read it
         gone = yield from _remove(original, local, now)
         why = f"{why}; {gone.message}" if gone is not None else why
     said = f'cluster "{original.cluster}" does not give {original.kind} "{original.name}": {why}'
@@ -231,10 +233,10 @@ def read_here(original: Original, local: Local, now: Moment) -> Procedure[Found 
     """What is under its name; refused where that is none of ours."""
     key = key_of(original)
     kind = KINDS[original.kind]
-    what = f'{kind.word} "{key[1]}/{key[2]}"'
+    what = f'{kind.word} "{key.namespace}/{key.name}"'
     problem = ""
     for _ in range(LOOKS):
-        response = yield Request("GET", kind.path(*key[1:]))
+        response = yield Request("GET", kind.path(key.namespace, key.name))
         if response.status == NOT_FOUND:
             local.copies.gone(key)
             return None
@@ -313,7 +315,7 @@ def _sent(
     return response
 
 
-def _saw(key: Key, content: Content, size: int, local: Local, now: Moment) -> None:
+def _saw(key: CopyKey, content: Content, size: int, local: Local, now: Moment) -> None:
     copy = local.copies.known.get(key)
     digest = content.digest(copy.secret if copy is not None else b"")
     local.copies.saw(key, digest, size, now.mono)
@@ -336,15 +338,15 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     """What a write came to; UNKNOWN where another one may do."""
     key = key_of(original)
     kind = KINDS[original.kind]
-    what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
+    what = f'{kind.word} "{key.namespace}/{key.name}", {_COPY.format(original)}'
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
     message = _told(original, response)
     if lacked_right(response) not in ("", "delete"):  # without that, others can be written
-        return _barred(kind, key[1], message, local, now)
+        return _barred(kind, key.namespace, message, local, now)
     if is_ambiguous(response):
         return Answer(UNKNOWN, f"{what}: {message}")
-    houseless = response.status == NOT_FOUND and local.policy.makes(key[1])
+    houseless = response.status == NOT_FOUND and local.policy.makes(key.namespace)
     passing = response.passing or houseless
     return Answer(REFUSED, f"{what} cannot be written: {message}", OF_CLUSTER, passing=passing)
 
@@ -368,9 +370,11 @@ def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer |
     return _not_written(original, response, local, now)
 
 
-def _delete(kind: Kind, key: Key, found: Found) -> Request:
+def _delete(kind: Kind, key: CopyKey, found: Found) -> Request:
     metadata = found.metadata
-    return delete_request(kind.path(*key[1:]), metadata.uid, metadata.resource_version)
+    return delete_request(
+        kind.path(key.namespace, key.name), metadata.uid, metadata.resource_version
+    )
 
 
 def delete_unused(original: Original, local: Local, now: Moment) -> Procedure[str]:
@@ -391,10 +395,10 @@ def delete_unused(original: Original, local: Local, now: Moment) -> Procedure[st
 
 def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
     """Kind and name of what follows a delegate with these annotations."""
-    return list(follows(annotations.get(names.FOLLOWS, "")))
+    return list(read_followers(annotations.get(names.FOLLOWERS, "")))
 
 
 def copied_secrets(source: SourceRef, annotations: Mapping[str, str]) -> list[str]:
     """The names of the copies of Secrets that a delegate with these annotations has."""
     named = (original_of(source, *one) for one in named_by(annotations) if one[0] == SECRET)
-    return [key_of(original)[2] for original in named]
+    return [key_of(original).name for original in named]

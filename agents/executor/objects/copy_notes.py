@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.objects.references import CONFIG_MAP, KINDS, Kind
+from agents.executor.objects.kinds import CONFIG_MAP, KINDS, Kind
 from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, error_text

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agents.executor.context.copy_table import Original
+from agents.executor.context.copy_table import CopyKey, Original
 from agents.executor.objects.contents import Content, fields_of
-from agents.executor.objects.references import Kind
+from agents.executor.objects.kinds import Kind
 from shared.model import names
 from shared.model.copy_names import copy_hash, copy_name
 from shared.model.pod import SourceRef
@@ -53,7 +53,6 @@ class Found(NamedTuple):
         return {"uid": self.metadata.uid, "resourceVersion": self.metadata.resource_version}
 
 
-Key = tuple[str, str, str]
 read_object = msgspec.json.Decoder(_Object).decode
 
 
@@ -62,10 +61,10 @@ def original_of(source: SourceRef, kind: str, name: str) -> Original:
     return Original(source.cluster, source.cluster_uid, source.namespace, kind, name)
 
 
-def key_of(original: Original) -> Key:
-    """Kind, namespace and name of its copy."""
+def key_of(original: Original) -> CopyKey:
+    """Where its copy is."""
     name = copy_name(original.cluster_uid, original.namespace, original.kind, original.name)
-    return original.kind, original.namespace, name
+    return CopyKey(original.kind, original.namespace, name)
 
 
 def original_in(metadata: Metadata, kind: Kind, namespace: str) -> Original | None:

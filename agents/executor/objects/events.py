@@ -135,7 +135,7 @@ def other_services(local: Local, ref: PodRef, which: str, now: Moment) -> None:
     _put(local, ref, (WARNING, "OtherServices", "Creating"), note, now)
 
 
-def not_followed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+def not_carried(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A change of a source does not reach its delegate; its owner hears of it at home."""
     note = f"A change of the pod is not made in cluster {local.cluster}: {why}"
     _put(local, ref, (WARNING, CHANGE_REFUSED, "Updating"), note, now)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor.context.local import Local
-from agents.executor.objects import consent, pods, references
+from agents.executor.objects import consent, kinds, pods
 from agents.executor.objects.contents import SECRET, digest_of, read_content
-from agents.executor.objects.references import KINDS, OF_EACH_CLUSTER
+from agents.executor.objects.kinds import KINDS, OF_EACH_CLUSTER
 from agents.executor.relayed import giving_services
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
@@ -22,11 +22,11 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
-    KEPT,
     LATER,
     MOST_GIVEN,
     MOST_OBJECT,
     SAME,
+    WITHDRAWN,
     Given,
     GivenObjects,
     PodWants,
@@ -125,7 +125,7 @@ def _named(
 def _each_named(pod: bytes) -> Iterator[tuple[str, str]]:
     read = msgspec.json.decode(pod)
     for kind in KINDS.values():
-        for name in references.named(read, kind):
+        for name in kinds.named(read, kind):
             if (kind.word, name) not in OF_EACH_CLUSTER:
                 yield kind.word, name
 
@@ -185,7 +185,7 @@ def _read(namespace: str, word: str, name: str, cluster: str, local: Local) -> P
         owner = yield from consent.of_owner(word, namespace, name, cluster, body)
         if owner.why:
             kept = word == SECRET and owner.known
-            return Given(KEPT if kept else DENIED, text=owner.why)
+            return Given(WITHDRAWN if kept else DENIED, text=owner.why)
         if not there:
             return Given(ABSENT)
         content = read_content(response.body, word).encoded

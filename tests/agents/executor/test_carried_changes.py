@@ -12,7 +12,7 @@ from agents.executor.context.failover_mode import tolerations_for
 from agents.executor.context.local import Moment
 from agents.executor.crossing import live
 from agents.executor.crossing.policy import Accept, ExecutorPolicy, ForeignBytes
-from agents.executor.intents.carried_changes import FOLLOWED
+from agents.executor.intents.carried_changes import CARRIED
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube.convert import pod_seen
@@ -48,7 +48,7 @@ def main_of(pod: Object) -> Object:
 
 def condition_of(fleet: Fleet) -> Object | None:
     said = fleet.delegate["status"].get("conditions") or ()
-    return next((one for one in said if one["type"] == FOLLOWED), None)
+    return next((one for one in said if one["type"] == CARRIED), None)
 
 
 def events_of(world: World, reason: str = "ChangeRefused") -> list[str]:
@@ -360,7 +360,7 @@ def test_a_config_map_of_the_target_is_not_taken_for_that_of_home() -> None:
 
 
 def test_what_a_pod_names_follows_by_itself_and_is_no_change_of_the_pod() -> None:
-    metadata = {"annotations": {names.FOLLOWS: '{"ConfigMap":{"settings":"00"}}', "note": "n"}}
+    metadata = {"annotations": {names.FOLLOWERS: '{"ConfigMap":{"settings":"00"}}', "note": "n"}}
     found = live.parts({"metadata": metadata, "spec": {"containers": []}})
     assert found == {(live.ANNOTATION, "note"): "n"}
 

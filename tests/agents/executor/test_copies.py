@@ -17,12 +17,12 @@ from agents.executor.crossing.policy import ExecutorPolicy, ForeignBytes
 from agents.executor.duties import copy_upkeep
 from agents.executor.duties.copy_upkeep import reconcile_tasks
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects import contents, copies, references
+from agents.executor.objects import contents, copies, followers, source_manifest
 from agents.executor.objects.copies import PeerAsk, bring
 from agents.executor.objects.copy_objects import original_of
 from agents.executor.objects.events import STALE_COPY
+from agents.executor.objects.kinds import KINDS
 from agents.executor.objects.pages import ListError
-from agents.executor.objects.references import KINDS
 from agents.executor.relayed import giving
 from agents.kube.convert import pod_seen
 from shared.kube.http import Request, Response
@@ -179,7 +179,7 @@ class Fleet:
 @pytest.mark.parametrize("name", ["settings", "a.b.c", "x" * 253, f"{'y' * 45}.-z", "9"])
 def test_a_copy_has_a_dns_safe_name_that_begins_as_the_original_s(name: str) -> None:
     made = copy_name("uid", "default", "ConfigMap", name)
-    assert references._NAME.fullmatch(f"ConfigMap/{made}")
+    assert followers.NAMED.fullmatch(f"ConfigMap/{made}")
     assert len(made) <= 63
     assert made.startswith(name.split(".-", maxsplit=1)[0][:45])
 
@@ -202,7 +202,7 @@ def test_what_is_said_of_a_copy_at_home_names_the_original(name: str, said: str 
     words = f'configmap "{copy}" not found'
     pod = fleet.delegate()
     waiting = {"reason": "CreateContainerConfigError", "message": words}
-    pod["metadata"]["annotations"][names.FOLLOWS] = f"ConfigMap/{'settings' if name == 'other' else name}"
+    pod["metadata"]["annotations"][names.FOLLOWERS] = f"ConfigMap/{'settings' if name == 'other' else name}"
     pod["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}
     found = pod_seen(msgspec.json.encode(pod))
     assert found is not None
@@ -227,7 +227,7 @@ def test_what_a_pod_names_is_there_before_its_delegate_and_named_by_it_wherever_
     spec = msgspec.json.encode(fleet.delegate()["spec"]).decode()
     assert f'"name":"{COPY}"' in spec
     assert '"name":"settings"' not in spec
-    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] == "ConfigMap/settings"
+    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWERS] == "ConfigMap/settings"
 
 
 def test_keys_and_paths_are_named_as_at_home() -> None:
@@ -287,13 +287,13 @@ def test_what_is_optional_stays_so(data: dict[str, str] | None) -> None:
 
 @pytest.mark.parametrize("told", ["ConfigMap/a " * 1_000, "ConfigMap/A..", f"ConfigMap/{'a' * 300}"])
 def test_what_agents_do_not_write_of_a_delegate_names_nothing(told: str) -> None:
-    assert copies.named_by({names.FOLLOWS: told}) == []
+    assert copies.named_by({names.FOLLOWERS: told}) == []
 
 
 @pytest.mark.parametrize(("said", "follows"), [("b", True), ("c, b", True), ("*", True), ("c", False), ("", True)])
 def test_its_owner_may_name_the_clusters_to_which_it_follows(said: str, follows: bool) -> None:
     fleet = Fleet()
-    marked = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: said}}, "data": RED}
+    marked = {"metadata": {"name": "settings", "annotations": {names.CONSENT: said}}, "data": RED}
     fleet.home.api.put(f"{MAPS}/settings", marked)
     outcome = fleet.create(volume(configMap=NAMED))
     assert (outcome.verdict == BOUND, fleet.copy() is not None) == (follows, follows)
@@ -301,7 +301,7 @@ def test_its_owner_may_name_the_clusters_to_which_it_follows(said: str, follows:
 
 def test_what_its_owner_lets_follow_nobody_and_what_each_cluster_has_are_that_cluster_s_own() -> None:
     fleet = Fleet()
-    kept = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: "none"}}, "data": RED}
+    kept = {"metadata": {"name": "settings", "annotations": {names.CONSENT: "none"}}, "data": RED}
     fleet.home.api.put(f"{MAPS}/settings", kept)
     spec = {**container(), "volumes": [{"name": "v", "configMap": NAMED}, root := {"name": "r", "configMap": {}}]}
     root["configMap"] = {"name": "kube-root-ca.crt"}
@@ -378,7 +378,7 @@ def test_what_is_there_under_the_name_and_is_no_copy_is_left_alone_and_the_pod_r
 @pytest.mark.parametrize("follows", [(), ("Other",)], ids=["an older agent", "an agent without that kind"])
 def test_with_agents_of_an_older_version_there_it_must_be_there_under_its_name(follows: tuple[str, ...]) -> None:
     fleet = Fleet(follows=follows)
-    assert names.FOLLOWS.encode() not in fleet.claim(volume(configMap={**NAMED, "optional": True})).manifest
+    assert names.FOLLOWERS.encode() not in fleet.claim(volume(configMap={**NAMED, "optional": True})).manifest
     assert b'"optional"' not in fleet.home.do(Claim("c", fleet.ref, 1, THERE, "n1", "b-cluster-uid")).manifest
 
 
@@ -397,8 +397,8 @@ def test_of_an_agent_of_an_older_version_at_home_it_must_be_there_under_its_name
 
 
 def test_a_user_cannot_write_that_something_follows() -> None:
-    said = {"annotations": {names.FOLLOWS: '{"ConfigMap":{"others":""}}'}}
-    assert references.followed(Fleet(follows=()).claim(container(), "web", **said).manifest) == []
+    said = {"annotations": {names.FOLLOWERS: '{"ConfigMap":{"others":""}}'}}
+    assert followers.followers_of(Fleet(follows=()).claim(container(), "web", **said).manifest) == []
 
 
 def test_where_no_config_map_may_be_read_the_pod_is_made_as_with_agents_of_an_older_version() -> None:
@@ -576,9 +576,9 @@ def test_copies_count_with_the_bytes_of_pods() -> None:
     ids=["too long", "no name", "no digest", "no map"],
 )
 def test_what_a_hostile_source_says_of_what_follows_is_bounded(told: str) -> None:
-    manifest = msgspec.json.encode({"metadata": {"annotations": {names.FOLLOWS: told}}, "spec": {}})
+    manifest = msgspec.json.encode({"metadata": {"annotations": {names.FOLLOWERS: told}}, "spec": {}})
     with pytest.raises(ManifestError):
-        references.followed(manifest)
+        followers.followers_of(manifest)
 
 
 # --- kept like the original
@@ -618,7 +618,7 @@ def stale(fleet: Fleet) -> list[str]:
 def test_what_its_owner_keeps_at_home_later_stays_as_it_was_for_pods_that_run_is_told_and_new_for_none() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED), "first")
-    kept = {"metadata": {"name": "settings", "annotations": {names.FOLLOW: "none"}}, "data": BLUE}
+    kept = {"metadata": {"name": "settings", "annotations": {names.CONSENT: "none"}}, "data": BLUE}
     fleet.home.api.put(f"{MAPS}/settings", kept)
     fleet.home.local.at_home.clear()
     for at in range(0, 300, 10):
@@ -729,7 +729,7 @@ def test_what_is_deleted_at_home_is_deleted_there() -> None:
 
 
 def test_however_much_is_asked_for_little_of_it_is_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "MOST_FOLLOWING", 2**30)
+    monkeypatch.setattr(source_manifest, "MOST_FOLLOWING", 2**30)
     fleet = Fleet()
     many = [f"large-{at}" for at in range(40)]
     for name in many:
@@ -787,7 +787,7 @@ def test_so_many_names_have_copies_and_no_more(bound: str, monkeypatch: pytest.M
 
 
 def test_a_pod_that_very_much_would_follow_stays_and_no_more_is_read_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "MOST_FOLLOWING", 3_500)
+    monkeypatch.setattr(source_manifest, "MOST_FOLLOWING", 3_500)
     fleet = Fleet()
     for at in range(6):
         fleet.put({"text": "x" * 1_000}, f"n-{at}")
@@ -801,7 +801,7 @@ def test_a_pod_that_very_much_would_follow_stays_and_no_more_is_read_for_it(monk
 def test_a_name_that_a_delegate_tells_twice_is_asked_for_once() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
-    fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] = "ConfigMap/settings ConfigMap/settings"
+    fleet.delegate()["metadata"]["annotations"][names.FOLLOWERS] = "ConfigMap/settings ConfigMap/settings"
     fleet.put(BLUE)
     fleet.tend_until(30)
     assert (fleet.copy() or {})["data"] == BLUE
@@ -831,7 +831,7 @@ def test_a_copy_stays_while_its_home_is_cut_off_and_its_pods_run() -> None:
 def test_a_copy_stays_while_the_api_server_shows_a_pod_that_names_it_whatever_its_marks() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))
-    del fleet.delegate()["metadata"]["annotations"][names.FOLLOWS]
+    del fleet.delegate()["metadata"]["annotations"][names.FOLLOWERS]
     fleet.tend_until(400)
     assert fleet.copy() is not None
 

@@ -206,7 +206,7 @@ def old_copies_are_good_enough(patches: Patches) -> None:
     def bring(intent: Any, local: Any, now: Any) -> Any:
         keys = [
             copy_objects.key_of(copy_objects.original_of(intent.source, one.kind, one.name))
-            for one in copies.follows_here(intent, local, now)
+            for one in copies.followers_here(intent, local, now)
         ]
         if all(key in local.copies.known and local.copies.known[key].digest for key in keys):
             return None
