@@ -43,8 +43,8 @@ from shared.messages.relay import (
 )
 from shared.model import names
 from shared.model.copy_names import copy_name
-from tests.agents.executor.test_copies import HOME, THERE, Fleet
-from tests.agents.executor.test_references import container
+from tests.agents.executor.test_target_needs import container
+from tests.agents.executor.two_clusters import HOME, THERE, Fleet
 from tests.agents.executor.world import NOW, run, source_of
 
 SECRETS = "/api/v1/namespaces/default/secrets"

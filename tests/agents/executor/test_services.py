@@ -1,6 +1,6 @@
 """Services of a source's namespace where its delegates run: there before these, as at home, deleted after the last."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -11,11 +11,11 @@ import pytest
 
 from agents.executor.context import service_table
 from agents.executor.context.local import Moment
+from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.executor.duties.service_upkeep import STALE_S, reconcile_tasks, withdraw
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import service_content, services
-from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.service_content import (
     HEADLESS,
     MANAGED_BY,
@@ -33,7 +33,7 @@ from agents.executor.objects.service_content import (
 )
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
-from shared.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, UNKNOWN, Claim, CreateDelegate, Outcome, Peer
+from shared.messages import BOUND, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Outcome, Peer
 from shared.messages.relay import (
     CONTENT,
     DENIED,
@@ -45,21 +45,16 @@ from shared.messages.relay import (
     WantedObject,
     decode_given,
     decode_signed_given,
-    encode_relay,
 )
 from shared.model import names
-from tests.agents.executor.world import NOW, World, node_object, pod_object, run, source_of
+from tests.agents.executor.two_clusters import HOME, THERE, TwoClusters, moment
+from tests.agents.executor.world import NOW, World, pod_object, run, source_of
 
-HOME, THERE = "a", "b"
 SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 IMPORTS = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceimports"
 LISTS = ("services", "endpointslices", "serviceimports", "pods")
 Object = dict[str, Any]
-
-
-def moment(after_s: float) -> Moment:
-    return Moment(NOW.mono + after_s, NOW.wall + after_s)
 
 
 def service(name: str = "web", **spec: Any) -> Object:
@@ -81,18 +76,14 @@ def endpoint_slice(*endpoints: Object, of: str = "web", name: str = "web-abcde",
     return {"metadata": metadata, "addressType": "IPv4", "ports": ports, "endpoints": list(endpoints)}
 
 
-class Fleet:
-    """Pods of cluster a go to b; both are in one pod network, and have their Services follow."""
+class Fleet(TwoClusters):
+    """Both clusters are in one pod network, and have their Services follow."""
 
     def __init__(self, *, rows: tuple[Accept, ...] = (Accept(),), networks: tuple[str, str] = ("flat", "flat")) -> None:
+        super().__init__()
         self.networks = networks
         self.rows = rows
-        self.home = World(cluster=HOME, peers=(THERE,))
-        self.there = World(node_object(cpu="100", pods="100"), cluster=THERE)
         self.begin()
-        self.asks = 0
-        self.cut = ""
-        self.gives: Callable[[GivenObjects], GivenObjects] = lambda given: given
         self.served: set[str] = set()
         self.forbidden: frozenset[str] = frozenset()
 
@@ -113,23 +104,12 @@ class Fleet:
         self.home.api.put(f"{at}/{obj['metadata']['name']}", obj)
 
     def order(self, name: str = "x", *, calls: bool = True) -> CreateDelegate:
-        self.ref = self.home.submit(pod_object(name))
-        claimed = self.home.do(Claim("c", self.ref, 1, THERE, "n1", "b-cluster-uid"))
-        assert claimed.verdict == CLAIMED, claimed.message
-        source = source_of(self.ref, 1, HOME)
-        order = CreateDelegate("i", self.ref, 1, source, "n1", claimed.manifest, record=claimed.record)
-        return msgspec.structs.replace(order, services=calls)
+        return msgspec.structs.replace(self.orders(self.claims(pod_object(name))), services=calls)
 
     def create(self, name: str = "x", *, calls: bool = True, after_s: float = 0.0) -> Outcome:
-        order = self.order(name, calls=calls)
-        outcome = run(carry_out(order, 1, self.there.local, moment(after_s)), self.answer)
-        self.there.sync()
-        return outcome
+        return self.carries_out(self.order(name, calls=calls), moment(after_s))
 
-    def answer(self, request: Request) -> Response:
-        """Of b's API server, or of the agent of a."""
-        if isinstance(request, PeerAsk):
-            return self._given(request)
+    def at_target(self, request: Request) -> Response:
         plural = request.path.rpartition("/")[2]
         if request.method in self.forbidden and "endpointslices" in request.path:
             return Response(403, b'{"kind": "Status", "message": "endpointslices is forbidden"}')
@@ -152,16 +132,7 @@ class Fleet:
                 found.append(obj)
         return Response(200, msgspec.json.encode({"items": found, "metadata": {}}))
 
-    def _given(self, ask: PeerAsk) -> Response:
-        self.asks += 1
-        if self.cut:
-            return Response(0, self.cut.encode())
-        asked = RelayAsk(source_of(self.ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=ask.wants)
-        answer = run(giving.answer(asked, b"", self.home.local), self._at_home)
-        given = self.gives(decode_given(decode_signed_given(answer).given))
-        return Response(200, encode_relay(given))
-
-    def _at_home(self, request: Request) -> Response:
+    def at_home(self, request: Request) -> Response:
         plural = request.path.rpartition("/")[2]
         return self._list(self.home, request) if plural in LISTS else self.home.api.answer(request)
 
@@ -178,20 +149,12 @@ class Fleet:
         """What is told of delegates, and so at home."""
         return b" ".join(event.body for event in self.there.local.events).decode()
 
-    def tend(self, after_s: float) -> list[str]:
-        """What is due so long afterwards, done; what went wrong."""
-        self.there.sync()
-        tasks = list(reconcile_tasks(self.there.local, moment(after_s)))
-        return [problem for task in tasks if (problem := run(task.procedure, self.answer))]
+    def due(self, now: Moment) -> Iterable[ReconcileTask]:
+        return reconcile_tasks(self.there.local, now)
 
     def tend_until(self, after_s: float, since_s: float = 0.0) -> None:
         for at in range(int(since_s), int(after_s) + 1, 10):
             assert bool(self.tend(at)) <= bool(self.cut)
-
-    def ends(self) -> None:
-        """The last delegate goes."""
-        for path in [path for path in self.there.api.objects if "/pods/" in path]:
-            del self.there.api.objects[path]
 
 
 def with_web(**more: Any) -> Fleet:
@@ -239,13 +202,13 @@ def test_a_headless_service_keeps_the_names_of_its_pods() -> None:
 def test_what_the_dispatcher_does_not_ask_for_and_what_a_row_does_without_is_not_made() -> None:
     for fleet, calls in ((with_web(), False), (with_web(rows=(Accept(services="none"),)), True)):
         assert fleet.create(calls=calls).verdict == BOUND
-        assert (fleet.asks, fleet.here()) == (0, None)
+        assert (len(fleet.asks), fleet.here()) == (0, None)
 
 
 def test_replicas_that_come_together_ask_once() -> None:
     fleet = with_web()
     assert {fleet.create(name).verdict for name in ("x", "y", "z")} == {BOUND}
-    assert fleet.asks == 1
+    assert len(fleet.asks) == 1
 
 
 def test_of_two_orders_at_once_both_find_what_one_has_made() -> None:
@@ -477,9 +440,9 @@ def test_of_a_home_that_cannot_be_asked_one_pod_stands_for_all() -> None:
     for name in ("x", "y", "z"):
         fleet.create(name)
     fleet.cut = "partition"
-    asked = fleet.asks
+    asked = len(fleet.asks)
     fleet.tend(60)
-    assert fleet.asks == asked + 1
+    assert len(fleet.asks) == asked + 1
 
 
 def test_addresses_that_a_new_pod_was_given_meanwhile_are_not_taken_away() -> None:
@@ -697,7 +660,7 @@ def test_services_are_given_only_of_the_namespace_of_a_pod_that_goes_there(pod: 
     )
     wants = (PodWants(ref, (WantedObject("Service", "*"),)),)
     asked = RelayAsk(source_of(ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=wants)
-    answer = run(giving.answer(asked, b"", fleet.home.local), fleet._at_home)
+    answer = run(giving.answer(asked, b"", fleet.home.local), fleet.at_home)
     (given,) = decode_given(decode_signed_given(answer).given).given
     assert (given.state, given.content) == (DENIED, b"")
 
