@@ -13,8 +13,8 @@ from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.context.service_table import Space, Users
 from agents.executor.objects import pages, pods, services
-from agents.executor.objects.copy_objects import read_object
 from agents.executor.objects.pages import ListError
+from agents.executor.objects.reads import read_object
 from agents.executor.objects.service_content import KIND, mark_of
 from agents.executor.objects.services_here import NotWritten, delete, here_of, list_all
 from shared.kube.http import Procedure

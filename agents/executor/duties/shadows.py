@@ -18,6 +18,7 @@ import msgspec
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import events, pods
+from agents.executor.objects.reads import Metadata
 from shared.kube.deletes import delete_request
 from shared.kube.http import MERGE_PATCH, Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
@@ -27,14 +28,8 @@ from shared.model.objects import PodDisruptionBudget
 from shared.model.pod import Pod
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-
-
 class _Found(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Metadata
     spec: dict[str, Any]
 
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor.objects.contents import SECRET, read_content
-from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, error_text
+from agents.executor.objects.reads import get
+from shared.kube.http import FORBIDDEN, Procedure
+from shared.kube.verdicts import error_text
 from shared.model.crossing import matches
 from shared.model.names import CONSENT, COPY, NONE, SECRETS_CONSENT
 
@@ -93,11 +94,7 @@ def _of_namespace(namespace: str) -> Procedure[str | Owner]:
     list Namespaces.
     """
     params = {"fieldSelector": f"metadata.name={namespace}"}
-    answer = Response(0)
-    for _ in range(LOOKS):
-        answer = yield Request("GET", "/api/v1/namespaces", params=params)
-        if answer.ok or answer.status == FORBIDDEN:
-            break
+    answer = yield from get("/api/v1/namespaces", FORBIDDEN, params=params)
     if not answer.ok:  # also without the right: that it says nothing would have copies deleted
         why = f'what Namespace "{namespace}" says is not known just now: {error_text(answer)}'
         return Owner(why, known=False)

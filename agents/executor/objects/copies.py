@@ -25,10 +25,10 @@ from agents.executor.objects.copy_objects import (
     object_of,
     original_in,
     original_of,
-    read_object,
 )
 from agents.executor.objects.followers import Follower
 from agents.executor.objects.kinds import KINDS, Kind
+from agents.executor.objects.reads import read_object
 from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (

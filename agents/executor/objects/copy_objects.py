@@ -6,39 +6,13 @@ and label agree with them, and that is never believed without its original.
 
 from typing import Any, NamedTuple
 
-import msgspec
-
 from agents.executor.context.copy_table import CopyKey, Original
 from agents.executor.objects.contents import Content, fields_of
 from agents.executor.objects.kinds import Kind
+from agents.executor.objects.reads import Metadata
 from shared.model import names
 from shared.model.copy_names import copy_hash, copy_name
 from shared.model.pod import SourceRef
-
-
-class Metadata(msgspec.Struct, rename="camel"):
-    """Of an object, what is read of it."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-    finalizers: list[str] | None = None
-
-    @property
-    def held_by(self) -> str:
-        """What keeps it here though it is being deleted, in words; '' if nothing does."""
-        if self.deletion_timestamp is None or not self.finalizers:
-            return ""
-        held = ", ".join(self.finalizers)
-        return f"is being deleted, and held by finalizers ({held[:200]}): take these off there"
-
-
-class _Object(msgspec.Struct):
-    metadata: Metadata
 
 
 class Found(NamedTuple):
@@ -51,9 +25,6 @@ class Found(NamedTuple):
     def only(self) -> dict[str, str]:
         """Preconditions of a write to exactly this."""
         return {"uid": self.metadata.uid, "resourceVersion": self.metadata.resource_version}
-
-
-read_object = msgspec.json.Decoder(_Object).decode
 
 
 def original_of(source: SourceRef, kind: str, name: str) -> Original:

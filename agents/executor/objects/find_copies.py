@@ -4,9 +4,10 @@ import math
 
 from agents.executor.context.local import Local, Moment
 from agents.executor.objects import copy_notes, pages
-from agents.executor.objects.copy_objects import key_of, original_in, read_object
+from agents.executor.objects.copy_objects import key_of, original_in
 from agents.executor.objects.kinds import CONFIG_MAP
 from agents.executor.objects.pages import ListError
+from agents.executor.objects.reads import read_object
 from shared.kube.http import FORBIDDEN, Procedure
 from shared.model import names
 

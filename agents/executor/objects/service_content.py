@@ -19,7 +19,7 @@ import msgspec
 
 from agents.executor.context.service_table import Space
 from agents.executor.crossing.manifest import is_metadata
-from agents.executor.objects.copy_objects import Metadata
+from agents.executor.objects.reads import Metadata
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.copy_names import copy_hash

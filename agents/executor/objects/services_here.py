@@ -9,8 +9,8 @@ import msgspec
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.service_table import Space
 from agents.executor.objects import pages
-from agents.executor.objects.copy_objects import Metadata, read_object
 from agents.executor.objects.pages import ListError
+from agents.executor.objects.reads import Metadata, read_object
 from agents.executor.objects.service_content import (
     ServiceObject,
     SliceObject,

@@ -17,9 +17,10 @@ from agents.executor.objects import consent
 from agents.executor.objects.contents import read_content
 from agents.executor.objects.followers import MOST_NAMES, TOO_MANY, told_of
 from agents.executor.objects.kinds import CONFIG_MAP, KINDS, OF_EACH_CLUSTER, SECRETS, Kind
+from agents.executor.objects.reads import get
 from agents.executor.objects.target_needs import as_at_home
-from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
+from shared.kube.http import FORBIDDEN, Procedure
+from shared.kube.verdicts import NOT_FOUND, error_text
 from shared.model.names import FOLLOWERS, PROXY_NODE_PREFIX
 
 MOST_FOLLOWING = 32 * 1024 * 1024  # bytes of what follows one pod, of each kind, as read at home
@@ -146,11 +147,7 @@ def _at_home(
     known = local.at_home.get(key)
     if known is not None and known.at > goes.since:
         return known
-    answer = Response(0)
-    for _ in range(LOOKS):
-        answer = yield Request("GET", kind.path(namespace, name))
-        if answer.ok or answer.status in (NOT_FOUND, FORBIDDEN):
-            break
+    answer = yield from get(kind.path(namespace, name), NOT_FOUND, FORBIDDEN)
     if answer.status == FORBIDDEN:
         return AtHome(None, now.mono)
     lacking = answer.status == NOT_FOUND

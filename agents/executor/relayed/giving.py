@@ -15,9 +15,10 @@ from agents.executor.context.local import Local
 from agents.executor.objects import consent, kinds, pods
 from agents.executor.objects.contents import SECRET, digest_of, read_content
 from agents.executor.objects.kinds import KINDS, OF_EACH_CLUSTER
+from agents.executor.objects.reads import get
 from agents.executor.relayed import giving_services
-from shared.kube.http import Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
+from shared.kube.http import Procedure
+from shared.kube.verdicts import NOT_FOUND, error_text
 from shared.messages.relay import (
     ABSENT,
     CONTENT,
@@ -172,11 +173,7 @@ def _services(
 
 def _read(namespace: str, word: str, name: str, cluster: str, local: Local) -> Procedure[Given]:
     what = f'{word} "{namespace}/{name}"'
-    response = Response(0)
-    for _ in range(LOOKS):
-        response = yield Request("GET", KINDS[word].path(namespace, name))
-        if response.ok or response.status == NOT_FOUND:
-            break
+    response = yield from get(KINDS[word].path(namespace, name), NOT_FOUND)
     there = response.status != NOT_FOUND
     if there and not response.ok:
         return Given(DENIED, text=f"{what} is not known just now: {error_text(response)}")

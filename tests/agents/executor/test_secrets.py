@@ -13,8 +13,9 @@ from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import contents, followers, kinds, source_manifest, target_needs
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.objects.copy_objects import Found, Metadata
+from agents.executor.objects.copy_objects import Found
 from agents.executor.objects.kinds import KINDS
+from agents.executor.objects.reads import Metadata
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
 from shared.messages import (
