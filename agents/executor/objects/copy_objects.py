@@ -16,6 +16,12 @@ from shared.model.copy_names import copy_hash, copy_name
 from shared.model.pod import SourceRef
 
 
+class Owner(msgspec.Struct):
+    """An owner reference of an object, what is read of it."""
+
+    uid: str = ""
+
+
 class Metadata(msgspec.Struct, rename="camel"):
     """Of an object, what is read of it."""
 
@@ -25,6 +31,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
     deletion_timestamp: str | None = None
     finalizers: list[str] | None = None
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -409,14 +409,25 @@ def slice_name(one: Slice, number: int, space: Space) -> str:
     return f"{one.service}-{sha256(whole.encode()).hexdigest()[:16]}"
 
 
+class Filled(NamedTuple):
+    """A Service that is here, and is filled with addresses of home."""
+
+    uid: str
+    headless: bool
+
+
 def slice_object(
-    one: Slice, name: str, space: Space, *, headless: bool, found: SliceObject | None
+    one: Slice, name: str, space: Space, of: Filled, found: SliceObject | None
 ) -> dict[str, Any]:
-    """The EndpointSlice of this name that holds it."""
+    """The EndpointSlice of this name that holds it, and that Kubernetes deletes after the Service:
+    one that somebody makes of that name later gets none of its addresses.
+    """
     labels = {SERVICE_NAME: one.service, MANAGED_BY: names.MANAGER}
-    if headless:
+    if of.headless:
         labels[HEADLESS] = ""
     metadata = _marked(name, one.name, space, labels)
+    owner = {"apiVersion": "v1", "kind": KIND, "name": one.service, "uid": of.uid}
+    metadata["ownerReferences"] = [{**owner, "blockOwnerDeletion": False}]
     if found is not None:
         metadata["uid"] = found.metadata.uid
         metadata["resourceVersion"] = found.metadata.resource_version

@@ -14,7 +14,6 @@ STALE_S: a wrong pod answers worse than none. Its Services stay, so names go on 
 
 from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
@@ -25,13 +24,14 @@ from agents.executor.context.service_table import Held, Space, Users
 from agents.executor.objects import pages, pods, service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.objects.copy_objects import Metadata, read_object
+from agents.executor.objects.copy_objects import read_object
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.service_content import (
     ALL,
     HEADLESS,
     KIND,
     Content,
+    Filled,
     ServiceObject,
     ServicesError,
     SliceObject,
@@ -39,7 +39,6 @@ from agents.executor.objects.service_content import (
     mark_of,
     parts,
     read_service,
-    read_slice,
     service_object,
     slice_name,
     slice_object,
@@ -47,6 +46,15 @@ from agents.executor.objects.service_content import (
 )
 from agents.executor.objects.service_content import Service as Crossing
 from agents.executor.objects.service_content import Slice as CrossingSlice
+from agents.executor.objects.services_here import (
+    Here,
+    NotWritten,
+    delete,
+    here_of,
+    list_all,
+    path,
+    remove_all,
+)
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
@@ -61,27 +69,13 @@ UNUSED_S = 60.0  # without a delegate, until all is deleted
 _AT_ONCE = 2_000  # delegates of one turn
 _TRIED = 8  # pods of a namespace, of which home may know one no more
 _OF = "Services of namespace {0.namespace} of cluster {0.cluster}"
+_BY_HAND = f"kubectl delete services,endpointslices -A -l {names.COPY}"
 _RIGHTS = "Services and EndpointSlices (get, list, create, update, delete)"
-
-
-class _NotWritten(Exception):  # noqa: N818 - reads as what happened
-    """Why something is not here as it should be."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.message)
-        self.answer = answer
 
 
 def space_of_source(source: SourceRef) -> Space:
     """Whose Services a pod of this source calls."""
     return Space(source.cluster, source.cluster_uid, source.namespace)
-
-
-def path(kind: str, namespace: str, name: str = "") -> str:
-    """Of one `services` or `endpointslices`, or of all in a namespace."""
-    group = "/api/v1" if kind == "services" else "/apis/discovery.k8s.io/v1"
-    held = f"{group}/namespaces/{quote(namespace, safe='')}/{kind}"
-    return f"{held}/{quote(name, safe='')}" if name else held
 
 
 def wanted(intent: CreateDelegate, local: Local) -> bool:
@@ -173,7 +167,7 @@ def _follow(held: Held, pod: PodRef, local: Local, now: Moment) -> Procedure[Ans
         return None
     try:
         yield from _write_all(held, content, local, now)
-    except _NotWritten as problem:
+    except NotWritten as problem:
         return problem.answer
     except ListError as error:
         return _unlisted(error, local)
@@ -195,29 +189,22 @@ def _unlisted(error: ListError, local: Local) -> Answer:
 # --------------------------------------------------------------------------------------------------
 
 
-class _Here(msgspec.Struct):
-    """What is here of one namespace of a source."""
-
-    services: dict[str, ServiceObject] = {}
-    slices: dict[str, SliceObject] = {}
-
-
 def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Procedure[None]:
-    """Have it here, and nothing more. _NotWritten, ListError."""
+    """Have it here, and nothing more. NotWritten, ListError."""
     space = held.space
-    here = yield from _here(space)
+    here = yield from here_of(space)
     imported = yield from service_imports.served(space.namespace, content)
     size = len(content.encoded)
     if content.encoded != held.content:
         more = size - held.size
         full = local.foreign_budget.no_room(space.whose, more, local.view, now.mono)
         if full is not None:
-            raise _NotWritten(full)
+            raise NotWritten(full)
     left = yield from _left(content, here, space, local)
-    filled: dict[str, bool] = {}  # whether it is headless
+    filled: dict[str, Filled] = {}
     for service in content.services:
         found = here.services.get(service.name)
-        there: bool | str = _IMPORTED
+        there: Filled | str = _IMPORTED
         if service.name not in imported:
             there = yield from _service(service, found, space, local, now)
         if isinstance(there, str):
@@ -228,20 +215,21 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
     yield from _slices(content, filled, here, space, local, now)
     for name, gone in here.services.items():
         if name not in filled:
-            yield from _delete("services", space, gone.metadata)
+            yield from delete("services", space, gone.metadata)
     held.left = left
 
 
 def _slices(
     content: Content,
-    filled: dict[str, bool],
-    here: _Here,
+    filled: dict[str, Filled],
+    here: Here,
     space: Space,
     local: Local,
     now: Moment,
 ) -> Procedure[None]:
-    """Have the addresses of these Services here, and no others of ours. _NotWritten."""
+    """Have the addresses of these Services here, and no others of ours. NotWritten."""
     kept = set()
+    looked_at: set[str] = set()
     for one in content.slices:
         if one.service not in filled:
             continue
@@ -249,39 +237,26 @@ def _slices(
             name = slice_name(part, number, space)
             kept.add(name)
             wanted_here = _Part(name, part, filled[one.service])
-            yield from _slice(wanted_here, here.slices.get(name), space, local, now)
+            found = here.slices.get(name)
+            if found is not None and wanted_here.is_there(found):
+                continue
+            if one.service not in looked_at:
+                looked_at.add(one.service)
+                yield from _still_there(wanted_here, space, local)
+            yield from _slice(wanted_here, found, space, local, now)
     for name, old in here.slices.items():
         if name not in kept:
-            yield from _delete("endpointslices", space, old.metadata)
+            yield from delete("endpointslices", space, old.metadata)
 
 
-def _here(space: Space) -> Procedure[_Here]:
-    here = _Here({}, {})
-
-    def take_service(item: bytes) -> None:
-        found = read_service(item)
-        if space_of(found.metadata) == space:
-            here.services[found.metadata.name] = found
-
-    def take_slice(item: bytes) -> None:
-        found = read_slice(item)
-        if space_of(found.metadata) == space and not found.of_a_controller:
-            here.slices[found.metadata.name] = found
-
-    selector = f"{names.COPY}={mark_of(space)}"
-    yield from pages.each(path("services", space.namespace), take_service, selector)
-    yield from pages.each(path("endpointslices", space.namespace), take_slice, selector)
-    return here
-
-
-def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
+def _left(content: Content, here: Here, space: Space, local: Local) -> Procedure[dict[str, str]]:
     """Of those that never cross, what this cluster has itself."""
     found: dict[str, str] = {}
     for name, why in content.left.items():
         at = path("services", space.namespace, name)
         response = yield Request("GET", at)
         if not response.ok and response.status != NOT_FOUND:
-            raise _NotWritten(_not_written(response, at, local))
+            raise NotWritten(_not_written(response, at, local))
         ours = name in here.services
         found[name] = _OWN if response.ok and not ours else why
     return found
@@ -289,20 +264,18 @@ def _left(content: Content, here: _Here, space: Space, local: Local) -> Procedur
 
 def _service(
     one: Crossing, found: ServiceObject | None, space: Space, local: Local, now: Moment
-) -> Procedure[bool | str]:
-    """Have it here: whether it is headless; or why it is not ours to fill with addresses.
-    _NotWritten.
-    """
+) -> Procedure[Filled | str]:
+    """Have it here, to be filled with addresses; or why it is not ours to fill. NotWritten."""
     at = path("services", space.namespace, one.name)
     if found is not None and found.bare and found.crossing == one:
-        return one.headless
+        return Filled(found.metadata.uid, one.headless)
     whole: dict[str, Any] | None = None
     if found is not None and (found.metadata.deletion_timestamp or _is_remade(one, found)):
-        yield from _delete("services", space, found.metadata)
+        yield from delete("services", space, found.metadata)
     elif found is not None:
         response = yield Request("GET", at)
         if not response.ok:
-            raise _NotWritten(_not_written(response, at, local))
+            raise NotWritten(_not_written(response, at, local))
         read = read_service(response.body)
         if space_of(read.metadata) == space:
             whole = msgspec.json.decode(response.body)
@@ -313,10 +286,10 @@ def _service(
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if response.ok:
-        return one.headless
+        return Filled(read_object(response.body).metadata.uid, one.headless)
     if verb == "POST" and response.status == CONFLICT:
         return (yield from _another(one, space, local))
-    raise _NotWritten(_not_written(response, at, local))
+    raise NotWritten(_not_written(response, at, local))
 
 
 def _is_remade(one: Crossing, found: ServiceObject) -> bool:
@@ -324,35 +297,33 @@ def _is_remade(one: Crossing, found: ServiceObject) -> bool:
     return one.headless != found.crossing.headless
 
 
-def _another(one: Crossing, space: Space, local: Local) -> Procedure[bool | str]:
-    """What is there under the name of one, which is not ours to write; of one that is joined,
-    whether it is headless.
-    """
+def _another(one: Crossing, space: Space, local: Local) -> Procedure[Filled | str]:
+    """What is there under the name of one, which is not ours to write, but may be joined."""
     at = path("services", space.namespace, one.name)
     response = yield Request("GET", at)
     if not response.ok:
-        raise _NotWritten(_not_written(response, at, local))
+        raise NotWritten(_not_written(response, at, local))
     try:
         found = read_service(response.body)
     except msgspec.MsgspecError as error:
-        raise _NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
+        raise NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
     of = space_of(found.metadata)
     if of == space:  # of another order: replicas come together
         if found.bare and found.crossing == one:
-            return one.headless
-        raise _NotWritten(Answer(UNKNOWN, f"{at} is being written"))
+            return Filled(found.metadata.uid, one.headless)
+        raise NotWritten(Answer(UNKNOWN, f"{at} is being written"))
     if of is not None:
         return _COPIED
     joined = (found.metadata.annotations or {}).get(names.JOIN) == "true"
-    return found.crossing.headless if joined else _OWN
+    return Filled(found.metadata.uid, found.crossing.headless) if joined else _OWN
 
 
 class _Part(NamedTuple):
-    """A slice as it is to be here, under this name."""
+    """A slice as it is to be here, under this name, of that Service."""
 
     name: str
     slice: CrossingSlice
-    headless: bool
+    of: Filled
 
     def is_there(self, found: SliceObject) -> bool:
         """Whether that one holds the same."""
@@ -362,41 +333,48 @@ class _Part(NamedTuple):
             there.service == part.service
             and there.ports == part.ports
             and there.endpoints == part.endpoints
-            and (HEADLESS in (found.metadata.labels or {})) == self.headless
+            and (HEADLESS in (found.metadata.labels or {})) == self.of.headless
+            and [owner.uid for owner in found.metadata.owner_references or ()] == [self.of.uid]
         )
+
+    def is_of_another(self, found: SliceObject) -> bool:
+        """Whether Kubernetes is about to delete that one, by its UID, after another Service."""
+        owners = found.metadata.owner_references or ()
+        return any(owner.uid != self.of.uid for owner in owners)
+
+
+def _still_there(part: _Part, space: Space, local: Local) -> Procedure[None]:
+    """NotWritten where its Service is another one by now: its owner never asked for our addresses."""
+    at = path("services", space.namespace, part.slice.service)
+    response = yield Request("GET", at)
+    if not response.ok:
+        raise NotWritten(_not_written(response, at, local))
+    if read_object(response.body).metadata.uid != part.of.uid:
+        raise NotWritten(Answer(UNKNOWN, f"{at} was made anew meanwhile"))
 
 
 def _slice(
     part: _Part, found: SliceObject | None, space: Space, local: Local, now: Moment
 ) -> Procedure[None]:
-    """Have it here. _NotWritten."""
-    if found is not None and part.is_there(found):
-        return
-    wanted_here = slice_object(part.slice, part.name, space, headless=part.headless, found=found)
+    """Have it here. NotWritten."""
+    if found is not None and part.is_of_another(found):
+        yield from delete("endpointslices", space, found.metadata)
+        found = None
+    wanted_here = slice_object(part.slice, part.name, space, part.of, found)
     body = msgspec.json.encode(wanted_here)
     at = path("endpointslices", space.namespace, part.name if found is not None else "")
     response = yield Request("POST" if found is None else "PUT", at, body)
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if found is None and response.status == CONFLICT:
-        there = (yield from _here(space)).slices.get(part.name)
+        there = (yield from here_of(space)).slices.get(part.name)
         if there is None:
             said = f'EndpointSlice "{space.namespace}/{part.name}" is there, and is none of ours'
-            raise _NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
+            raise NotWritten(Answer(REFUSED, said, OF_CLUSTER, passing=True))
         if part.is_there(there):  # of another order: replicas come together
             return
     if not response.ok:
-        raise _NotWritten(_not_written(response, at, local))
-
-
-def _delete(kind: str, space: Space, found: Metadata) -> Procedure[None]:
-    """Delete exactly what was read. _NotWritten."""
-    only = {"uid": found.uid, "resourceVersion": found.resource_version}
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
-    at = path(kind, space.namespace, found.name)
-    response = yield Request("DELETE", at, msgspec.json.encode(options))
-    if not response.ok and response.status != NOT_FOUND:
-        raise _NotWritten(Answer(UNKNOWN, f"{at}: {error_text(response)}"))
+        raise NotWritten(_not_written(response, at, local))
 
 
 def _not_written(response: Response, at: str, local: Local) -> Answer:
@@ -414,13 +392,20 @@ def _not_written(response: Response, at: str, local: Local) -> Answer:
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """What is due: a task for each namespace of a source with delegates here, for each whose home
     is silent, and for each without delegates for UNUSED_S; one finds what an earlier life of this
-    agent has made.
+    agent has made. Where none are to be here (any more), what is found is deleted.
     """
-    if not local.serves or not local.view.synced:
+    off = not local.policy.services and not local.serves
+    if not (local.serves or off) or not local.view.synced:
         return
     table = local.services
-    if not table.listed:
-        yield ReconcileTask("services", None, _list_all(local, now))
+    if not table.listed and table.has_room:
+        yield ReconcileTask("services", None, list_all(local, now))
+    unwanted = [space for space in table.known if off or _does_without(space, local)]
+    for space in unwanted:
+        task = give_up(space, local)
+        yield ReconcileTask(f"services of {mark_of(space)}", space.namespace, task)
+    if off:
+        return
     look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for space in list(table.due):
         yield ReconcileTask(f"services of {mark_of(space)}", None, refresh(space, local, now))
@@ -459,7 +444,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Users]:
                 some[looked % _TRIED] = ref
     due: Users = {}
     for space in {**found, **ending}:
-        if space not in local.services.known and local.services.full(space):
+        if local.services.full(space):
             continue
         local.services.put(space, now.mono)
         due[space] = [*found.get(space, ()), *ending.get(space, ())][:_TRIED]
@@ -499,12 +484,12 @@ def withdraw(space: Space, local: Local, now: Moment) -> Procedure[str]:
         return ""
     answers = held.answers
     try:
-        here = yield from _here(space)
+        here = yield from here_of(space)
         for found in here.slices.values():
             if held.answers != answers:  # meanwhile, to a pod that comes
                 return ""
-            yield from _delete("endpointslices", space, found.metadata)
-    except (ListError, _NotWritten) as error:
+            yield from delete("endpointslices", space, found.metadata)
+    except (ListError, NotWritten) as error:
         return str(error)
     held.shut = True
     held.content = b""
@@ -536,12 +521,8 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
         if used:  # by a pod that is not told to us: as long as it is there
             held.used = now.mono
             return ""
-        here = yield from _here(space)
-        for found in here.slices.values():
-            yield from _delete("endpointslices", space, found.metadata)
-        for service in here.services.values():
-            yield from _delete("services", space, service.metadata)
-    except (ListError, _NotWritten) as error:
+        yield from remove_all(held)
+    except (ListError, NotWritten) as error:
         return str(error)
     finally:
         held.removing = False
@@ -549,21 +530,22 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
     return ""
 
 
-def _list_all(local: Local, now: Moment) -> Procedure[str]:
-    """Find what an earlier life of this agent has made. Who may not list in the whole cluster finds
-    that alone of which delegates come.
+def _does_without(space: Space, local: Local) -> bool:
+    """Whether our policy says that pods of there call none."""
+    said = any(row.services for row in local.policy.accept)  # seldom: this costs less
+    return said and local.policy.grants(space.whose).no_services
+
+
+def give_up(space: Space, local: Local) -> Procedure[str]:
+    """Delete what is here of a namespace of which this cluster's policy wants none any more, though
+    delegates may have called it.
     """
-
-    def take(item: bytes) -> None:
-        space = space_of(read_object(item).metadata)
-        if space is not None and not local.services.full(space):
-            local.services.put(space, now.mono, used=False)
-
-    for of in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"):
-        try:
-            yield from pages.each(of, take, names.COPY)
-        except ListError as error:
-            if error.status != FORBIDDEN:
-                return str(error)
-    local.services.listed = True
+    held = local.services.known.get(space)
+    if held is None or held.removing:
+        return ""
+    try:
+        yield from remove_all(held)
+    except (ListError, NotWritten) as error:
+        return f"{error}; if its rights are gone: {_BY_HAND}"
+    local.services.drop(space)
     return ""
