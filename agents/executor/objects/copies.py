@@ -24,7 +24,7 @@ from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import copy_notes, events, references
 from agents.executor.objects.contents import SECRET, Content, read_content
-from agents.executor.objects.copy_lists import NO_LIST, each, named_in
+from agents.executor.objects.copy_lists import named_in
 from agents.executor.objects.copy_objects import (
     Found,
     Key,
@@ -35,7 +35,8 @@ from agents.executor.objects.copy_objects import (
     original_of,
     read_object,
 )
-from agents.executor.objects.references import CONFIG_MAP, KINDS, Followed, Kind
+from agents.executor.objects.find_copies import find_copies
+from agents.executor.objects.references import KINDS, Followed, Kind
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (
     LOOKS,
@@ -74,7 +75,8 @@ _ROUNDS = 8  # answers to one question, each as large as may be
 _AT_ONCE = 2_000
 _AGAIN = 50  # so many that others of their namespace have named, too, cost as much as a new one
 _MUCH = 100  # objects of a namespace, for which others do not wait
-_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
+_LOST = "a container that has started meanwhile may lack it, if it calls it optional"
+_UNTAKEN = "no row of that cluster's executor.accept has it in secrets_follow any more"
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _RIGHTS = "get, create, update, delete"
 _BY_VALUE = {SECRET: ", by secrets.take of its chart or install --may secrets"}
@@ -196,12 +198,18 @@ def _tell_if_stale(
     if copy is None:
         return
     copy.failed = copy.failed + 1 if problem is not None else 0
-    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
-    if problem is None or delegate is None:
+    if problem is None:
         return
     lasts = problem.verdict == REFUSED and not problem.passing
-    why = f'{original.kind} "{original.name}": {problem.message}'
-    if (lasts or copy.failed >= FAILED) and local.stale_told.get(delegate.uid) != why:
+    if lasts or copy.failed >= FAILED:
+        why = f'stays as it was of {original.kind} "{original.name}": {problem.message}'
+        _tell(pod, original, why, local, now)
+
+
+def _tell(pod: PodRef, original: Original, why: str, local: Local, now: Moment) -> None:
+    """An event of the delegate of this pod, once for each reason."""
+    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
+    if delegate is not None and local.stale_told.get(delegate.uid) != why:
         local.stale_told.put(delegate.uid, why)
         events.stale_copy(local, delegate, why, now)
 
@@ -394,14 +402,14 @@ def _delete(kind: Kind, key: Key, found: Found) -> Request:
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """What is due of copies: a task for each source cluster whose objects are named here, one for
-    each namespace with copies that nobody has named for UNUSED_S, and one that finds all copies, in
-    each life of an agent.
+    each namespace with copies that nobody has named for UNUSED_S, or that our policy takes no more,
+    and one that finds all copies, in each life of an agent.
     """
     if not local.follows or not local.view.synced:
         return
     copies = local.copies
     if not copies.listed:
-        yield ReconcileTask("copies", None, _list_all(local, now))
+        yield ReconcileTask("copies", None, find_copies(local, now))
     look_on(copies, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for asked in list(copies.due):
         yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
@@ -411,6 +419,9 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
             unused.setdefault(key[1], []).append(key)
     for namespace, keys in unused.items():
         yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
+    for namespace in list(copies.untaken):
+        task = take_back(namespace, local, now)
+        yield ReconcileTask(f"untaken copies in {namespace}", namespace, task)
 
 
 def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
@@ -421,6 +432,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     seen: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
     bearers: dict[tuple[str, str], PodRef] = {}
+    untaken: dict[Original, PodRef] = {}
     delegates = deque(
         pod
         for node in tuple(local.view.nodes())
@@ -436,29 +448,44 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
         named = named_by(pod.annotations)
         takes = local.policy.grants(source).takes
         words = seen.setdefault((source.cluster_uid, source.namespace, source.cluster), set())
-        new = [
-            one
-            for one in dict.fromkeys(named)
-            if one not in words and one[0] in local.follows and takes(*one)
-        ]
+        new = [one for one in dict.fromkeys(named) if one not in words and one[0] in KINDS]
         words.update(new)
-        more = [original_of(source, *one) for one in new]
+        ref = PodRef(source.namespace, source.name, source.uid)
+        more = [original_of(source, *one) for one in new if takes(*one) and one[0] in local.follows]
         for original in more:
             local.copies.put(key_of(original), original, now.mono)
-        if more:
-            ref = PodRef(source.namespace, source.name, source.uid)
+        untaken.update((original_of(source, *one), ref) for one in new if not takes(*one))
+        if new:
             bearers[source.cluster_uid, source.uid] = PodRef(pod.namespace, pod.name, pod.uid)
+        if more:
             found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
         looked += 1 + len(new) + len(named) / _AGAIN
         if looked >= _AT_ONCE:
             looked = 0.0
             yield
     local.copies.bearers = bearers
+    local.copies.untaken = _of_nobody(untaken, local, now)
     due: Sought = {}
     for (uid, namespace), sought in found.items():
         much = sum(len(of) for _, of in sought) > _MUCH
         due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
     return due
+
+
+def _of_nobody(
+    untaken: dict[Original, PodRef], local: Local, now: Moment
+) -> dict[str, list[tuple[PodRef, Original]]]:
+    """By namespace, those of which copies may be, and that no delegate names rightly: its cluster
+    may have another name by now.
+    """
+    found: dict[str, list[tuple[PodRef, Original]]] = {}
+    since = local.copies.looked_at
+    for original, pod in untaken.items():
+        copy = local.copies.known.get(key_of(original))
+        used = copy is not None and copy.named and copy.used >= since
+        if original not in local.copies.taken_back and not used:
+            found.setdefault(original.namespace, []).append((pod, original))
+    return found
 
 
 def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -477,14 +504,41 @@ def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     sought = local.copies.due.pop(asked, [])
     problem = ""
     for of in questions(sought):
-        for original in (one for _, named in of for one in named):
+        lost: list[tuple[PodRef, Original]] = []
+        for pod, original in ((pod, one) for pod, named in of for one in named):
             copy = local.copies.known.get(key_of(original))
             if copy is None or now.mono - copy.seen >= CHECK_S:
+                was_there = copy is not None and copy.size > 0
                 found = yield from _read(original, local, now)
                 problem = problem or (found.message if isinstance(found, Answer) else "")
+                if was_there and found is None:
+                    lost.append((pod, original))
         answer = yield from _fetch(of, local, now)
         problem = problem or (answer.message if answer is not None else "")
+        for pod, original in lost:
+            copy = local.copies.known.get(key_of(original))
+            if copy is not None and copy.size > 0:
+                what = f'{original.kind} "{original.name}"'
+                why = f"was deleted there, and is made again, of {what}: {_LOST}"
+                _tell(pod, original, why, local, now)
     return problem
+
+
+def take_back(namespace: str, local: Local, now: Moment) -> Procedure[str]:
+    """Delete copies of one namespace that our policy takes no more, though delegates name them:
+    what runs has read them. As where their owner takes consent back.
+    """
+    first = ""
+    for pod, original in local.copies.untaken.pop(namespace, []):
+        problem = yield from _collected(original, local, now)
+        if problem:
+            first = first or problem
+            continue
+        local.copies.drop(key_of(original))
+        local.copies.taken_back.add(original)
+        why = f'is deleted of {original.kind} "{original.name}": {_UNTAKEN}'
+        _tell(pod, original, why, local, now)
+    return first
 
 
 def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
@@ -529,24 +583,3 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     if original.kind != SECRET:
         return ""
     return (yield from copy_notes.removed(metadata_of(original), original.kind))
-
-
-def _list_all(local: Local, now: Moment) -> Procedure[str]:
-    """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
-    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
-    own time name.
-    """
-
-    def take(item: bytes) -> None:
-        metadata = read_object(item).metadata
-        kind = copy_notes.kind_noted(metadata.annotations)
-        original = original_in(metadata, kind, metadata.namespace) if kind is not None else None
-        if original is not None:
-            local.copies.put(key_of(original), original, now.mono, named=False)
-
-    params = {"labelSelector": names.COPY, "limit": _LISTED}
-    problem = yield from each(f"/api/v1/{CONFIG_MAP.plural}", params, take)
-    if problem and problem != NO_LIST:
-        return problem
-    local.copies.listed = True
-    return ""
