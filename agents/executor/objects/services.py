@@ -88,11 +88,8 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     if not wanted(intent, local):
         return None
     space = space_of_source(intent.source)
-    if not local.serves:
-        why = f'cluster "{local.cluster}" makes no Services: set its `executor.services`'
-        return Answer(REFUSED, why, OF_CLUSTER)
-    if full := local.services.full(space):
-        return Answer(REFUSED, full, OF_CLUSTER, passing=True)
+    if (none := _none_made(space, local)) is not None:
+        return none
     held = local.services.put(space, now.mono)
     if held.removing:
         return Answer(UNKNOWN, f"{_OF.format(space)} are being deleted: they are made anew")
@@ -102,9 +99,42 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
         answer = yield from _follow(held, pod, local, now)
         if answer is not None:
             return answer
+    return _lacking(held, local)
+
+
+def objection(intent: CreateDelegate, local: Local) -> Procedure[Answer | None]:
+    """Why they would not be here for a delegate, as far as this cluster knows: home gives them once
+    the pod is claimed. None if they would, or if none is to be.
+    """
+    if not wanted(intent, local):
+        return None
+    space = space_of_source(intent.source)
+    held = local.services.known.get(space)
+    no = _none_made(space, local) or (_lacking(held, local) if held is not None else None)
+    if no is not None:
+        return no
+    try:
+        yield from here_of(space)
+    except ListError as error:
+        return _unlisted(error, local)
+    return None
+
+
+def _none_made(space: Space, local: Local) -> Answer | None:
+    """Why this cluster makes none of this namespace; None if it does."""
+    if not local.serves:
+        why = f'cluster "{local.cluster}" makes no Services: set its `executor.services`'
+        return Answer(REFUSED, why, OF_CLUSTER)
+    full = local.services.full(space)
+    return Answer(REFUSED, full, OF_CLUSTER, passing=True) if full else None
+
+
+def _lacking(held: Held, local: Local) -> Answer | None:
+    """Which of home are not here, though pods may call them, as was last seen; None if none is."""
     lacking = {name: why for name, why in held.left.items() if not why.startswith(_THERE)}
     if not lacking:
         return None
+    space = held.space
     name, why = next(iter(lacking.items()))
     none = f', and there is none in cluster "{local.cluster}": create it there, or'
     said = (

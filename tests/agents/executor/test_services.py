@@ -34,7 +34,19 @@ from agents.executor.objects.service_content import (
 from agents.executor.objects.services import STALE_S, reconcile_tasks
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
-from shared.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, UNKNOWN, Claim, CreateDelegate, Outcome, Peer
+from shared.messages import (
+    BOUND,
+    CLAIMED,
+    DONE,
+    OF_CLUSTER,
+    REFUSED,
+    UNKNOWN,
+    Claim,
+    CreateDelegate,
+    Evict,
+    Outcome,
+    Peer,
+)
 from shared.messages.relay import (
     CONTENT,
     DENIED,
@@ -320,6 +332,33 @@ def test_an_external_name_is_had_of_the_target_itself() -> None:
     own = fleet.there.api.put(f"{SERVICES}/alias", service("alias"))
     assert fleet.create().verdict == BOUND
     assert fleet.here("alias") == own
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda fleet: None, ""),
+        (lambda fleet: setattr(fleet.there.local, "serves", False), "set its `executor.services`"),
+        (lambda fleet: setattr(fleet, "forbidden", frozenset(("GET",))), "needs the rights to Services"),
+        (lambda fleet: [fleet.put(service("alias", type="ExternalName")), fleet.tend_until(30)], "create it there"),
+    ],
+    ids=["as before", "none are made", "no right", "one is lacking"],
+)
+def test_nobody_is_evicted_for_a_pod_that_would_be_refused_for_its_services(
+    spoil: Callable[[Fleet], object], said: str
+) -> None:
+    fleet = with_web()
+    fleet.create("first")
+    spoil(fleet)
+    order = fleet.order("urgent")
+    victim = fleet.there.submit(pod_object("low", nodeName="n1"))
+    evict = Evict("e", victim, 1, "n1", 100, "", source=order.source, manifest=order.manifest, services=True)
+    asked = fleet.asks
+    outcome = run(carry_out(evict, 1, fleet.there.local, moment(30)), fleet.answer)
+    assert (outcome.verdict, said in outcome.message) == (REFUSED if said else DONE, True)
+    assert fleet.asks == asked, "home gives nothing for a pod that it has not claimed"
+    plain = msgspec.structs.replace(evict, services=False)
+    assert run(carry_out(plain, 1, fleet.there.local, moment(30)), fleet.answer).verdict == DONE
 
 
 # --- what is there already
