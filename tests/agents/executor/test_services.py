@@ -783,6 +783,7 @@ def test_what_was_made_for_pods_of_others_is_not_given_on() -> None:
     assert content_of([read_service(msgspec.json.encode(one)) for one in there], [], "default") == Content()
 
 
+KUBERNETES = Slice("default", "s", "IPv4", endpoints=(Endpoint(("10.1.0.5",), hostname="kubernetes"),))
 LED = Slice("web", "web-1", "IPv4", (Port(8080, "http"),), (Endpoint(("10.1.0.5",)),))
 
 
@@ -805,6 +806,10 @@ def led(*addresses: str, family: str = "IPv4", **more: Any) -> Content:
         led("db.example.com"),
         led(),
         led("10.1.0.5", hostname="A.b"),
+        led("10.1.0.5", hostname="a.b"),
+        led("10.1.0.5", hostname="a" * 64),
+        led("10.1.0.5", hostname="-a"),
+        Content((Service("default", headless=True),), (KUBERNETES,)),
         Content((PLAIN, PLAIN)),
         Content((PLAIN,), (LED, LED)),
         Content((), (LED,)),
@@ -831,12 +836,19 @@ def test_addresses_that_are_some_nodes_own_however_they_are_written_are_refused(
     assert service_content._is_address("fd00::1" if family == "IPv6" else "10.0.0.1", family)
 
 
-def test_the_name_of_the_api_servers_service_does_not_cross() -> None:
-    content = content_of([read_service(msgspec.json.encode(service("kubernetes")))], [], "team")
-    assert (content.services, list(content.left)) == ((), ["kubernetes"])
-    hostile = msgspec.structs.replace(content, services=(Service("kubernetes"),), left={})
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes-service"])
+def test_a_name_that_containers_take_for_the_api_servers_does_not_cross(name: str) -> None:
+    content = content_of([read_service(msgspec.json.encode(service(name)))], [], "team")
+    assert (content.services, list(content.left)) == ((), [name])
+    hostile = msgspec.structs.replace(content, services=(Service(name),), left={})
     with pytest.raises(ServicesError):
         checked(hostile.encoded)
+
+
+def test_other_hostnames_of_such_a_service_cross() -> None:
+    end = msgspec.structs.replace(KUBERNETES.endpoints[0], hostname="web-0")
+    content = Content((Service("default", headless=True),), (msgspec.structs.replace(KUBERNETES, endpoints=(end,)),))
+    assert checked(content.encoded) == content
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"services":[{}]}', b"\xff", b'{"left":{"a":"\xff"}}'])
