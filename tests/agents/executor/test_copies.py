@@ -382,8 +382,11 @@ def test_with_agents_of_an_older_version_there_it_must_be_there_under_its_name(f
 def test_while_an_agent_has_not_said_whether_it_fetches_them_pods_that_name_any_stay() -> None:
     fleet = Fleet(follows=None)
     outcome = fleet.claim(volume(configMap=NAMED))
-    assert outcome.verdict == REFUSED
-    assert 'spec.volumes[0].configMap cluster "b" has not said yet' in outcome.message
+    assert (outcome.verdict, outcome.scope, outcome.passing) == (REFUSED, OF_CLUSTER, True)
+    assert outcome.message == (
+        'spec.volumes[0].configMap cluster "b" has not said yet whether ConfigMaps follow pods to it; '
+        "it is asked again soon"
+    )
     assert fleet.claim(container(), "plain").verdict == CLAIMED
 
 
@@ -507,7 +510,7 @@ def test_while_home_cannot_be_read_nothing_is_claimed_that_names_a_config_map() 
 
     order = Claim("c", ref, 1, THERE, "n1", "b-cluster-uid")
     outcome = run(carry_out(order, 1, fleet.home.local, NOW), broken)
-    assert outcome.verdict == REFUSED
+    assert (outcome.verdict, outcome.passing) == (REFUSED, True)
     assert 'is ConfigMap "settings", of which its own cluster does not tell now' in outcome.message
 
 
