@@ -52,6 +52,7 @@ from agents.executor.objects.services_here import (
     delete,
     here_of,
     list_all,
+    list_left,
     path,
     remove_all,
 )
@@ -424,12 +425,13 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     is silent, and for each without delegates for UNUSED_S; one finds what an earlier life of this
     agent has made. Where none are to be here (any more), what is found is deleted.
     """
-    off = not local.policy.services and not local.serves
-    if not (local.serves or off) or not local.view.synced:
+    if local.serves is None or not local.view.synced:
         return
+    off = not local.serves
     table = local.services
     if not table.listed and table.has_room:
-        yield ReconcileTask("services", None, list_all(local, now))
+        found = list_left(local, now) if off else list_all(local, now)
+        yield ReconcileTask("services", None, found)
     unwanted = [space for space in table.known if off or _does_without(space, local)]
     for space in unwanted:
         task = give_up(space, local)

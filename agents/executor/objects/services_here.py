@@ -29,6 +29,15 @@ from shared.messages import UNKNOWN
 from shared.model import names
 
 KINDS = ("services", "endpointslices")
+_MAY = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class _Allowed(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Allowed = msgspec.field(default_factory=_Allowed)
 
 
 class NotWritten(Exception):  # noqa: N818 - reads as what happened
@@ -124,6 +133,26 @@ def list_all(local: Local, now: Moment) -> Procedure[str]:
     table.listed = not table.overflowed
     table.overflowed = False
     return ""
+
+
+def list_left(local: Local, now: Moment) -> Procedure[str]:
+    """The same where none are made, or none any more, if they may be deleted still: that is asked
+    first, for who never had the right is not to be denied anything.
+    """
+    for right in (("", "services"), ("discovery.k8s.io", "endpointslices")):
+        asked = {"verb": "delete", "group": right[0], "resource": right[1]}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        response = yield Request("POST", _MAY, msgspec.json.encode(review))
+        if response.unknown:
+            return f"{_MAY}: {error_text(response)}"
+        if not response.ok or not msgspec.json.decode(response.body, type=_Review).status.allowed:
+            local.services.listed = True
+            return ""
+    return (yield from list_all(local, now))
 
 
 def _listed(kind: str, namespace: str, take: Callable[[bytes], None]) -> Procedure[bool]:

@@ -107,6 +107,7 @@ class Fleet:
         self.cut = ""
         self.gives: Callable[[GivenObjects], GivenObjects] = lambda given: given
         self.served: set[str] = set()
+        self.lost: set[str] = set()
         self.forbidden: frozenset[str] = frozenset()
 
     def begin(self) -> None:
@@ -149,6 +150,10 @@ class Fleet:
         return self._list(self.there, request) if plural in LISTS and request.method == "GET" else self._one(request)
 
     def _one(self, request: Request) -> Response:
+        if request.path.endswith("selfsubjectaccessreviews"):
+            asked = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
+            allowed = {"allowed": asked["verb"] == "delete" and asked["resource"] not in self.lost}
+            return Response(201, msgspec.json.encode({"status": allowed}))
         return self.there.api.answer(request)
 
     def _list(self, world: World, request: Request) -> Response:
@@ -682,15 +687,33 @@ def test_where_none_are_wanted_any_more_those_that_are_there_go(why: str) -> Non
     assert fleet.there.local.services.known == {}
 
 
-def test_where_the_rights_went_with_the_setting_nothing_is_done_or_said() -> None:
+@pytest.mark.parametrize("lost", ["services", "endpointslices"])
+def test_where_the_rights_went_with_the_setting_nothing_else_is_asked_or_said(lost: str) -> None:
     fleet = with_web()
     fleet.create()
     begins_anew(fleet, serves=False)
+    fleet.lost.add(lost)
+    seen: list[str] = []
     asked = fleet.answer
-    no_list = lambda request: Response(403) if request.method == "GET" else asked(request)  # noqa: E731
-    with patch.object(fleet, "answer", no_list):
+
+    def answer(request: Request) -> Response:
+        seen.append(request.path)
+        return asked(request)
+
+    with patch.object(fleet, "answer", answer):
         fleet.tend_until(30)
+    assert {path.rpartition("/")[2] for path in seen} == {"selfsubjectaccessreviews"}
     assert fleet.here()
+
+
+def test_what_it_may_is_asked_again_where_the_server_fails() -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    with patch.object(fleet, "answer", lambda request: Response(0, b"reset")):
+        assert len(fleet.tend(0)) == 1
+    fleet.tend_until(30, 10)
+    assert fleet.here() is None
 
 
 def test_those_that_cannot_be_deleted_are_told_with_what_deletes_them() -> None:
