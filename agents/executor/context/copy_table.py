@@ -62,12 +62,14 @@ class Copy:
 
 @dataclass(slots=True)
 class Copies:
-    """All of it may be lost: each is read again before it
-    is relied upon, and those without a pod are found by their label (`listed`).
+    """All of it may be lost: each is read again before it is relied upon, and those without a pod are
+    found by their label (`listed`; `listed_in`: while that lasts, namespaces that were listed each
+    for itself).
     """
 
     known: dict[CopyKey, Copy] = field(default_factory=dict)
     listed: bool = False
+    listed_in: set[str] = field(default_factory=set)
     # When it was last begun to look who uses what, that look while it lasts, and when the last one
     # began that has come to its end: of what was not used before that it is known.
     looked_at: float = float("-inf")
@@ -75,6 +77,10 @@ class Copies:
     known_since: float = float("-inf")
     # what is to be asked for, and of which pods, in questions to one cluster each
     due: Sought = field(default_factory=dict)
+    # by namespace: what delegates name and our policy takes no more, each with one of its pods; and
+    # of what of it the copies were deleted
+    untaken: dict[str, list[tuple[PodRef, Original]]] = field(default_factory=dict)
+    taken_back: set[Original] = field(default_factory=set)
     # the delegates of these pods, by UID of their cluster and their own
     bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -134,6 +140,8 @@ class Copies:
     def doubt(self) -> None:
         """What was seen is not believed any more, and some may be back that were deleted."""
         self.listed = False
+        self.listed_in.clear()
+        self.taken_back.clear()
         for copy in self.known.values():
             copy.seen = float("-inf")
 

@@ -18,6 +18,7 @@ from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import copies, pages, pods
 from agents.executor.objects.copy_objects import key_of, original_of
 from agents.executor.objects.find_copies import find_copies
+from agents.executor.objects.kinds import KINDS
 from agents.executor.objects.pages import ListError
 from shared.kube.http import Procedure
 from shared.kube.verdicts import Answer
@@ -33,14 +34,16 @@ CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed i
 _AT_ONCE = 2_000
 _AGAIN = 50  # so many that others of their namespace have named, too, cost as much as a new one
 _MUCH = 100  # objects of a namespace, for which others do not wait
+_LOST = "a container that has started meanwhile may lack it, if it calls it optional"
+_UNTAKEN = "no row of that cluster's executor.accept has it in secrets_follow any more"
 # how the name of a copy ends; JSON escapes none
 _NAMED = re.compile(rb'-(%b)"' % HASH.encode())
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """What is due of copies: a task for each source cluster whose objects are named here, one for
-    each namespace with copies that nobody has named for UNUSED_S, and one that finds all copies, in
-    each life of an agent.
+    each namespace with copies that nobody has named for UNUSED_S, or that our policy takes no more,
+    and one that finds all copies, in each life of an agent.
     """
     if not local.follows or not local.view.synced:
         return
@@ -56,6 +59,9 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
             unused.setdefault(key.namespace, []).append(key)
     for namespace, keys in unused.items():
         yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
+    for namespace in list(table.untaken):
+        task = take_back(namespace, local, now)
+        yield ReconcileTask(f"untaken copies in {namespace}", namespace, task)
 
 
 def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
@@ -66,6 +72,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     seen: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
     bearers: dict[tuple[str, str], PodRef] = {}
+    untaken: dict[Original, PodRef] = {}
     delegates = deque(
         pod
         for node in tuple(local.view.nodes())
@@ -81,24 +88,23 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
         named = copies.named_by(pod.annotations)
         takes = local.policy.grants(source).takes
         words = seen.setdefault((source.cluster_uid, source.namespace, source.cluster), set())
-        new = [
-            one
-            for one in dict.fromkeys(named)
-            if one not in words and one[0] in local.follows and takes(*one)
-        ]
+        new = [one for one in dict.fromkeys(named) if one not in words and one[0] in KINDS]
         words.update(new)
-        more = [original_of(source, *one) for one in new]
+        ref = PodRef(source.namespace, source.name, source.uid)
+        more = [original_of(source, *one) for one in new if takes(*one) and one[0] in local.follows]
         for original in more:
             local.copies.put(key_of(original), original, now.mono)
-        if more:
-            ref = PodRef(source.namespace, source.name, source.uid)
+        untaken.update((original_of(source, *one), ref) for one in new if not takes(*one))
+        if new:
             bearers[source.cluster_uid, source.uid] = PodRef(pod.namespace, pod.name, pod.uid)
+        if more:
             found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
         looked += 1 + len(new) + len(named) / _AGAIN
         if looked >= _AT_ONCE:
             looked = 0.0
             yield
     local.copies.bearers = bearers
+    local.copies.untaken = _of_nobody(untaken, local, now)
     due: Sought = {}
     for (uid, namespace), sought in found.items():
         much = sum(len(of) for _, of in sought) > _MUCH
@@ -106,19 +112,62 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     return due
 
 
+def _of_nobody(
+    untaken: dict[Original, PodRef], local: Local, now: Moment
+) -> dict[str, list[tuple[PodRef, Original]]]:
+    """By namespace, those of which copies may be, and that no delegate names rightly: its cluster
+    may have another name by now.
+    """
+    found: dict[str, list[tuple[PodRef, Original]]] = {}
+    since = local.copies.looked_at
+    for original, pod in untaken.items():
+        copy = local.copies.known.get(key_of(original))
+        used = copy is not None and copy.named and copy.used >= since
+        if original not in local.copies.taken_back and not used:
+            found.setdefault(original.namespace, []).append((pod, original))
+    return found
+
+
 def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
     """Have the copies of what one cluster's delegates name as their originals are."""
     sought = local.copies.due.pop(asked, [])
     problem = ""
     for of in questions(sought):
-        for original in (one for _, named in of for one in named):
+        lost: list[tuple[PodRef, Original]] = []
+        for pod, original in ((pod, one) for pod, named in of for one in named):
             copy = local.copies.known.get(key_of(original))
             if copy is None or now.mono - copy.seen >= CHECK_S:
+                was_there = copy is not None and copy.size > 0
                 found = yield from copies.read_here(original, local, now)
                 problem = problem or (found.message if isinstance(found, Answer) else "")
+                if was_there and found is None:
+                    lost.append((pod, original))
         answer = yield from copies.fetch(of, local, now)
         problem = problem or (answer.message if answer is not None else "")
+        for pod, original in lost:
+            copy = local.copies.known.get(key_of(original))
+            if copy is not None and copy.size > 0:
+                what = f'{original.kind} "{original.name}"'
+                why = f"was deleted there, and is made again, of {what}: {_LOST}"
+                copies.tell(pod, original, why, local, now)
     return problem
+
+
+def take_back(namespace: str, local: Local, now: Moment) -> Procedure[str]:
+    """Delete copies of one namespace that our policy takes no more, though delegates name them:
+    what runs has read them. As where their owner takes consent back.
+    """
+    first = ""
+    for pod, original in local.copies.untaken.pop(namespace, []):
+        problem = yield from copies.delete_unused(original, local, now)
+        if problem:
+            first = first or problem
+            continue
+        local.copies.drop(key_of(original))
+        local.copies.taken_back.add(original)
+        why = f'is deleted of {original.kind} "{original.name}": {_UNTAKEN}'
+        copies.tell(pod, original, why, local, now)
+    return first
 
 
 def collect(keys: list[CopyKey], local: Local, now: Moment) -> Procedure[str]:

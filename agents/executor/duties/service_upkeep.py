@@ -16,7 +16,14 @@ from agents.executor.objects import pages, pods, services
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.reads import read_object
 from agents.executor.objects.service_content import KIND, mark_of
-from agents.executor.objects.services_here import NotWritten, delete, here_of, list_all
+from agents.executor.objects.services_here import (
+    NotWritten,
+    delete,
+    here_of,
+    list_all,
+    list_left,
+    remove_all,
+)
 from shared.kube.http import Procedure
 from shared.kube.verdicts import Answer
 from shared.model import names
@@ -26,19 +33,28 @@ REFRESH_S = 20.0  # between two questions to home
 STALE_S = 120.0  # without an answer from home, until its addresses are taken away
 UNUSED_S = 60.0  # without a delegate, until all is deleted
 _AT_ONCE = 2_000  # delegates of one turn
+_BY_HAND = f"kubectl delete services,endpointslices -A -l {names.COPY}"
 _TRIED = 8  # pods of a namespace, of which home may know one no more
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """What is due: a task for each namespace of a source with delegates here, for each whose home
     is silent, and for each without delegates for UNUSED_S; one finds what an earlier life of this
-    agent has made.
+    agent has made. Where none are to be here (any more), what is found is deleted.
     """
-    if not local.serves or not local.view.synced:
+    if local.serves is None or not local.view.synced:
         return
+    off = not local.serves
     table = local.services
-    if not table.listed:
-        yield ReconcileTask("services", None, list_all(local, now))
+    if not table.listed and table.has_room:
+        found = list_left(local, now) if off else list_all(local, now)
+        yield ReconcileTask("services", None, found)
+    unwanted = [space for space in table.known if off or _does_without(space, local)]
+    for space in unwanted:
+        task = give_up(space, local)
+        yield ReconcileTask(f"services of {mark_of(space)}", space.namespace, task)
+    if off:
+        return
     look_on(table, lambda: _in_use(local, now), now.mono, REFRESH_S)
     for space in list(table.due):
         yield ReconcileTask(f"services of {mark_of(space)}", None, refresh(space, local, now))
@@ -77,7 +93,7 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Users]:
                 some[looked % _TRIED] = ref
     due: Users = {}
     for space in {**found, **ending}:
-        if space not in local.services.known and local.services.full(space):
+        if local.services.full(space):
             continue
         local.services.put(space, now.mono)
         due[space] = [*found.get(space, ()), *ending.get(space, ())][:_TRIED]
@@ -154,14 +170,31 @@ def collect(space: Space, local: Local, now: Moment) -> Procedure[str]:
         if used:  # by a pod that is not told to us: as long as it is there
             held.used = now.mono
             return ""
-        here = yield from here_of(space)
-        for found in here.slices.values():
-            yield from delete("endpointslices", space, found.metadata)
-        for service in here.services.values():
-            yield from delete("services", space, service.metadata)
+        yield from remove_all(held)
     except (ListError, NotWritten) as error:
         return str(error)
     finally:
         held.removing = False
+    local.services.drop(space)
+    return ""
+
+
+def _does_without(space: Space, local: Local) -> bool:
+    """Whether our policy says that pods of there call none."""
+    said = any(row.services for row in local.policy.accept)  # seldom: this costs less
+    return said and local.policy.grants(space.whose).no_services
+
+
+def give_up(space: Space, local: Local) -> Procedure[str]:
+    """Delete what is here of a namespace of which this cluster's policy wants none any more, though
+    delegates may have called it.
+    """
+    held = local.services.known.get(space)
+    if held is None or held.removing:
+        return ""
+    try:
+        yield from remove_all(held)
+    except (ListError, NotWritten) as error:
+        return f"{error}; if its rights are gone: {_BY_HAND}"
     local.services.drop(space)
     return ""

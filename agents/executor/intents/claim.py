@@ -60,7 +60,10 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
                 look.body, intent.pod.namespace, intent.cluster, local, now
             )
         except manifest.ManifestError as error:
-            return outcome(intent, REFUSED, str(error), OF_POD)
+            # what is not known yet of one cluster may be of others, and hard spread waits for it
+            soon = isinstance(error, source_manifest.NotKnownError)
+            scope = OF_CLUSTER if soon else OF_POD
+            return outcome(intent, REFUSED, str(error), scope, passing=soon)
         left = _left_behind(intent, look.body)
         present = look.pod.claimed(local.keys.public)
         wanted = _wanted(intent, sanitised, _failover(look.pod, present), local)

@@ -181,12 +181,18 @@ def _tell_if_stale(
     if copy is None:
         return
     copy.failed = copy.failed + 1 if problem is not None else 0
-    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
-    if problem is None or delegate is None:
+    if problem is None:
         return
     lasts = problem.verdict == REFUSED and not problem.passing
-    why = f'{original.kind} "{original.name}": {problem.message}'
-    if (lasts or copy.failed >= FAILED) and local.stale_told.get(delegate.uid) != why:
+    if lasts or copy.failed >= FAILED:
+        why = f'stays as it was of {original.kind} "{original.name}": {problem.message}'
+        tell(pod, original, why, local, now)
+
+
+def tell(pod: PodRef, original: Original, why: str, local: Local, now: Moment) -> None:
+    """An event of the delegate of this pod, once for each reason."""
+    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
+    if delegate is not None and local.stale_told.get(delegate.uid) != why:
         local.stale_told.put(delegate.uid, why)
         events.stale_copy(local, delegate, why, now)
 

@@ -142,8 +142,8 @@ def not_carried(local: Local, ref: PodRef, why: str, now: Moment) -> None:
 
 
 def stale_copy(local: Local, ref: PodRef, why: str, now: Moment) -> None:
-    """What a delegate reads is not as at home any more; its owner hears of it there."""
-    note = f"Not as at home: the copy in cluster {local.cluster} stays as it was of {why}"
+    """What a delegate reads is, or was, not as at home; its owner hears of it there."""
+    note = f"Not as at home: the copy in cluster {local.cluster} {why}"
     _put(local, ref, (WARNING, STALE_COPY, "Updating"), note, now)
 
 

@@ -8,7 +8,7 @@ from agents.executor.objects.copy_objects import key_of, original_in
 from agents.executor.objects.kinds import CONFIG_MAP
 from agents.executor.objects.pages import ListError
 from agents.executor.objects.reads import read_object
-from shared.kube.http import FORBIDDEN, Procedure
+from shared.kube.http import Procedure
 from shared.model import names
 
 _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
@@ -16,8 +16,8 @@ _LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and man
 
 def find_copies(local: Local, now: Moment) -> Procedure[str]:
     """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
-    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
-    own time name.
+    those of Secrets; in the whole cluster or, where they may not be listed so, in each namespace
+    where they may.
     """
 
     def take(item: bytes) -> None:
@@ -27,11 +27,18 @@ def find_copies(local: Local, now: Moment) -> Procedure[str]:
         if original is not None:
             local.copies.put(key_of(original), original, now.mono, named=False)
 
-    path = f"/api/v1/{CONFIG_MAP.plural}"
+    def listed(path: str) -> Procedure[bool]:
+        return pages.each_allowed(path, take, names.COPY, page=_LISTED, most=math.inf)
+
+    done = local.copies.listed_in
     try:
-        yield from pages.each(path, take, names.COPY, page=_LISTED, most=math.inf)
+        may = yield from listed(f"/api/v1/{CONFIG_MAP.plural}")
+        for space in () if may else tuple(local.view.namespaces()):
+            if space.name not in done:
+                yield from listed(CONFIG_MAP.path(space.name))
+                done.add(space.name)
     except ListError as error:
-        if error.status != FORBIDDEN:
-            return str(error)
+        return str(error)
+    done.clear()
     local.copies.listed = True
     return ""

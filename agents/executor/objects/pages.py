@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from shared.kube.http import Procedure, Request
+from shared.kube.http import FORBIDDEN, Procedure, Request
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
 
 MOST_READ = 32 * 2**20  # bytes of one list
@@ -67,6 +67,24 @@ def each(
             ) from None
         if not token:
             return
+
+
+def each_allowed(
+    path: str,
+    take: Callable[[bytes], None],
+    selector: str = "",
+    *,
+    page: str = _PAGE,
+    most: float = MOST_READ,
+) -> Procedure[bool]:
+    """The same where that may be listed: whether it may. ListError for all else."""
+    try:
+        yield from each(path, take, selector, page=page, most=most)
+    except ListError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return False
+    return True
 
 
 def none_there(error: ListError) -> bool:

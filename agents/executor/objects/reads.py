@@ -6,6 +6,12 @@ from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import LOOKS
 
 
+class Owner(msgspec.Struct):
+    """An owner reference of an object, what is read of it."""
+
+    uid: str = ""
+
+
 class Metadata(msgspec.Struct, rename="camel"):
     """Of an object, what is read of it."""
 
@@ -15,6 +21,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
     deletion_timestamp: str | None = None
     finalizers: list[str] | None = None
 

@@ -19,11 +19,13 @@ from agents.executor.objects import service_imports
 from agents.executor.objects.contents import digest_of
 from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.pages import ListError
+from agents.executor.objects.reads import read_object
 from agents.executor.objects.service_content import (
     ALL,
     HEADLESS,
     KIND,
     Content,
+    Filled,
     ServiceObject,
     ServicesError,
     SliceObject,
@@ -65,11 +67,8 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     if not wanted(intent, local):
         return None
     space = space_of_source(intent.source)
-    if not local.serves:
-        why = f'cluster "{local.cluster}" makes no Services: set its `executor.services`'
-        return Answer(REFUSED, why, OF_CLUSTER)
-    if full := local.services.full(space):
-        return Answer(REFUSED, full, OF_CLUSTER, passing=True)
+    if (none := _none_made(space, local)) is not None:
+        return none
     held = local.services.put(space, now.mono)
     if held.removing:
         return Answer(UNKNOWN, f"{_OF.format(space)} are being deleted: they are made anew")
@@ -79,9 +78,42 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
         answer = yield from update(held, pod, local, now)
         if answer is not None:
             return answer
+    return _lacking(held, local)
+
+
+def objection(intent: CreateDelegate, local: Local) -> Procedure[Answer | None]:
+    """Why they would not be here for a delegate, as far as this cluster knows: home gives them once
+    the pod is claimed. None if they would, or if none is to be.
+    """
+    if not wanted(intent, local):
+        return None
+    space = space_of_source(intent.source)
+    held = local.services.known.get(space)
+    no = _none_made(space, local) or (_lacking(held, local) if held is not None else None)
+    if no is not None:
+        return no
+    try:
+        yield from here_of(space)
+    except ListError as error:
+        return _unlisted(error, local)
+    return None
+
+
+def _none_made(space: Space, local: Local) -> Answer | None:
+    """Why this cluster makes none of this namespace; None if it does."""
+    if not local.serves:
+        why = f'cluster "{local.cluster}" makes no Services: set its `executor.services`'
+        return Answer(REFUSED, why, OF_CLUSTER)
+    full = local.services.full(space)
+    return Answer(REFUSED, full, OF_CLUSTER, passing=True) if full else None
+
+
+def _lacking(held: Held, local: Local) -> Answer | None:
+    """Which of home are not here, though pods may call them, as was last seen; None if none is."""
     lacking = {name: why for name, why in held.left.items() if not why.startswith(_THERE)}
     if not lacking:
         return None
+    space = held.space
     name, why = next(iter(lacking.items()))
     none = f', and there is none in cluster "{local.cluster}": create it there, or'
     said = (
@@ -178,10 +210,10 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
         if full is not None:
             raise NotWritten(full)
     left = yield from _left(content, here, space, local)
-    filled: dict[str, bool] = {}  # whether it is headless
+    filled: dict[str, Filled] = {}
     for service in content.services:
         found = here.services.get(service.name)
-        there: bool | str = _IMPORTED
+        there: Filled | str = _IMPORTED
         if service.name not in imported:
             there = yield from _service(service, found, space, local, now)
         if isinstance(there, str):
@@ -198,7 +230,7 @@ def _write_all(held: Held, content: Content, local: Local, now: Moment) -> Proce
 
 def _slices(
     content: Content,
-    filled: dict[str, bool],
+    filled: dict[str, Filled],
     here: Here,
     space: Space,
     local: Local,
@@ -206,6 +238,7 @@ def _slices(
 ) -> Procedure[None]:
     """Have the addresses of these Services here, and no others of ours. NotWritten."""
     kept = set()
+    looked_at: set[str] = set()
     for one in content.slices:
         if one.service not in filled:
             continue
@@ -213,7 +246,13 @@ def _slices(
             name = slice_name(part, number, space)
             kept.add(name)
             wanted_here = _Part(name, part, filled[one.service])
-            yield from _slice(wanted_here, here.slices.get(name), space, local, now)
+            found = here.slices.get(name)
+            if found is not None and wanted_here.is_there(found):
+                continue
+            if one.service not in looked_at:
+                looked_at.add(one.service)
+                yield from _still_there(wanted_here, space, local)
+            yield from _slice(wanted_here, found, space, local, now)
     for name, old in here.slices.items():
         if name not in kept:
             yield from delete("endpointslices", space, old.metadata)
@@ -234,13 +273,11 @@ def _left(content: Content, here: Here, space: Space, local: Local) -> Procedure
 
 def _service(
     one: Crossing, found: ServiceObject | None, space: Space, local: Local, now: Moment
-) -> Procedure[bool | str]:
-    """Have it here: whether it is headless; or why it is not ours to fill with addresses.
-    NotWritten.
-    """
+) -> Procedure[Filled | str]:
+    """Have it here, to be filled with addresses; or why it is not ours to fill. NotWritten."""
     at = path("services", space.namespace, one.name)
     if found is not None and found.bare and found.crossing == one:
-        return one.headless
+        return Filled(found.metadata.uid, one.headless)
     whole: dict[str, Any] | None = None
     if found is not None and (found.metadata.deletion_timestamp or _is_remade(one, found)):
         yield from delete("services", space, found.metadata)
@@ -258,7 +295,7 @@ def _service(
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if response.ok:
-        return one.headless
+        return Filled(read_object(response.body).metadata.uid, one.headless)
     if verb == "POST" and response.status == CONFLICT:
         return (yield from _another(one, space, local))
     raise NotWritten(_not_written(response, at, local))
@@ -269,10 +306,8 @@ def _is_remade(one: Crossing, found: ServiceObject) -> bool:
     return one.headless != found.crossing.headless
 
 
-def _another(one: Crossing, space: Space, local: Local) -> Procedure[bool | str]:
-    """What is there under the name of one, which is not ours to write; of one that is joined,
-    whether it is headless.
-    """
+def _another(one: Crossing, space: Space, local: Local) -> Procedure[Filled | str]:
+    """What is there under the name of one, which is not ours to write, but may be joined."""
     at = path("services", space.namespace, one.name)
     response = yield Request("GET", at)
     if not response.ok:
@@ -284,20 +319,20 @@ def _another(one: Crossing, space: Space, local: Local) -> Procedure[bool | str]
     of = space_of(found.metadata)
     if of == space:  # of another order: replicas come together
         if found.bare and found.crossing == one:
-            return one.headless
+            return Filled(found.metadata.uid, one.headless)
         raise NotWritten(Answer(UNKNOWN, f"{at} is being written"))
     if of is not None:
         return _COPIED
     joined = (found.metadata.annotations or {}).get(names.JOIN) == "true"
-    return found.crossing.headless if joined else _OWN
+    return Filled(found.metadata.uid, found.crossing.headless) if joined else _OWN
 
 
 class _Part(NamedTuple):
-    """A slice as it is to be here, under this name."""
+    """A slice as it is to be here, under this name, of that Service."""
 
     name: str
     slice: CrossingSlice
-    headless: bool
+    of: Filled
 
     def is_there(self, found: SliceObject) -> bool:
         """Whether that one holds the same."""
@@ -307,17 +342,34 @@ class _Part(NamedTuple):
             there.service == part.service
             and there.ports == part.ports
             and there.endpoints == part.endpoints
-            and (HEADLESS in (found.metadata.labels or {})) == self.headless
+            and (HEADLESS in (found.metadata.labels or {})) == self.of.headless
+            and [owner.uid for owner in found.metadata.owner_references or ()] == [self.of.uid]
         )
+
+    def is_of_another(self, found: SliceObject) -> bool:
+        """Whether Kubernetes is about to delete that one, by its UID, after another Service."""
+        owners = found.metadata.owner_references or ()
+        return any(owner.uid != self.of.uid for owner in owners)
+
+
+def _still_there(part: _Part, space: Space, local: Local) -> Procedure[None]:
+    """NotWritten where its Service is another one by now: its owner never asked for our addresses."""
+    at = path("services", space.namespace, part.slice.service)
+    response = yield Request("GET", at)
+    if not response.ok:
+        raise NotWritten(_not_written(response, at, local))
+    if read_object(response.body).metadata.uid != part.of.uid:
+        raise NotWritten(Answer(UNKNOWN, f"{at} was made anew meanwhile"))
 
 
 def _slice(
     part: _Part, found: SliceObject | None, space: Space, local: Local, now: Moment
 ) -> Procedure[None]:
     """Have it here. NotWritten."""
-    if found is not None and part.is_there(found):
-        return
-    wanted_here = slice_object(part.slice, part.name, space, headless=part.headless, found=found)
+    if found is not None and part.is_of_another(found):
+        yield from delete("endpointslices", space, found.metadata)
+        found = None
+    wanted_here = slice_object(part.slice, part.name, space, part.of, found)
     body = msgspec.json.encode(wanted_here)
     at = path("endpointslices", space.namespace, part.name if found is not None else "")
     response = yield Request("POST" if found is None else "PUT", at, body)

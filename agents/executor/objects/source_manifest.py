@@ -28,7 +28,10 @@ _TOO_LARGE = f"and others name more than {MOST_FOLLOWING // 2**20} MiB that woul
 
 
 class NotKnownError(ManifestError):
-    """What is to follow a pod is not known just now."""
+    """What is to follow a pod is not known just now: soon, and not by its owner, it may be."""
+
+    def __init__(self, field: str, why: str) -> None:
+        ValueError.__init__(self, f"{field} {why}; it is asked again soon")
 
 
 def for_another_cluster(

@@ -115,6 +115,26 @@ def test_a_copy_that_somebody_has_changed_there_is_mended(deleted: bool) -> None
     assert (fleet.copy() or {})["data"] == RED
 
 
+@pytest.mark.parametrize("data", [RED, None], ids=["there at home", "lacking at home"])
+def test_an_optional_one_that_somebody_deletes_there_is_made_again_and_told(data: dict[str, str] | None) -> None:
+    fleet = Fleet(data=data)
+    fleet.create(volume(configMap={**NAMED, "optional": True}))
+    fleet.tend(0)
+    fleet.there.api.objects.pop(f"{MAPS}/{COPY}", None)
+    fleet.tend_until(60)
+    assert (fleet.copy() is not None) == (data is not None)
+    told = [one for one in stale(fleet) if 'was deleted there, and is made again, of ConfigMap "settings"' in one]
+    assert len(told) == (data is not None)
+
+
+def test_what_is_deleted_at_home_and_there_is_told_of_to_nobody() -> None:
+    fleet = Fleet()
+    fleet.create(volume(configMap=NAMED))
+    del fleet.home.api.objects[f"{MAPS}/settings"], fleet.there.api.objects[f"{MAPS}/{COPY}"]
+    assert fleet.tend(60) == []
+    assert stale(fleet) == []
+
+
 def test_all_pods_of_one_cluster_are_asked_about_at_once_and_by_few_of_them() -> None:
     fleet = Fleet()
     fleet.put(BLUE, "more")

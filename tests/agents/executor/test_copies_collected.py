@@ -221,6 +221,25 @@ def test_a_copy_whose_last_pod_went_in_an_earlier_life_is_found_by_its_label() -
     assert f"{MAPS}/mine" in fleet.there.api.objects
 
 
+@pytest.mark.parametrize("may", [True, False])
+def test_an_agent_of_some_namespaces_finds_there_what_an_earlier_life_has_made(may: bool) -> None:
+    fleet = Fleet()
+    fleet.there.api.namespaces.add("team")
+    fleet.create(volume(configMap=NAMED))
+    fleet.ends()
+    fleet.there.restart()
+    fleet.there.local.follows = tuple(KINDS)
+
+    def answer(request: Request) -> Response:
+        lists = request.method == "GET" and request.path.endswith("/configmaps")
+        return Response(403, b"{}") if lists and (not may or request.path != MAPS) else fleet.answer(request)
+
+    for at in range(0, 200, 10):
+        for task in list(reconcile_tasks(fleet.there.local, moment(at))):
+            assert run(task.procedure, answer) == ""
+    assert (fleet.copy() is None) == may
+
+
 def test_a_copy_that_a_restore_brings_back_without_its_pods_is_found_and_goes() -> None:
     fleet = Fleet()
     fleet.create(volume(configMap=NAMED))

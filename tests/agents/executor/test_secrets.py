@@ -45,7 +45,7 @@ from shared.messages.relay import (
 from shared.model import names
 from shared.model.copy_names import copy_name
 from tests.agents.executor.test_target_needs import container
-from tests.agents.executor.two_clusters import HOME, THERE, Fleet
+from tests.agents.executor.two_clusters import HOME, THERE, Fleet, stale
 from tests.agents.executor.world import NOW, run, source_of
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -327,13 +327,35 @@ def test_a_debug_container_has_the_secrets_of_its_pod_s_volumes_and_no_others(mo
     assert bool(fleet.delegate()["spec"].get("ephemeralContainers")) == (not why)
 
 
-def test_a_row_that_is_taken_away_has_copies_no_longer_kept_up() -> None:
+@pytest.mark.parametrize("restarted", [False, True], ids=["in one life", "in another life"])
+def test_a_row_that_is_taken_away_takes_the_copies_with_it_though_pods_use_them(restarted: bool) -> None:
     fleet = Safe()
     fleet.create(ENV)
+    fleet.tend(0)
+    if restarted:
+        fleet.there.restart()
+        fleet.there.local.follows = ("ConfigMap",)
     fleet.there.local.policy = takes("other")
     fleet.keep(FOLLOWS, data=OTHER)
     fleet.tend_until(60)
-    assert (fleet.crossed, (fleet.secret() or {})["data"]) == (1, DATA)
+    assert (fleet.crossed, fleet.secret(), fleet.note()) == (1, None, None)
+    (told,) = stale(fleet)
+    assert 'is deleted of Secret "db": no row of that cluster\'s executor.accept has it' in told
+    done = len(fleet.there.api.done)
+    fleet.tend_until(100)
+    assert len(fleet.there.api.done) == done, "once"
+
+
+def test_what_another_row_lets_in_stays_and_what_is_there_under_the_name_is_left_alone() -> None:
+    fleet = Safe()
+    fleet.create(ENV)
+    fleet.there.local.policy = ExecutorPolicy(accept=(Accept(), Accept(clusters=(HOME,), secrets_follow=("d*",))))
+    fleet.tend_until(60)
+    assert fleet.secret()
+    theirs = fleet.there.api.put(f"{SECRETS}/{COPY}", {"metadata": {"name": COPY}, "data": OTHER})
+    fleet.there.local.policy = takes()
+    fleet.tend_until(60)
+    assert fleet.secret() == theirs
 
 
 def test_an_optional_one_that_follows_is_told_of_to_nobody() -> None:

@@ -22,6 +22,7 @@ from agents.executor.objects.service_content import (
     SERVICE_NAME,
     Content,
     Endpoint,
+    Filled,
     Port,
     Service,
     ServicesError,
@@ -33,7 +34,7 @@ from agents.executor.objects.service_content import (
 )
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
-from shared.messages import BOUND, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Outcome, Peer
+from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, Peer
 from shared.messages.relay import (
     CONTENT,
     DENIED,
@@ -85,6 +86,7 @@ class Fleet(TwoClusters):
         self.rows = rows
         self.begin()
         self.served: set[str] = set()
+        self.lost: set[str] = set()
         self.forbidden: frozenset[str] = frozenset()
 
     def begin(self) -> None:
@@ -116,6 +118,10 @@ class Fleet(TwoClusters):
         return self._list(self.there, request) if plural in LISTS and request.method == "GET" else self._one(request)
 
     def _one(self, request: Request) -> Response:
+        if request.path.endswith("selfsubjectaccessreviews"):
+            asked = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
+            allowed = {"allowed": asked["verb"] == "delete" and asked["resource"] not in self.lost}
+            return Response(201, msgspec.json.encode({"status": allowed}))
         return self.there.api.answer(request)
 
     def _list(self, world: World, request: Request) -> Response:
@@ -282,6 +288,33 @@ def test_an_external_name_is_had_of_the_target_itself() -> None:
     own = fleet.there.api.put(f"{SERVICES}/alias", service("alias"))
     assert fleet.create().verdict == BOUND
     assert fleet.here("alias") == own
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda fleet: None, ""),
+        (lambda fleet: setattr(fleet.there.local, "serves", False), "set its `executor.services`"),
+        (lambda fleet: setattr(fleet, "forbidden", frozenset(("GET",))), "needs the rights to Services"),
+        (lambda fleet: [fleet.put(service("alias", type="ExternalName")), fleet.tend_until(30)], "create it there"),
+    ],
+    ids=["as before", "none are made", "no right", "one is lacking"],
+)
+def test_nobody_is_evicted_for_a_pod_that_would_be_refused_for_its_services(
+    spoil: Callable[[Fleet], object], said: str
+) -> None:
+    fleet = with_web()
+    fleet.create("first")
+    spoil(fleet)
+    order = fleet.order("urgent")
+    victim = fleet.there.submit(pod_object("low", nodeName="n1"))
+    evict = Evict("e", victim, 1, "n1", 100, "", source=order.source, manifest=order.manifest, services=True)
+    asked = len(fleet.asks)
+    outcome = run(carry_out(evict, 1, fleet.there.local, moment(30)), fleet.answer)
+    assert (outcome.verdict, said in outcome.message) == (REFUSED if said else DONE, True)
+    assert len(fleet.asks) == asked, "home gives nothing for a pod that it has not claimed"
+    plain = msgspec.structs.replace(evict, services=False)
+    assert run(carry_out(plain, 1, fleet.there.local, moment(30)), fleet.answer).verdict == DONE
 
 
 # --- what is there already
@@ -507,6 +540,159 @@ def test_they_stay_while_the_api_server_shows_a_delegate_that_the_watch_does_not
     assert fleet.here()
 
 
+def test_addresses_go_with_the_service_they_were_made_for_and_never_to_one_that_is_made_after_it() -> None:
+    fleet = with_web()
+    fleet.create()
+    (found,) = fleet.slices()
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "web", "uid": (fleet.here() or {})["metadata"]["uid"]}
+    assert found["metadata"]["ownerReferences"] == [{**owner, "blockOwnerDeletion": False}]
+    del fleet.there.api.objects[f"{SERVICES}/web"]
+    fleet.tend_until(60)
+    (again,) = fleet.slices()
+    assert again["metadata"]["ownerReferences"][0]["uid"] == (fleet.here() or {})["metadata"]["uid"]
+    assert again["metadata"]["uid"] != found["metadata"]["uid"], "Kubernetes deletes the first by its UID"
+
+
+def test_a_service_that_is_made_anew_by_another_meanwhile_gets_no_addresses() -> None:
+    fleet = with_web()
+    asked = fleet.answer
+
+    def answer(request: Request) -> Response:
+        answered = asked(request)
+        if request.method == "POST" and request.path == SERVICES:
+            fleet.there.api.put(f"{SERVICES}/web", service(selector={"app": "mine"}))["metadata"]["uid"] = "mine"
+        return answered
+
+    with patch.object(fleet, "answer", answer):
+        outcome = fleet.create()
+    assert (outcome.verdict, "was made anew meanwhile" in outcome.message) == (UNKNOWN, True)
+    assert fleet.slices() == []
+
+
+def test_slices_of_an_older_version_get_their_owner() -> None:
+    fleet = with_web()
+    fleet.create()
+    (found,) = fleet.slices()
+    owners = found["metadata"].pop("ownerReferences")
+    fleet.tend_until(60)
+    assert [one["metadata"]["ownerReferences"] for one in fleet.slices()] == [owners]
+
+
+def begins_anew(fleet: Fleet, *, serves: bool = True) -> None:
+    fleet.there.restart()
+    fleet.begin()
+    fleet.there.local.serves = serves
+
+
+def not_at_once(fleet: Fleet, forbidden: frozenset[str] = frozenset()) -> Callable[[Request], Response]:
+    """Answers of an API server that lets nobody list in all namespaces at once, nor in these."""
+    asked = fleet.answer
+
+    def answer(request: Request) -> Response:
+        whole = request.path in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices")
+        barred = whole or any(f"/namespaces/{name}/" in request.path for name in forbidden)
+        return Response(403, b"{}") if barred and request.method == "GET" else asked(request)
+
+    return answer
+
+
+@pytest.mark.parametrize(("forbidden", "found"), [((), True), (("team",), True), (("default",), False)])
+def test_an_agent_of_some_namespaces_finds_there_what_an_earlier_life_has_made(
+    forbidden: tuple[str, ...], found: bool
+) -> None:
+    fleet = with_web()
+    fleet.there.api.namespaces.add("team")
+    fleet.create()
+    fleet.ends()
+    begins_anew(fleet)
+    with patch.object(fleet, "answer", not_at_once(fleet, frozenset(forbidden))):
+        fleet.tend_until(200)
+    assert (fleet.here() is None) == found
+
+
+def test_a_namespace_that_cannot_be_listed_just_now_is_listed_later() -> None:
+    fleet = with_web()
+    fleet.create()
+    fleet.ends()
+    begins_anew(fleet)
+    limited = not_at_once(fleet)
+    fails = lambda request: Response(500) if "/namespaces/" in request.path else limited(request)  # noqa: E731
+    with patch.object(fleet, "answer", fails):
+        assert len(fleet.tend(0)) == 1
+    with patch.object(fleet, "answer", limited):
+        fleet.tend_until(200, 10)
+    assert fleet.here() is None
+
+
+@pytest.mark.parametrize("why", ["switched off", "services: none"])
+def test_where_none_are_wanted_any_more_those_that_are_there_go(why: str) -> None:
+    fleet = with_web()
+    fleet.create()
+    if why == "services: none":
+        fleet.rows = (Accept(services="none"),)
+    begins_anew(fleet, serves=why != "switched off")
+    mine = fleet.there.api.put(f"{SERVICES}/mine", service("mine"))
+    fleet.tend_until(20)
+    assert (fleet.here(), fleet.slices(), fleet.here("mine")) == (None, [], mine)
+    assert fleet.there.api.pods(), "its delegates go on"
+    assert fleet.there.local.services.known == {}
+
+
+@pytest.mark.parametrize("lost", ["services", "endpointslices"])
+def test_where_the_rights_went_with_the_setting_nothing_else_is_asked_or_said(lost: str) -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    fleet.lost.add(lost)
+    seen: list[str] = []
+    asked = fleet.answer
+
+    def answer(request: Request) -> Response:
+        seen.append(request.path)
+        return asked(request)
+
+    with patch.object(fleet, "answer", answer):
+        fleet.tend_until(30)
+    assert {path.rpartition("/")[2] for path in seen} == {"selfsubjectaccessreviews"}
+    assert fleet.here()
+
+
+def test_what_it_may_is_asked_again_where_the_server_fails() -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    with patch.object(fleet, "answer", lambda request: Response(0, b"reset")):
+        assert len(fleet.tend(0)) == 1
+    fleet.tend_until(30, 10)
+    assert fleet.here() is None
+
+
+def test_those_that_cannot_be_deleted_are_told_with_what_deletes_them() -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    asked = fleet.answer
+    kept = lambda request: Response(403, b"{}") if request.method == "DELETE" else asked(request)  # noqa: E731
+    with patch.object(fleet, "answer", kept):
+        assert fleet.tend(0) == []
+        (said,) = fleet.tend(10)
+    assert "kubectl delete services,endpointslices -A -l global-dispatcher.io/copy" in said
+
+
+def test_marks_that_somebody_forges_keep_no_pod_out() -> None:
+    fleet = with_web()
+    for n in range(3):
+        space = service_table.Space(HOME, f"forged-{n}", "default")
+        forged = service_content.service_object(Service(f"s{n}"), space, None)
+        fleet.there.api.put(f"{SERVICES}/s{n}", forged)
+    with patch.object(service_table, "MOST_SPACES", 1), patch.object(service_table, "MOST_FOUND", 2):
+        fleet.tend(0)
+        assert len(fleet.there.local.services.known) == 2, "no more of them than may be found at once"
+        assert fleet.create().verdict == BOUND
+        fleet.tend_until(200, 10)
+    assert [path for path in fleet.there.api.objects if path.startswith(SERVICES)] == [f"{SERVICES}/web"]
+
+
 def test_a_service_of_others_is_never_deleted() -> None:
     fleet = with_web()
     fleet.create()
@@ -571,6 +757,7 @@ def test_what_was_made_for_pods_of_others_is_not_given_on() -> None:
     assert content_of([read_service(msgspec.json.encode(one)) for one in there], [], "default") == Content()
 
 
+KUBERNETES = Slice("default", "s", "IPv4", endpoints=(Endpoint(("10.1.0.5",), hostname="kubernetes"),))
 LED = Slice("web", "web-1", "IPv4", (Port(8080, "http"),), (Endpoint(("10.1.0.5",)),))
 
 
@@ -593,6 +780,10 @@ def led(*addresses: str, family: str = "IPv4", **more: Any) -> Content:
         led("db.example.com"),
         led(),
         led("10.1.0.5", hostname="A.b"),
+        led("10.1.0.5", hostname="a.b"),
+        led("10.1.0.5", hostname="a" * 64),
+        led("10.1.0.5", hostname="-a"),
+        Content((Service("default", headless=True),), (KUBERNETES,)),
         Content((PLAIN, PLAIN)),
         Content((PLAIN,), (LED, LED)),
         Content((), (LED,)),
@@ -619,12 +810,19 @@ def test_addresses_that_are_some_nodes_own_however_they_are_written_are_refused(
     assert service_content._is_address("fd00::1" if family == "IPv6" else "10.0.0.1", family)
 
 
-def test_the_name_of_the_api_servers_service_does_not_cross() -> None:
-    content = content_of([read_service(msgspec.json.encode(service("kubernetes")))], [], "team")
-    assert (content.services, list(content.left)) == ((), ["kubernetes"])
-    hostile = msgspec.structs.replace(content, services=(Service("kubernetes"),), left={})
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes-service"])
+def test_a_name_that_containers_take_for_the_api_servers_does_not_cross(name: str) -> None:
+    content = content_of([read_service(msgspec.json.encode(service(name)))], [], "team")
+    assert (content.services, list(content.left)) == ((), [name])
+    hostile = msgspec.structs.replace(content, services=(Service(name),), left={})
     with pytest.raises(ServicesError):
         checked(hostile.encoded)
+
+
+def test_other_hostnames_of_such_a_service_cross() -> None:
+    end = msgspec.structs.replace(KUBERNETES.endpoints[0], hostname="web-0")
+    content = Content((Service("default", headless=True),), (msgspec.structs.replace(KUBERNETES, endpoints=(end,)),))
+    assert checked(content.encoded) == content
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"services":[{}]}', b"\xff", b'{"left":{"a":"\xff"}}'])
@@ -638,7 +836,7 @@ def test_what_cannot_be_read_is_refused(body: bytes) -> None:
 
 def test_what_crosses_is_read_back_from_what_is_made_of_it() -> None:
     space = service_table.Space(HOME, "uid", "default")
-    made = service_content.slice_object(LED, "n", space, headless=False, found=None)
+    made = service_content.slice_object(LED, "n", space, Filled("u", headless=False), None)
     assert read_slice(msgspec.json.encode(made)).crossing == msgspec.structs.replace(LED, name="n")
     for one in (PLAIN, Service("db", (), headless=True, unready=True), Service("s", (Port(1, "", "UDP"),), sticky_s=5)):
         read = read_service(msgspec.json.encode(service_content.service_object(one, space, None)))
