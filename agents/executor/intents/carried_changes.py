@@ -29,7 +29,7 @@ from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, PodRef, Upda
 from shared.model.names import CARRIES, PREFIX
 from shared.model.pod import SourceRef
 
-CARRIED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
+FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 _MAX_WHY = 1024  # bytes of what the condition says
 _WORDS_S = 60.0  # before it says the next refusal in other words
 _FAILED = 3 * TRIES  # times that the server fails at a change in a row, until that is told
@@ -477,7 +477,7 @@ def _adopted(write: _Write, labels: Object) -> str:
 def _show(write: _Write) -> Procedure[None]:
     """The condition, and an event where it is news."""
     conditions = write.pod.status.conditions or ()
-    now = next((one for one in conditions if one.type == CARRIED), None)
+    now = next((one for one in conditions if one.type == FOLLOWED), None)
     why = write.why
     if not why and (now is None or now.status == "True"):
         return
@@ -491,7 +491,7 @@ def _show(write: _Write) -> Procedure[None]:
         write.local.refusal_shown.put(write.pod.uid, write.now.mono)
         events.not_carried(write.local, write.ref, why, write.now)
     condition = {
-        "type": CARRIED,
+        "type": FOLLOWED,
         "status": "False" if why else "True",
         "reason": "ChangeRefused" if why else "Followed",
         "message": why,

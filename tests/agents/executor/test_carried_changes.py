@@ -12,7 +12,7 @@ from agents.executor.context.failover_mode import tolerations_for
 from agents.executor.context.local import Moment
 from agents.executor.crossing import live
 from agents.executor.crossing.policy import Accept, ExecutorPolicy, ForeignBytes
-from agents.executor.intents.carried_changes import CARRIED
+from agents.executor.intents.carried_changes import FOLLOWED
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube.convert import pod_seen
@@ -48,7 +48,7 @@ def main_of(pod: Object) -> Object:
 
 def condition_of(fleet: Fleet) -> Object | None:
     said = fleet.delegate["status"].get("conditions") or ()
-    return next((one for one in said if one["type"] == CARRIED), None)
+    return next((one for one in said if one["type"] == FOLLOWED), None)
 
 
 def events_of(world: World, reason: str = "ChangeRefused") -> list[str]:
