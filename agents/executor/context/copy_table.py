@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agents.executor.bounds.recent import Recent
 from shared.model.pod import PodRef, SourceRef
 
 # Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
@@ -80,7 +81,7 @@ class Copies:
     # by namespace: what delegates name and our policy takes no more, each with one of its pods; and
     # of what of it the copies were deleted
     untaken: dict[str, list[tuple[PodRef, Original]]] = field(default_factory=dict)
-    taken_back: set[Original] = field(default_factory=set)
+    taken_back: Recent[Original, bool] = field(default_factory=lambda: Recent(MOST_OF_CLUSTER))
     # the delegates of these pods, by UID of their cluster and their own
     bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -123,7 +123,7 @@ def _of_nobody(
     for original, pod in untaken.items():
         copy = local.copies.known.get(key_of(original))
         used = copy is not None and copy.named and copy.used >= since
-        if original not in local.copies.taken_back and not used:
+        if not (used or local.copies.taken_back.get(original)):
             found.setdefault(original.namespace, []).append((pod, original))
     return found
 
@@ -164,7 +164,7 @@ def take_back(namespace: str, local: Local, now: Moment) -> Procedure[str]:
             first = first or problem
             continue
         local.copies.drop(key_of(original))
-        local.copies.taken_back.add(original)
+        local.copies.taken_back.put(original, True)
         why = f'is deleted of {original.kind} "{original.name}": {_UNTAKEN}'
         copies.tell(pod, original, why, local, now)
     return first
