@@ -294,7 +294,7 @@ def _ours(
         images=said.images,
         volume_images=said.volume_images,
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
-        status=_told_status(pod.status, source, own.get(names.FOLLOWS, "")) if delegate else b"",
+        status=_told_status(pod.status, source, own.get(names.FOLLOWERS, "")) if delegate else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
         files=downward.digest(meta.annotations or {}) if delegate else "",
         pod_affinity=_one_of(placement.ties.pod_affinity),

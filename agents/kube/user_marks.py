@@ -53,7 +53,7 @@ _OF_AGENTS = frozenset(
         names.SOURCE_NAMESPACE,
         names.SOURCE_NAME,
         names.SOURCE_UID,
-        names.FOLLOWS,
+        names.FOLLOWERS,
     )
 )
 _OF_NODES = frozenset(

@@ -19,7 +19,7 @@ from shared.model.delegate_events import (
     with_events,
     without_events,
 )
-from shared.model.names import FOLLOWS
+from shared.model.names import FOLLOWERS
 from shared.model.pod import Pod
 
 MAX_PODS = 10_000  # that have events; those of whom something was told longest ago are forgotten
@@ -82,7 +82,7 @@ class DelegateEvents:
         ):
             return
         events = self._events.get(pod.uid, {})
-        message = as_at_home(seen.event.message, pod.source, pod.annotations.get(FOLLOWS, ""))
+        message = as_at_home(seen.event.message, pod.source, pod.annotations.get(FOLLOWERS, ""))
         event = msgspec.structs.replace(seen.event, message=message)
         what = event.reason, message
         known = events.get(what)

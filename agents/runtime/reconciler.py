@@ -1,5 +1,5 @@
 """Reconciles what needs no dispatcher: proxy nodes, pods on them, shadow budgets, expired leases,
-leftovers, empty namespaces, copies of ConfigMaps, events.
+leftovers, empty namespaces, copies and Services, events.
 """
 
 import asyncio
@@ -11,14 +11,15 @@ import structlog
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.duties import (
+    copy_upkeep,
     empty_namespaces,
     lease_expiry,
     orphan_delegates,
     proxy_pods,
+    service_upkeep,
     shadows,
 )
 from agents.executor.duties.proxy import ProxyNodes
-from agents.executor.objects import copies, services
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
 from agents.runtime.task_places import TaskPlaces
@@ -73,8 +74,8 @@ class Reconciler:
             shadows.reconcile_tasks(local, now),
             orphan_delegates.reconcile_tasks(local, now),
             empty_namespaces.reconcile_tasks(local, now),
-            copies.reconcile_tasks(local, now),
-            services.reconcile_tasks(local, now),
+            copy_upkeep.reconcile_tasks(local, now),
+            service_upkeep.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}
         for task in found:

@@ -205,12 +205,11 @@ def install(  # noqa: PLR0913 - an option is an argument
         list[str] | None,
         typer.Option(
             metavar="NAMESPACE",
-            help="With --may secrets: in this namespace, again for each; default: in all. "
-            "--uninstall takes the same.",
+            help="With --may secrets: in this namespace, again for each; default: in all.",
         ),
     ] = None,
     uninstall: Annotated[
-        bool, typer.Option("--uninstall", help="Remove what it has made.")
+        bool, typer.Option("--uninstall", help="Remove all that it has made.")
     ] = False,
     kubeconfig: Kubeconfig = "",
     dry_run: DryRun = False,
@@ -220,8 +219,9 @@ def install(  # noqa: PLR0913 - an option is an argument
     opt-in by annotation.
 
     The opt-in is the admission policy of the agent's chart, for the version of Kubernetes that
-    answers. Repeating it is safe. Exit code 1 where the cluster has no such policy, or one that
-    does nothing as its feature gate is off: the annotation alone is not enough there.
+    answers. Repeating it is safe: what an earlier one gave, and this one does not ask for, is taken
+    away. Exit code 1 where the cluster has no such policy, or one that does nothing as its feature
+    gate is off: the annotation alone is not enough there.
     """
     from dispatcher.cli.joining.install import Installing, May
     from dispatcher.cli.joining.install import install as carry_out

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from docs.generate import (
     chart,
+    chart_crossing,
     chart_readme,
     configuration,
     dashboard,
@@ -35,6 +36,7 @@ def main() -> None:
     dashboard.FILE.write_text(dashboard.render())
     for name in chart_readme.NAMES:
         (chart_readme.CHARTS / name / "README.md").write_text(chart_readme.render(name))
+    chart_crossing.FILE.write_text(chart_crossing.render())
     chart.SCHEMA.write_text(chart.with_arguments(chart.SCHEMA.read_text()))
 
 

@@ -92,7 +92,7 @@ USERS = (
         "the default priority of that cluster.",
     ),
     Key(
-        "FOLLOW",
+        "CONSENT",
         "ConfigMap, Secret, annotation",
         "names, patterns, or `none`",
         "The clusters, with commas, to which it follows pods; patterns, or `none`: each of the others "
@@ -117,7 +117,7 @@ ADMINS = (
         "the other of the two says.",
     ),
     Key(
-        "SECRETS_FOLLOW",
+        "SECRETS_CONSENT",
         "Namespace, annotation",
         "clusters, with commas; patterns",
         "To these the namespace's Secrets follow pods, but those that have an annotation of their "
@@ -237,7 +237,7 @@ OURS = (
     Key("SOURCE_NAME", "delegate, annotation", "a name", "The same."),
     Key("SOURCE_UID", "delegate, annotation", "a UID", "The same."),
     Key(
-        "FOLLOWS",
+        "FOLLOWERS",
         "delegate, annotation",
         "`KIND/NAME`, separated by spaces",
         "What it names that was copied from its own cluster.",

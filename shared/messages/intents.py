@@ -213,7 +213,7 @@ class Evict(Intent, frozen=True):
     and hostPath volumes. `unstarted`: only if none of its containers has ever run, and as it is
     read then; such a pod no budget counts. `source`, with the `manifest` of its delegate: the other
     pod, where it is of another cluster, which must be one that this cluster would take. REFUSED of
-    OF_CLUSTER: it would not. An older executor does not ask.
+    OF_CLUSTER: it would not. An older executor does not ask. `services`: as of its CreateDelegate.
     """
 
     node: str
@@ -224,6 +224,7 @@ class Evict(Intent, frozen=True):
     unstarted: bool = False
     source: SourceRef | None = None
     manifest: bytes = b""
+    services: bool = False
 
 
 class BindVolume(Intent, frozen=True):

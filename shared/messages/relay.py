@@ -32,7 +32,7 @@ CONTENT: Final = "content"
 ABSENT: Final = "absent"
 DENIED: Final = "denied"
 LATER: Final = "later"
-KEPT: Final = "kept"  # its owner does not let it be there: a copy goes
+WITHDRAWN: Final = "kept"  # its owner does not let it be there: a copy goes
 MOST_PODS: Final = 256  # of one ask
 MOST_GIVEN = 6 * 1024 * 1024  # bytes of one answer
 MOST_OBJECT = MOST_GIVEN // 3  # of one object in it: etcd takes less
@@ -56,7 +56,7 @@ class PodWants(Record, frozen=True):
 
 
 class Given(Record, frozen=True):
-    """One object: SAME, CONTENT, ABSENT, DENIED, LATER or KEPT; `text` says why it is kept back.
+    """One object: SAME, CONTENT, ABSENT, DENIED, LATER or WITHDRAWN; `text` says why it is kept back.
     `key`: of the digests of a Secret.
     """
 

@@ -13,7 +13,7 @@ from shared.model.pod import SourceRef
 _DIGITS = 16  # hex characters in the name of a copy: 64 bits; a collision is refused, never adopted
 HASH = f"[0-9a-f]{{{_DIGITS}}}"  # how the name of a copy ends, after a hyphen
 _MOST_NAME = 63  # characters of the name of a copy
-MOST_TOLD = 3 * 1024  # characters that name all that follows one pod
+MOST_TOLD = 3 * 1024  # characters that name all followers of one pod
 _COPY = re.compile(f"-{HASH}")
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -31,8 +31,8 @@ def copy_name(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
     return f"{head or 'copy'}-{copy_hash(cluster_uid, namespace, kind, name)}"
 
 
-def follows(told: str) -> Iterator[tuple[str, str]]:
-    """Kind and name of what follows a delegate, by its annotation of that name; of none, if that is
+def read_followers(told: str) -> Iterator[tuple[str, str]]:
+    """Kind and name of the followers of a delegate, by its annotation of them; of none, if that is
     longer than agents write it.
     """
     words = (word.partition("/") for word in told.split()) if len(told) <= MOST_TOLD else ()
@@ -45,7 +45,7 @@ def as_at_home(text: str, source: SourceRef, told: str) -> str:
     """
     if _COPY.search(text) is None:
         return text
-    for kind, name in follows(told):
+    for kind, name in read_followers(told):
         copy = copy_name(source.cluster_uid, source.namespace, kind, name)
         if copy in text and _NAME.fullmatch(name):
             text = text.replace(copy, name)
@@ -57,7 +57,7 @@ def lacking(why: str, told: str) -> str:
     no such key: 'ConfigMap "settings"'; '' if it says that of none. A copy is as at home, and the
     pod would wait there as well.
     """
-    for kind, name in follows(told):
+    for kind, name in read_followers(told):
         gone = f'{kind.lower()} "{name}" not found' in why
         if gone or (
             "couldn't find key" in why and re.search(f"{kind} [^ ]*/{re.escape(name)}$", why)

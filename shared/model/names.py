@@ -22,7 +22,7 @@ SERVICES = PREFIX + "services"
 # "none": it needs neither rights nor token of its ServiceAccount
 SERVICE_ACCOUNT = PREFIX + "service-account"
 PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
-NONE = "none"  # what says so in the three above, and in FOLLOW
+NONE = "none"  # what says so in the three above, and in CONSENT
 # "false": never moved off a hot node; "true": also if a Job or the like controls it
 REBALANCE = PREFIX + "rebalance"
 
@@ -49,7 +49,7 @@ SOURCE_NAMESPACE = PREFIX + "source-namespace"
 SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
 # what it names that follows it from home: in a manifest with digests, on a delegate by name
-FOLLOWS = PREFIX + "follows"
+FOLLOWERS = PREFIX + "follows"
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 # On a delegate: which writes on its source reach it, and digests of what did last. On a source that
 # runs elsewhere: which of its writes do, so that admission lets them through.
@@ -69,8 +69,8 @@ JOIN = PREFIX + "join"
 # What users write on an object that pods of theirs name. "none": it does not follow them, each
 # cluster has its own of that name. On a Secret also the clusters to which it does, with commas;
 # patterns.
-FOLLOW = PREFIX + "follow"
-SECRETS_FOLLOW = PREFIX + "secrets-follow"  # on a Namespace: the same, of Secrets that do not say
+CONSENT = PREFIX + "follow"
+SECRETS_CONSENT = PREFIX + "secrets-follow"  # on a Namespace: the same, of Secrets that do not say
 
 # Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates
 # here.

@@ -17,6 +17,7 @@ from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings, OrderSettings
 from dispatcher.cli.joining import install
 from dispatcher.cli.joining import objects as given_by_join
+from docs.generate import chart_crossing
 from localfleet.controlplane import opt_in
 from shared.model import names
 from shared.model.copy_names import HASH
@@ -89,7 +90,7 @@ KEY_FILE = "/run/secrets/global-dispatcher/key.pem"
 RESERVED = {
     *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
     *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
-    names.FOLLOWS,
+    names.FOLLOWERS,
     names.CARRIES,
 }
 GATEWAY_FOLDER = "/run/secrets/gateway"
@@ -423,6 +424,7 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     assert all(
         f".?{one}.orValue(false) == false" in node for one in ("hostNetwork", "hostPID", "hostIPC", "privileged")
     )
+    assert all(str(chart_crossing.allowed(kind)) in node for kind in ("Volume", "VolumeProjection"))
     assert f"'{names.SCHEDULER_NAME}'" in first
     assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
     assert f"'{names.DELEGATE_LABEL}'" in second

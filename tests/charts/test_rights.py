@@ -341,6 +341,9 @@ def test_the_guard_lets_nothing_be_made_that_never_crosses(planes: dict[str, Con
     made: dict[str, Object] = {
         "a token": {"volumes": [token]},
         "a path of the node": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+        "a volume of a driver": {"volumes": [{"name": "v", "csi": {"driver": "csi.example.com"}}]},
+        "a share": {"volumes": [{"name": "v", "nfs": {"server": "192.0.2.1", "path": "/"}}]},
+        "a claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
         "a privileged container": {"containers": [PRIVILEGED]},
         "a privileged container at first": {"initContainers": [PRIVILEGED]},
         **{f"the node's {one}": {one: True} for one in ("hostNetwork", "hostPID", "hostIPC")},
@@ -348,8 +351,15 @@ def test_the_guard_lets_nothing_be_made_that_never_crosses(planes: dict[str, Con
     api = away.api_for(ACCOUNTS["executor"], NAMESPACE)
     answers = {what: api.http.post(PODS, json=delegate(**spec)) for what, spec in made.items()}
     answers["in kube-system"] = api.http.post(PODS.replace("default", "kube-system"), json=delegate())
-    harmless = {"name": "maps", "projected": {"sources": [{"configMap": {"name": "any"}}]}}
-    there = api.http.post(PODS, json=delegate(volumes=[harmless]))
+    projected: list[Object] = [{"configMap": {"name": "any"}}, {"secret": {"name": "any"}}, {"downwardAPI": {}}]
+    harmless: list[Object] = [
+        {"name": "all", "projected": {"sources": projected}},
+        {"name": "map", "configMap": {"name": "any"}},
+        {"name": "secret", "secret": {"secretName": "any"}},
+        {"name": "pod", "downwardAPI": {}},
+        {"name": "empty", "emptyDir": {"sizeLimit": "1Mi"}},
+    ]
+    there = api.http.post(PODS, json=delegate(volumes=harmless))
     assert there.status_code == 201, there.text
     for privileged, what in ((True, "a privileged debug container"), (False, "")):
         debug = {**PRIVILEGED, "securityContext": {"privileged": privileged}}

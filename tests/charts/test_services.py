@@ -124,8 +124,13 @@ def test_pods_have_the_services_of_home_which_lead_to_all_its_pods_and_go_with_t
     home.admin.patch(f"{SERVICES}/web", {"spec": {"ports": [{"name": "http", "port": 81, "targetPort": 8080}]}})
     eventually(lambda: 81 in [one["port"] for one in fleet.services()["web"]["ports"]], 60, fleet.tail)
 
+    away.admin.delete(f"{SERVICES}/web-all")
+    away.admin.create(SERVICES, {"metadata": {"name": "web-all"}, "spec": {"ports": ports}})
+    of_users = f"{COPY},kubernetes.io/service-name=web-all"
+    eventually(lambda: not away.admin.get(SLICES, labelSelector=of_users)["items"], 15, fleet.tail)
+
     home.admin.delete(f"{DEPLOYMENTS}/there", propagationPolicy="Background")
-    eventually(lambda: fleet.services().keys() == {"kubernetes", "mine"}, 2 * WAIT_S, fleet.tail)
+    eventually(lambda: fleet.services().keys() == {"kubernetes", "mine", "web-all"}, 2 * WAIT_S, fleet.tail)
     eventually(lambda: not away.admin.get(SLICES, labelSelector=COPY)["items"], WAIT_S, fleet.tail)
     eventually(lambda: not fleet.unused(), WAIT_S, lambda: str(fleet.unused()))
 

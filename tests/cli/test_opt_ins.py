@@ -53,7 +53,9 @@ class Server:
         if path == "/api/v1/namespaces":
             assert query == {"labelSelector": "kubernetes.io/metadata.name in (shop)"}
             return [{"metadata": {"name": one}} for one in self.namespaces if one == "shop"]
-        return [one for at, one in self.objects.items() if at.rpartition("/")[0] == path]
+        root, _, plural = path.rpartition("/")
+        listed = ((at.split("/"), one) for at, one in self.objects.items() if at.startswith(f"{root}/"))
+        return [one for at, one in listed if at[-2] == plural and _is_chosen(one["metadata"], query)]
 
     def scheduler_in(self, namespace: str) -> str:
         for path, one in self.objects.items():
@@ -69,6 +71,12 @@ class Server:
             policy["spec"]["matchConstraints"]["namespaceSelector"] = selector
         self.objects[f"{opt_in.REGISTRATION}/{version}/{opt_in.POLICIES}/schedule"] = policy
         return self
+
+
+def _is_chosen(meta: Object, query: dict[str, str]) -> bool:
+    label, _, value = query.get("labelSelector", "").partition("=")
+    name = query.get("fieldSelector", "").removeprefix("metadata.name=")
+    return (not label or meta.get("labels", {}).get(label) == value) and name in ("", meta["name"])
 
 
 async def found(server: Server) -> opt_in.OptIn:
@@ -168,7 +176,46 @@ def test_what_an_agent_may_besides_is_given_by_name_and_taken_back_with_all_else
     unknown = installing(server, monkeypatch, "--may", "everything")
     assert unknown.exit_code == ExitCode.USAGE
     installing(server, monkeypatch, "--uninstall")
-    assert roles() == set()
+    assert server.objects == {}
+
+
+SECRETS = "global-dispatcher-run-secrets"
+
+
+def bound(server: Server) -> set[str]:
+    """Where Secrets may be read and written; "" for everywhere."""
+    paths = [path.split("/") for path in server.objects if path.endswith(f"bindings/{SECRETS}")]
+    return {path[5] if path[4] == "namespaces" else "" for path in paths}
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["", "of a version that wrote no labels"])
+def test_who_asks_for_less_has_less_after_it(monkeypatch: pytest.MonkeyPatch, older: bool) -> None:
+    server = Server(("v1",))
+    theirs = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings/global-dispatcher-run"
+    server.objects[theirs] = {"metadata": {"name": "global-dispatcher-run", "namespace": "shop"}, "roleRef": {}}
+
+    def asking(*words: str) -> Result:
+        if older:
+            for one in server.objects.values():
+                one["metadata"].pop("labels", None)
+        return installing(server, monkeypatch, *words, minor=36)
+
+    asking("--may", "secrets", "--may", "namespaces")
+    assert bound(server) == {""}
+    asking("--may", "secrets", "--secrets-in", "shop", "--secrets-in", "team")
+    assert bound(server) == {"shop", "team"}
+    assert not [path for path in server.objects if path.endswith("global-dispatcher-run-namespaces")]
+    dry = asking("--may", "secrets", "--secrets-in", "team", "--dry-run")
+    assert f"RoleBinding shop/{SECRETS}: would be removed" in dry.stdout
+    asking("--may", "secrets", "--secrets-in", "team")
+    assert bound(server) == {"team"}
+    asking("--may", "secrets")
+    assert bound(server) == {""}
+    asking("--may", "secrets", "--secrets-in", "team")
+    again = asking("--may", "secrets", "--secrets-in", "team")
+    assert "removed" not in again.stdout
+    asking("--uninstall")
+    assert set(server.objects) == {theirs}
 
 
 def test_changes_of_pods_that_went_are_refused_also_where_pods_do_not_opt_in_by_annotation(

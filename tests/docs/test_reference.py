@@ -11,7 +11,7 @@ from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.plugins.registry import REGISTRY, canonical
 from dispatcher.scheduling.delegation.in_flight import TRANSITIONS
 from dispatcher.scheduling.framework.plugin_args import check_args
-from docs.generate import chart, chart_readme, configuration, keys, plugins, reasons, transitions
+from docs.generate import chart, chart_crossing, chart_readme, configuration, keys, plugins, reasons, transitions
 from docs.generate.__main__ import FOLDER, PAGES
 from shared.messages import REFUSED, STALE
 from shared.model.reasons import Reason
@@ -53,6 +53,11 @@ def test_the_charts_schema_takes_the_arguments_that_plugins_declare() -> None:
     text = chart.SCHEMA.read_text()
     assert text == chart.with_arguments(text), "run `python -m docs.generate`"
     assert json.loads(text)
+
+
+def test_the_agents_chart_lets_those_volumes_be_made_that_cross() -> None:
+    assert chart_crossing.FILE.read_text() == chart_crossing.render(), "run `python -m docs.generate`"
+    assert {"csi", "hostPath", "nfs", "persistentVolumeClaim"}.isdisjoint(chart_crossing.allowed("Volume"))
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,13 @@ def test_install_gives_a_plain_cluster_the_opt_in_and_the_roles_and_takes_them_b
     assert not may(plane, "get", "secrets")
     again = installing(plane)
     assert {step.rpartition(": ")[2] for step in again["steps"]} == {"is as it should be"}
+    installing(plane, "--may", "secrets")
+    assert may(plane, "get", "secrets")
+    less = installing(plane, "--may", "secrets", "--secrets-in", "default")
+    assert "ClusterRoleBinding global-dispatcher-run-secrets: removed" in less["steps"]
+    assert [may(plane, "get", "secrets", "-n", one) for one in ("default", "kube-system")] == [True, False]
+    installing(plane)
+    assert not may(plane, "get", "secrets", "-n", "default")
     gone = installing(plane, "--uninstall")
     removed = {step.rpartition(": ")[0] for step in gone["steps"] if step.endswith(": removed")}
     assert removed == {step.rpartition(": ")[0] for step in first["steps"]}  # what --may gives was never there

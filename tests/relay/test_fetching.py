@@ -210,7 +210,7 @@ async def test_another_pod_of_the_same_namespace_or_name_opens_nothing(fleet: Fl
 
 
 async def test_what_its_owner_lets_follow_nobody_is_not_given(fleet: Fleet) -> None:
-    fleet.home.api.pods["default/settings"]["metadata"]["annotations"] = {names.FOLLOW: "none"}
+    fleet.home.api.pods["default/settings"]["metadata"]["annotations"] = {names.CONSENT: "none"}
     (given,) = await fleet.ask()
     assert (given.state, given.content) == (DENIED, b"")
 

@@ -44,7 +44,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         found = Fleet(made)
         pod = found.home.api.pods["default/web"]
         pod["spec"]["volumes"].append({"name": "db", "secret": {"secretName": "db"}})
-        metadata = {"name": "db", "annotations": {names.FOLLOW: TARGET}}
+        metadata = {"name": "db", "annotations": {names.CONSENT: TARGET}}
         data = {"password": base64.b64encode(MARKER).decode(), "user": "YQ=="}
         found.home.api.pods["default/db"] = {"metadata": metadata, "data": data}
         yield found

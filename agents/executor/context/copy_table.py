@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agents.executor.bounds.recent import Recent
 from shared.model.pod import PodRef, SourceRef
 
 # Copies of one namespace of a cluster, and of a cluster, whether there is an original or not.
@@ -27,6 +28,14 @@ class Original(NamedTuple):
     def whose(self) -> SourceRef:
         """Whose bytes it counts as: those of its cluster and namespace, of no pod."""
         return SourceRef(self.cluster, self.cluster_uid, self.namespace, "", "", 0)
+
+
+class CopyKey(NamedTuple):
+    """Where a copy is: its kind, namespace and own name."""
+
+    kind: str
+    namespace: str
+    name: str
 
 
 Sought = dict[str, list[tuple[PodRef, list[Original]]]]
@@ -54,12 +63,14 @@ class Copy:
 
 @dataclass(slots=True)
 class Copies:
-    """By kind, namespace and name of the copy. All of it may be lost: each is read again before it
-    is relied upon, and those without a pod are found by their label (`listed`).
+    """All of it may be lost: each is read again before it is relied upon, and those without a pod are
+    found by their label (`listed`; `listed_in`: while that lasts, namespaces that were listed each
+    for itself).
     """
 
-    known: dict[tuple[str, str, str], Copy] = field(default_factory=dict)
+    known: dict[CopyKey, Copy] = field(default_factory=dict)
     listed: bool = False
+    listed_in: set[str] = field(default_factory=set)
     # When it was last begun to look who uses what, that look while it lasts, and when the last one
     # began that has come to its end: of what was not used before that it is known.
     looked_at: float = float("-inf")
@@ -67,6 +78,10 @@ class Copies:
     known_since: float = float("-inf")
     # what is to be asked for, and of which pods, in questions to one cluster each
     due: Sought = field(default_factory=dict)
+    # by namespace: what delegates name and our policy takes no more, each with one of its pods; and
+    # of what of it the copies were deleted
+    untaken: dict[str, list[tuple[PodRef, Original]]] = field(default_factory=dict)
+    taken_back: Recent[Original, bool] = field(default_factory=lambda: Recent(MOST_OF_CLUSTER))
     # the delegates of these pods, by UID of their cluster and their own
     bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -90,9 +105,7 @@ class Copies:
                 return f'pods of {whose} "{cluster}" name more than {most} objects here'
         return ""
 
-    def put(
-        self, key: tuple[str, str, str], original: Original, now: float, *, named: bool = True
-    ) -> Copy:
+    def put(self, key: CopyKey, original: Original, now: float, *, named: bool = True) -> Copy:
         """One that is named now, or about to be; or, not `named`, one that was found here."""
         found = self.known.get(key)
         if found is None:
@@ -103,7 +116,7 @@ class Copies:
         found.used = max(found.used, now)
         return found
 
-    def saw(self, key: tuple[str, str, str], digest: bytes, size: int, now: float) -> None:
+    def saw(self, key: CopyKey, digest: bytes, size: int, now: float) -> None:
         """It was read, or written. One that is not in use is nobody's."""
         if (copy := self.known.get(key)) is not None:
             self._count(copy, size)
@@ -111,7 +124,7 @@ class Copies:
             copy.size = size
             copy.seen = now
 
-    def gone(self, key: tuple[str, str, str]) -> None:
+    def gone(self, key: CopyKey) -> None:
         """There is none."""
         if (copy := self.known.get(key)) is not None:
             self._count(copy, 0)
@@ -119,7 +132,7 @@ class Copies:
             copy.size = 0
             copy.seen = float("-inf")
 
-    def drop(self, key: tuple[str, str, str]) -> None:
+    def drop(self, key: CopyKey) -> None:
         """There is none, and nobody uses it."""
         self.gone(key)
         if (copy := self.known.pop(key, None)) is not None and copy.named:
@@ -128,6 +141,8 @@ class Copies:
     def doubt(self) -> None:
         """What was seen is not believed any more, and some may be back that were deleted."""
         self.listed = False
+        self.listed_in.clear()
+        self.taken_back.clear()
         for copy in self.known.values():
             copy.seen = float("-inf")
 
@@ -143,7 +158,7 @@ class Copies:
         self._barred.pop((kind, namespace), None)
         return ""
 
-    def unused(self, since: float) -> Iterator[tuple[str, str, str]]:
+    def unused(self, since: float) -> Iterator[CopyKey]:
         """Those that were last used before."""
         return (key for key, copy in list(self.known.items()) if copy.used < since)
 

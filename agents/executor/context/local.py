@@ -158,7 +158,7 @@ class Local:
     unfinished: dict[str, float] = field(
         default_factory=dict
     )  # UID of a leftover -> when it was first, or last, looked at
-    # When a ConfigMap was last found that delegates need (executor/references.py).
+    # When a ConfigMap was last found that delegates need (objects/target_needs.py).
     config_maps: Recent[bytes, float] = field(default_factory=lambda: Recent(10_000))
     at_home: Recent[tuple[str, str, str, str], AtHome] = field(
         default_factory=lambda: Recent(10_000)
@@ -172,16 +172,17 @@ class Local:
     kubelet: KubeletEndpoint | None = None
     # kinds of objects that can be fetched from other clusters: none without a way to ask them
     follows: tuple[str, ...] = ()
-    serves: bool = False  # whether Services of others are made here, and ours given to them
+    # whether Services of others are made here, and ours given to them; None: without a way to ask them
+    serves: bool | None = None
     server_minor: int = 0  # of this cluster's Kubernetes 1.x; 0: not known
     label_bytes: ByteBudget = field(
         default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE)
     )  # by namespace
-    # When a ServiceAccount was last found, by namespace and name (executor/accounts.py).
+    # When a ServiceAccount was last found, by namespace and name (objects/accounts.py).
     accounts: Recent[tuple[str, str], float] = field(default_factory=lambda: Recent(10_000))
     made: Recent[str, Made] = field(default_factory=lambda: Recent(1000))  # by namespace
     # When an order last named a namespace, when it was last looked at whether that is empty, and
-    # those whose deletion is under way (executor/empty_namespaces.py).
+    # those whose deletion is under way (duties/empty_namespaces.py).
     named: Recent[str, float] = field(default_factory=lambda: Recent(10_000))
     looked_at: Recent[str, float] = field(default_factory=lambda: Recent(10_000))
     leaving: set[str] = field(default_factory=set)

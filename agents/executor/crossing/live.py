@@ -21,7 +21,7 @@ import msgspec
 from agents.executor.crossing import downward
 from agents.executor.crossing.fields import Object
 from agents.executor.crossing.manifest import ManifestError, readable
-from shared.model.names import DOWNWARD, FOLLOWS
+from shared.model.names import DOWNWARD, FOLLOWERS
 
 # Which writes on a source reach its delegate, by the API's names for where they are made.
 PODS = "pods"
@@ -110,7 +110,7 @@ def parts(clean: Object) -> dict[Part, Any]:
 def _parts(metadata: Object, spec: Object) -> Iterator[tuple[Part, Any]]:
     yield from (((LABEL, key), value) for key, value in (metadata.get("labels") or {}).items())
     for key, value in (metadata.get("annotations") or {}).items():
-        if key != FOLLOWS and not key.startswith(DOWNWARD):  # objects follow by themselves
+        if key != FOLLOWERS and not key.startswith(DOWNWARD):  # objects follow by themselves
             yield (ANNOTATION, key), value
     for container in containers(spec):
         yield (IMAGE, container["name"]), container.get("image") or ""

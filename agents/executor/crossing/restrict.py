@@ -20,7 +20,7 @@ from agents.executor.crossing.policy import Grants
 from shared.model.copy_names import HASH
 from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
 from shared.model.crossing import SECRETS as OF_SECRETS
-from shared.model.names import DOWNWARD, FOLLOW, SECRETS_FOLLOW, SERVICE_ACCOUNT, steers
+from shared.model.names import CONSENT, DOWNWARD, SECRETS_CONSENT, SERVICE_ACCOUNT, steers
 from shared.model.objects import PriorityClass
 from shared.model.pod import Need
 
@@ -185,8 +185,8 @@ def _only(cluster: str, key: str, word: str) -> str:
 
 def _not_given(cluster: str, word: str) -> str:
     return (
-        f"it does not follow the pod, as at home neither its annotation {FOLLOW} nor, where it has "
-        f'none, {SECRETS_FOLLOW} of its Namespace names cluster "{cluster}", or its type is one '
+        f"it does not follow the pod, as at home neither its annotation {CONSENT} nor, where it has "
+        f'none, {SECRETS_CONSENT} of its Namespace names cluster "{cluster}", or its type is one '
         f'that never follows, or the agent there may not get it; a Secret "{word}" of cluster '
         f'"{cluster}" itself needs a row with it in `secrets`'
     )

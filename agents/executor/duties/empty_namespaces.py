@@ -14,6 +14,7 @@ import msgspec
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import made_namespaces
+from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import NOT_FOUND, error_text
 from shared.model.names import MADE_FOR
@@ -104,11 +105,10 @@ def _remove(name: str, local: Local, now: Moment) -> Procedure[str]:
     # An order has come meanwhile, which may have begun before this.
     if local.named.get(name) != named:
         return ""
-    only = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
+    exactly = (found.metadata.uid, found.metadata.resource_version)
     local.leaving.add(name)
     try:
-        response = yield Request("DELETE", made_namespaces.path(name), msgspec.json.encode(options))
+        response = yield delete_request(made_namespaces.path(name), *exactly)
     finally:
         local.leaving.discard(name)
     local.made.drop(name)

@@ -20,6 +20,7 @@ from agents.executor.context.local import KubeletEndpoint, Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.duties import proxy_objects
 from agents.executor.trust.peers import is_heard_of, is_proxy, name_taken
+from shared.kube.deletes import delete_request
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from shared.kube.verdicts import CONFLICT, INVALID, NOT_FOUND, error_text
 from shared.messages import Peer
@@ -211,10 +212,7 @@ def _renew(name: str, uid: str, beat: _Beat, now: Moment) -> Procedure[str]:
 
 
 def _remove(node: Node) -> Procedure[str]:
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}}
-    response = yield Request(
-        "DELETE", f"{_NODES}/{quote(node.name, safe='')}", msgspec.json.encode(options)
-    )
+    response = yield delete_request(f"{_NODES}/{quote(node.name, safe='')}", node.uid)
     if response.ok or response.status == NOT_FOUND:
         yield Request("DELETE", f"{_LEASES}/{quote(node.name, safe='')}")
         return ""

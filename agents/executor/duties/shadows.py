@@ -18,6 +18,8 @@ import msgspec
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.objects import events, pods
+from agents.executor.objects.reads import Metadata
+from shared.kube.deletes import delete_request
 from shared.kube.http import MERGE_PATCH, Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 from shared.messages import Cover, Shadow
@@ -26,14 +28,8 @@ from shared.model.objects import PodDisruptionBudget
 from shared.model.pod import Pod
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-
-
 class _Found(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Metadata
     spec: dict[str, Any]
 
 
@@ -215,8 +211,8 @@ def _remove(namespace: str, name: str, cluster: str) -> Procedure[str]:
         found = _read(response.body)
         if (found.metadata.labels or {}).get(names.BUDGET_OF) != cluster:
             return ""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _exactly(found)}
-        response = yield Request("DELETE", _path(namespace, name), msgspec.json.encode(options))
+        exactly = (found.metadata.uid, found.metadata.resource_version)
+        response = yield delete_request(_path(namespace, name), *exactly)
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""
     return (

@@ -20,7 +20,7 @@ from agents.executor.crossing.fields import Object
 from agents.executor.crossing.live import Mark, Part
 from agents.executor.crossing.restrict import Copied, restrict
 from agents.executor.intents.delegate import delegate_name, unsigned
-from agents.executor.objects import adoption, copies, events, pods, references
+from agents.executor.objects import adoption, copies, events, kinds, pods, target_needs
 from agents.executor.objects.pods import LivePod, Lookup, guarded_change
 from shared.kube.http import SERVER_ERROR, STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.times import rfc3339
@@ -128,7 +128,7 @@ def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Proced
                 local,
                 now,
             )
-            answer = yield from _follow(write)
+            answer = yield from _carry_due(write)
         if answer.verdict != UNKNOWN:
             break
     return outcome(intent, *answer)
@@ -162,7 +162,7 @@ def _is_of(pod: LivePod, source: SourceRef, local: Local) -> bool:
     )
 
 
-def _follow(write: _Write) -> Procedure[Answer]:
+def _carry_due(write: _Write) -> Procedure[Answer]:
     """Each of the writes that are due."""
     try:
         mark = live.read(write.pod.annotations.get(CARRIES, ""))
@@ -185,7 +185,7 @@ def _count_failure(write: _Write, why: str) -> None:
     write.local.change_failed.put(write.pod.uid, failed)
     if failed == _FAILED:
         said = f"its API server fails at it, and it is tried again: {why}"
-        events.not_followed(write.local, write.ref, said, write.now)
+        events.not_carried(write.local, write.ref, said, write.now)
 
 
 def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
@@ -221,7 +221,7 @@ def _write_parts(write: _Write, mark: Mark) -> Procedure[None]:
     metadata, spec = _rest_of(write, rest, mark, gone)
     done = yield from _write_rest(write, {"metadata": metadata, "spec": spec}, after)
     if not done and (spec or metadata["labels"] or metadata["annotations"]):
-        # Refused as one: what files show follows all the same, and what was written is noted.
+        # Refused as one: what files show is carried all the same, and what was written is noted.
         yield from _write_rest(write, {}, before)
     if doubt is not None:
         raise doubt
@@ -309,18 +309,18 @@ def _barred(write: _Write, container: Object) -> Procedure[str]:
             one for one in write.there["spec"].get("volumes") or () if one["name"] in mounted
         ]
         grants = local.policy.grants(write.source)
-        for kind in references.KINDS.values():  # theirs may be another one
-            named = {one for one in references.named(alone, kind) if grants.takes(kind.word, one)}
+        for kind in kinds.KINDS.values():  # theirs may be another one
+            named = {one for one in kinds.named(alone, kind) if grants.takes(kind.word, one)}
             if named and kind.word in local.follows:
                 return f'names {kind.word} "{min(named)}", and none follows a debug container'
         restrict(alone, local.cluster, grants)
         made = Copied(copies.copied_secrets(write.source, write.pod.annotations))
         held = {**alone, "spec": {"volumes": volumes}}
         restrict(held, local.cluster, grants, copied=made)
-        sought = references.unseen(msgspec.json.encode(alone), local, write.now)
+        sought = target_needs.unseen(msgspec.json.encode(alone), local, write.now)
     except manifest.ManifestError as error:
         return str(error)
-    return (yield from references.missing(sought, local, write.now)) if sought else ""
+    return (yield from target_needs.missing(sought, local, write.now)) if sought else ""
 
 
 def _mounted(container: Object, spec: Object) -> dict[str, set[str]]:
@@ -489,7 +489,7 @@ def _show(write: _Write) -> Procedure[None]:
             return
     if why:
         write.local.refusal_shown.put(write.pod.uid, write.now.mono)
-        events.not_followed(write.local, write.ref, why, write.now)
+        events.not_carried(write.local, write.ref, why, write.now)
     condition = {
         "type": FOLLOWED,
         "status": "False" if why else "True",

@@ -9,7 +9,7 @@ import msgspec
 
 from agents.executor.context.local import Local, Moment
 from agents.executor.crossing import manifest
-from agents.executor.objects import events, pods, references
+from agents.executor.objects import events, pods, source_manifest, target_needs
 from agents.executor.objects.pods import LivePod, guarded_patch, without_ours
 from agents.executor.trust.peers import closed_to_new, name_taken
 from shared.kube.http import Procedure, Request
@@ -56,11 +56,14 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             return outcome(intent, *wrong)
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
-            sanitised = yield from references.for_another_cluster(
+            sanitised = yield from source_manifest.for_another_cluster(
                 look.body, intent.pod.namespace, intent.cluster, local, now
             )
         except manifest.ManifestError as error:
-            return outcome(intent, REFUSED, str(error), OF_POD)
+            # what is not known yet of one cluster may be of others, and hard spread waits for it
+            soon = isinstance(error, source_manifest.NotKnownError)
+            scope = OF_CLUSTER if soon else OF_POD
+            return outcome(intent, REFUSED, str(error), scope, passing=soon)
         left = _left_behind(intent, look.body)
         present = look.pod.claimed(local.keys.public)
         wanted = _wanted(intent, sanitised, _failover(look.pod, present), local)
@@ -90,7 +93,7 @@ def _tell(intent: Claim, left: str, sanitised: bytes, local: Local, now: Moment)
     """Tell the pod's owner what of it does not go along, or may be lacking there."""
     if left:
         events.left_behind(local, intent.pod, left, now)
-    if secrets := references.optional_secrets(sanitised):
+    if secrets := target_needs.optional_secrets(sanitised):
         events.optional_secrets(local, intent.pod, intent.cluster, secrets, now)
 
 

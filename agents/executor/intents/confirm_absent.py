@@ -12,7 +12,7 @@ from agents.executor.crossing.restrict import class_needed
 from agents.executor.intents.claim import objection
 from agents.executor.intents.delegate import delegate_name
 from agents.executor.intents.existing_delegate import Ownership, ownership, unbound_version
-from agents.executor.objects import pods, references
+from agents.executor.objects import pods, source_manifest
 from agents.executor.objects.deletion import delete_exactly
 from agents.executor.objects.pods import Lookup
 from shared.kube.http import Procedure
@@ -101,7 +101,7 @@ def _preemptor(
             f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never",
         )
     try:
-        crosses = yield from references.for_another_cluster(
+        crosses = yield from source_manifest.for_another_cluster(
             look.body, ref.namespace, target, local, now
         )
     except manifest.ManifestError as error:

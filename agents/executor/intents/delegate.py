@@ -24,17 +24,19 @@ from agents.executor.objects import (
     copies,
     copy_objects,
     events,
+    followers,
     made_namespaces,
     mutations,
     pods,
-    references,
     services,
+    target_needs,
 )
 from agents.executor.objects.binding import annotations_of, bind_to, foreign_key
 from agents.executor.objects.deletion import delete_exactly
+from agents.executor.objects.kinds import CONFIG_MAP, KINDS, SECRETS
 from agents.executor.objects.pods import LivePod
 from agents.executor.objects.recheck import refusal, reserved
-from agents.executor.objects.references import CONFIG_MAP, KINDS, SECRETS, Reference
+from agents.executor.objects.target_needs import NeededConfigMap
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from shared.messages import (
@@ -120,17 +122,17 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
 
 def _brings(intent: CreateDelegate, local: Local, now: Moment) -> bool:
     """Whether something is to be here before it."""
-    return services.wanted(intent, local) or bool(copies.follows_here(intent, local, now))
+    return services.wanted(intent, local) or bool(copies.followers_here(intent, local, now))
 
 
 def _with_objects(
-    intent: CreateDelegate, needed: list[Reference], local: Local, now: Moment
+    intent: CreateDelegate, needed: list[NeededConfigMap], local: Local, now: Moment
 ) -> Procedure[tuple[Pod, bytes] | Answer]:
     """What is to be made, once what it names is here: what the cluster must have itself, and
     copies. Where no copies can be written, the first is all of it.
     """
     namespace = intent.source.namespace
-    lacking = yield from references.missing(needed, local, now)
+    lacking = yield from target_needs.missing(needed, local, now)
     if not lacking and (unserved := (yield from services.bring(intent, local, now))) is not None:
         return unserved
     problem = None if lacking else (yield from _brought(intent, local, now))
@@ -142,19 +144,19 @@ def _with_objects(
         needed_now = sought(wanted, intent, local, now)
         if isinstance(needed_now, Answer):
             return needed_now
-        lacking = yield from references.missing(needed_now, local, now)
+        lacking = yield from target_needs.missing(needed_now, local, now)
     if lacking:
         return Answer(REFUSED, f"{lacking}; {barred}" if barred else lacking, OF_CLUSTER)
     return wanted
 
 
 def _brought(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer | None]:
-    """The copies that follow are here; those of a kind that cannot be written do not follow."""
+    """The copies of its followers are here; what is of a kind that cannot be written is none."""
     problem = None
     for _ in KINDS:
-        following = copies.follows_here(intent, local, now)
+        before = copies.followers_here(intent, local, now)
         problem = yield from copies.bring(intent, local, now)
-        if copies.follows_here(intent, local, now) == following:
+        if copies.followers_here(intent, local, now) == before:
             break
     return problem
 
@@ -356,16 +358,17 @@ def _unreadable(pod: Pod) -> Answer:
 
 def sought(
     wanted: tuple[Pod, bytes] | Answer, intent: CreateDelegate, local: Local, now: Moment
-) -> list[Reference] | Answer:
+) -> list[NeededConfigMap] | Answer:
     """The ConfigMaps that are to be looked for; or why the manifest cannot be read."""
     if isinstance(wanted, Answer):
         return []
     try:
-        of = copies.follows_here(intent, local, now)
+        of = copies.followers_here(intent, local, now)
         made = frozenset(
-            copy_objects.key_of(copy_objects.original_of(intent.source, *one[:2]))[2] for one in of
+            copy_objects.key_of(copy_objects.original_of(intent.source, *one[:2])).name
+            for one in of
         )
-        return references.unseen(wanted[1], local, now, made)
+        return target_needs.unseen(wanted[1], local, now, made)
     except manifest.ManifestError as error:
         return Answer(REFUSED, str(error), OF_CLUSTER)
 
@@ -404,9 +407,9 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
     """
     source = intent.source
     sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
-    follow = copies.follows_here(intent, local, now)
+    copied_here = copies.followers_here(intent, local, now)
     copied = Copied(
-        [one.name for one in follow if one.kind == SECRETS.word],
+        [one.name for one in copied_here if one.kind == SECRETS.word],
         local.copies.barred(SECRETS.word, source.namespace, now.mono),
     )
     grants = local.policy.grants(source)
@@ -421,11 +424,11 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
         names.CLAIM: intent.record,
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
-    left = [one for one in references.followed(intent.manifest) if one not in follow]
-    references.not_optional(clean["spec"], left)
-    if follow:
-        marks[names.FOLLOWS] = references.written(one[:2] for one in follow)
-        references.renamed(clean["spec"], follow, source)
+    left = [one for one in followers.followers_of(intent.manifest) if one not in copied_here]
+    followers.not_optional(clean["spec"], left)
+    if copied_here:
+        marks[names.FOLLOWERS] = followers.told_of(one[:2] for one in copied_here)
+        followers.renamed(clean["spec"], copied_here, source)
     node = local.view.node(intent.node)
     topology = (
         {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels}
@@ -437,7 +440,7 @@ def _delegate_object(intent: CreateDelegate, local: Local, now: Moment) -> Objec
     metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
     carries = live.first_mark(intent.manifest, local.server_minor)
     metadata["annotations"] |= {names.CARRIES: carries} if carries else {}
-    # API servers take them for a pod that is there: they follow.
+    # API servers take them for a pod that is there: they come as a change.
     clean["spec"].pop("ephemeralContainers", None)
     clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER

@@ -6,7 +6,7 @@ import msgspec
 
 from agents.executor.context.local import Local, Moment
 from agents.executor.crossing import live, manifest
-from agents.executor.objects import events, pods, references
+from agents.executor.objects import events, pods, source_manifest
 from agents.executor.objects.pods import LivePod
 from shared.kube.http import Procedure
 from shared.kube.verdicts import outcome
@@ -31,10 +31,10 @@ def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[
         )
     try:
         crossing, _ = manifest.without_refused(look.body)
-        sanitised = yield from references.for_another_cluster(
+        sanitised = yield from source_manifest.for_another_cluster(
             crossing, intent.pod.namespace, claimed.target, local, now
         )
-    except references.NotKnownError as error:  # soon: nothing of it is the owner's to mend
+    except source_manifest.NotKnownError as error:  # soon: nothing of it is the owner's to mend
         return outcome(intent, UNKNOWN, str(error))
     except manifest.ManifestError as error:
         why = f"no change of the pod is made where it runs: {error}"

@@ -9,7 +9,7 @@ order to make the delegate looks again.
 from agents.executor.context.local import Local, Moment
 from agents.executor.crossing.policy import absent
 from agents.executor.intents import delegate, existing_delegate
-from agents.executor.objects import mutations, pods, references
+from agents.executor.objects import mutations, pods, services, target_needs
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, PodRef
@@ -26,7 +26,9 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
     if source is None or not intent.manifest:
         return None
     ref = PodRef(source.namespace, source.name, source.uid)
-    order = CreateDelegate("", ref, intent.epoch, source, intent.node, intent.manifest)
+    order = CreateDelegate(
+        "", ref, intent.epoch, source, intent.node, intent.manifest, services=intent.services
+    )
     wanted = delegate.crossing(order, local, now)
     if isinstance(wanted, Answer):
         return _about(source, wanted)
@@ -44,8 +46,10 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
     if isinstance(sought, Answer):
         no = sought
     elif sought:
-        lacking = yield from references.missing(sought, local, now)
+        lacking = yield from target_needs.missing(sought, local, now)
         no = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else None
+    if no is None:
+        no = yield from services.objection(order, local)
     if no is None:
         most = local.policy.grants(source).max_priority
         no = yield from _tried(pod.namespace, body, most, local)

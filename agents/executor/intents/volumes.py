@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor.context.local import Local, Moment
+from agents.executor.objects.reads import Metadata
 from shared.kube.http import MERGE_PATCH, Procedure, Request
 from shared.kube.verdicts import (
     LOOKS,
@@ -29,13 +30,6 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
 class _ClaimRef(msgspec.Struct):
     namespace: str = ""
     name: str = ""
@@ -50,7 +44,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 class _Stored(msgspec.Struct):
     """A volume or a claim, as far as it decides whether we may write to it."""
 
-    metadata: _Metadata
+    metadata: Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 

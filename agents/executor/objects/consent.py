@@ -12,10 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor.objects.contents import SECRET, read_content
-from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, error_text
+from agents.executor.objects.reads import get
+from shared.kube.http import FORBIDDEN, Procedure
+from shared.kube.verdicts import error_text
 from shared.model.crossing import matches
-from shared.model.names import COPY, FOLLOW, NONE, SECRETS_FOLLOW
+from shared.model.names import CONSENT, COPY, NONE, SECRETS_CONSENT
 
 MOST_SAID = 4_096  # characters of a list of clusters
 MOST_WORD = 253  # of one of its patterns
@@ -57,13 +58,13 @@ def of_owner(
 ) -> Procedure[Owner]:
     """Of an object (JSON; None: it is not there) and pods that go to `cluster`. MsgspecError."""
     metadata = _read_object(body).metadata if body is not None else _Metadata()
-    said = metadata.marks.get(FOLLOW)
+    said = metadata.marks.get(CONSENT)
     what = f'{kind} "{namespace}/{name}"'
     if COPY in (metadata.labels or {}):
         return Owner(f"{what} is a copy of another cluster's, whose owner lets it go there alone")
     if kind != SECRET:
         stays = said is not None and not _means(said, cluster)
-        return Owner(f"{what} has the annotation {FOLLOW}: {said[:80]}" if said and stays else "")
+        return Owner(f"{what} has the annotation {CONSENT}: {said[:80]}" if said and stays else "")
     if said is None:
         answer = yield from _of_namespace(namespace)
         if isinstance(answer, Owner):
@@ -71,8 +72,8 @@ def of_owner(
         said = answer
     if not _means(said, cluster):
         return Owner(
-            f'{what} does not follow pods to cluster "{cluster}": neither its annotation {FOLLOW} '
-            f"nor, where it has none, {SECRETS_FOLLOW} of its Namespace names that cluster"
+            f'{what} does not follow pods to cluster "{cluster}": neither its annotation {CONSENT} '
+            f"nor, where it has none, {SECRETS_CONSENT} of its Namespace names that cluster"
         )
     barred = read_content(body, kind).barred if body is not None else ""
     return Owner(f"{what} {barred}" if barred else "")
@@ -93,14 +94,10 @@ def _of_namespace(namespace: str) -> Procedure[str | Owner]:
     list Namespaces.
     """
     params = {"fieldSelector": f"metadata.name={namespace}"}
-    answer = Response(0)
-    for _ in range(LOOKS):
-        answer = yield Request("GET", "/api/v1/namespaces", params=params)
-        if answer.ok or answer.status == FORBIDDEN:
-            break
+    answer = yield from get("/api/v1/namespaces", FORBIDDEN, params=params)
     if not answer.ok:  # also without the right: that it says nothing would have copies deleted
         why = f'what Namespace "{namespace}" says is not known just now: {error_text(answer)}'
         return Owner(why, known=False)
     found = _read_objects(answer.body).items
     marks = next((one.metadata.marks for one in found if one.metadata.name == namespace), {})
-    return marks.get(SECRETS_FOLLOW, "")
+    return marks.get(SECRETS_CONSENT, "")

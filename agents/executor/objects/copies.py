@@ -4,38 +4,32 @@ A copy has a name of its own, made of the original's and a hash of where that is
 so. So nothing of this cluster is written over, shadowed or taken for a copy, and two originals of
 one name never meet; who has put something else there keeps it, and the pod is refused.
 
-They are there before a delegate is made (`bring`), and follow their originals while delegates name
-them (`refresh`): each source cluster is asked for all at once, with the digests of what is here.
-What comes is signed by that cluster for this question. One that is not named any more is deleted
-after a while, once this agent has seen everything and the API server shows no pod that names it;
-silence of a source cluster is no word against any.
+They are there before a delegate is made (`bring`), and are kept up by `duties.copy_upkeep`. What
+comes of a source cluster is signed by it for this question.
 """
 
 import re
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
 
-from agents.executor.context.copy_table import Original, Sought, questions
+from agents.executor.context.copy_table import CopyKey, Original
 from agents.executor.context.local import KNOWN_S, Local, Moment
-from agents.executor.context.looks import look_on
-from agents.executor.context.reconcile_task import ReconcileTask
-from agents.executor.objects import copy_notes, events, references
+from agents.executor.objects import copy_notes, events, followers
 from agents.executor.objects.contents import SECRET, Content, read_content
-from agents.executor.objects.copy_lists import NO_LIST, each, named_in
 from agents.executor.objects.copy_objects import (
     Found,
-    Key,
     key_of,
     metadata_of,
     object_of,
     original_in,
     original_of,
-    read_object,
 )
-from agents.executor.objects.references import CONFIG_MAP, KINDS, Followed, Kind
+from agents.executor.objects.followers import Follower
+from agents.executor.objects.kinds import KINDS, Kind
+from agents.executor.objects.reads import read_object
+from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
 from shared.kube.verdicts import (
     LOOKS,
@@ -51,30 +45,21 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
-    KEPT,
     LATER,
     MOST_OBJECT,
     SAME,
+    WITHDRAWN,
     Given,
     PodWants,
     WantedObject,
     decode_given,
 )
 from shared.model import names
-from shared.model.copy_names import follows
+from shared.model.copy_names import read_followers
 from shared.model.pod import PodRef, SourceRef
 
-# between two questions to a source cluster: with kubelet's period, within a minute
-REFRESH_S = 20.0
-UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
-CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
 _ROUNDS = 8  # answers to one question, each as large as may be
-# names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
-_AT_ONCE = 2_000
-_AGAIN = 50  # so many that others of their namespace have named, too, cost as much as a new one
-_MUCH = 100  # objects of a namespace, for which others do not wait
-_LISTED = "10"  # what its maker calls a copy: each may have a mebibyte, and managedFields
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
 _RIGHTS = "get, create, update, delete"
 _BY_VALUE = {SECRET: ", by secrets.take of its chart or install --may secrets"}
@@ -95,7 +80,7 @@ class PeerAsk(Request, frozen=True):
     sought: frozenset[bytes] = frozenset()
 
 
-def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Followed]:
+def followers_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Follower]:
     """What is copied for this delegate; nothing of a kind of which copies cannot be written, and no
     Secret that this cluster's policy does not take. ManifestError.
     """
@@ -104,7 +89,7 @@ def follows_here(intent: CreateDelegate, local: Local, now: Moment) -> list[Foll
     grants = local.policy.grants(intent.source)
     return [
         one
-        for one in references.followed(intent.manifest)
+        for one in followers.followers_of(intent.manifest)
         if one.kind in local.follows
         and grants.takes(one.kind, one.name)
         and not local.copies.barred(one.kind, intent.source.namespace, now.mono)
@@ -118,7 +103,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     source = intent.source
     stale: list[Original] = []
     sought: set[bytes] = set()
-    for one in follows_here(intent, local, now):
+    for one in followers_here(intent, local, now):
         original = original_of(source, one.kind, one.name)
         key = key_of(original)
         if key not in local.copies.known and (full := local.copies.full(original)):
@@ -129,7 +114,7 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
         fresh = now.mono - copy.seen < KNOWN_S and copy.digest == one.digest
         if one.digest and fresh:
             continue
-        found = yield from _read(original, local, now)
+        found = yield from read_here(original, local, now)
         if isinstance(found, Answer):
             return found
         if not one.digest or found is None or found.content.digest(copy.secret) != one.digest:
@@ -138,10 +123,10 @@ def bring(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer
     if not stale:
         return None
     pod = PodRef(source.namespace, source.name, source.uid)
-    return (yield from _fetch([(pod, stale)], local, now, frozenset(sought)))
+    return (yield from fetch([(pod, stale)], local, now, frozenset(sought)))
 
 
-def _fetch(
+def fetch(
     sought: list[tuple[PodRef, list[Original]]],
     local: Local,
     now: Moment,
@@ -196,12 +181,18 @@ def _tell_if_stale(
     if copy is None:
         return
     copy.failed = copy.failed + 1 if problem is not None else 0
-    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
-    if problem is None or delegate is None:
+    if problem is None:
         return
     lasts = problem.verdict == REFUSED and not problem.passing
-    why = f'{original.kind} "{original.name}": {problem.message}'
-    if (lasts or copy.failed >= FAILED) and local.stale_told.get(delegate.uid) != why:
+    if lasts or copy.failed >= FAILED:
+        why = f'stays as it was of {original.kind} "{original.name}": {problem.message}'
+        tell(pod, original, why, local, now)
+
+
+def tell(pod: PodRef, original: Original, why: str, local: Local, now: Moment) -> None:
+    """An event of the delegate of this pod, once for each reason."""
+    delegate = local.copies.bearers.get((original.cluster_uid, pod.uid))
+    if delegate is not None and local.stale_told.get(delegate.uid) != why:
         local.stale_told.put(delegate.uid, why)
         events.stale_copy(local, delegate, why, now)
 
@@ -230,8 +221,10 @@ def _apply(original: Original, given: Given, local: Local, now: Moment) -> Proce
         return (yield from _remove(original, local, now))
     if given.state == SAME:
         return None
-    why = given.text if given.state in (DENIED, KEPT) else "its agent's answer is not known here"
-    if given.state == KEPT:  # no longer: what runs has read it
+    why = (
+        given.text if given.state in (DENIED, WITHDRAWN) else "its agent's answer is not known here"
+    )
+    if given.state == WITHDRAWN:  # no longer: what runs has read it
         gone = yield from _remove(original, local, now)
         why = f"{why}; {gone.message}" if gone is not None else why
     said = f'cluster "{original.cluster}" does not give {original.kind} "{original.name}": {why}'
@@ -242,14 +235,14 @@ def _apply(original: Original, given: Given, local: Local, now: Moment) -> Proce
 # --------------------------------------------------------------------------------------------------
 
 
-def _read(original: Original, local: Local, now: Moment) -> Procedure[Found | Answer | None]:
+def read_here(original: Original, local: Local, now: Moment) -> Procedure[Found | Answer | None]:
     """What is under its name; refused where that is none of ours."""
     key = key_of(original)
     kind = KINDS[original.kind]
-    what = f'{kind.word} "{key[1]}/{key[2]}"'
+    what = f'{kind.word} "{key.namespace}/{key.name}"'
     problem = ""
     for _ in range(LOOKS):
-        response = yield Request("GET", kind.path(*key[1:]))
+        response = yield Request("GET", kind.path(key.namespace, key.name))
         if response.status == NOT_FOUND:
             local.copies.gone(key)
             return None
@@ -288,7 +281,7 @@ def _write(
     key = key_of(original)
     answer = Answer(UNKNOWN)
     for _ in range(TRIES):
-        found = yield from _read(original, local, now)
+        found = yield from read_here(original, local, now)
         if isinstance(found, Answer):
             return found
         if found is not None and found.content.plain == content.plain:
@@ -328,7 +321,7 @@ def _sent(
     return response
 
 
-def _saw(key: Key, content: Content, size: int, local: Local, now: Moment) -> None:
+def _saw(key: CopyKey, content: Content, size: int, local: Local, now: Moment) -> None:
     copy = local.copies.known.get(key)
     digest = content.digest(copy.secret if copy is not None else b"")
     local.copies.saw(key, digest, size, now.mono)
@@ -351,15 +344,15 @@ def _not_written(original: Original, response: Response, local: Local, now: Mome
     """What a write came to; UNKNOWN where another one may do."""
     key = key_of(original)
     kind = KINDS[original.kind]
-    what = f'{kind.word} "{key[1]}/{key[2]}", {_COPY.format(original)}'
+    what = f'{kind.word} "{key.namespace}/{key.name}", {_COPY.format(original)}'
     if response.ok:
         return Answer(UNKNOWN, f"{what}, is being deleted: it is made anew")
     message = _told(original, response)
     if lacked_right(response) not in ("", "delete"):  # without that, others can be written
-        return _barred(kind, key[1], message, local, now)
+        return _barred(kind, key.namespace, message, local, now)
     if is_ambiguous(response):
         return Answer(UNKNOWN, f"{what}: {message}")
-    houseless = response.status == NOT_FOUND and local.policy.makes(key[1])
+    houseless = response.status == NOT_FOUND and local.policy.makes(key.namespace)
     passing = response.passing or houseless
     return Answer(REFUSED, f"{what} cannot be written: {message}", OF_CLUSTER, passing=passing)
 
@@ -372,7 +365,7 @@ def _too_much(original: Original, size: int, local: Local, now: Moment) -> Answe
 
 def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer | None]:
     """There is none at home: pods that start find none here, either."""
-    found = yield from _read(original, local, now)
+    found = yield from read_here(original, local, now)
     if isinstance(found, Answer) or found is None:
         return found
     key = key_of(original)
@@ -383,141 +376,16 @@ def _remove(original: Original, local: Local, now: Moment) -> Procedure[Answer |
     return _not_written(original, response, local, now)
 
 
-def _delete(kind: Kind, key: Key, found: Found) -> Request:
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": found.only}
-    return Request("DELETE", kind.path(*key[1:]), msgspec.json.encode(options))
-
-
-# --- duties
-# --------------------------------------------------------------------------------------------------
-
-
-def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """What is due of copies: a task for each source cluster whose objects are named here, one for
-    each namespace with copies that nobody has named for UNUSED_S, and one that finds all copies, in
-    each life of an agent.
-    """
-    if not local.follows or not local.view.synced:
-        return
-    copies = local.copies
-    if not copies.listed:
-        yield ReconcileTask("copies", None, _list_all(local, now))
-    look_on(copies, lambda: _in_use(local, now), now.mono, REFRESH_S)
-    for asked in list(copies.due):
-        yield ReconcileTask(f"copies of {asked}", None, refresh(asked, local, now))
-    unused: dict[str, list[Key]] = {}
-    if copies.look is None:  # else there may be very many, and it is not known yet who uses them
-        for key in copies.unused(min(now.mono - UNUSED_S, copies.known_since)):
-            unused.setdefault(key[1], []).append(key)
-    for namespace, keys in unused.items():
-        yield ReconcileTask(f"copies in {namespace}", namespace, collect(keys, local, now))
-
-
-def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
-    """By source cluster's UID, what delegates here name, each object with one of its pods: as few
-    pods as come, those that go on before those that end. Of a namespace with very much by itself,
-    so that others do not wait for it. It rests after every `_AT_ONCE` names.
-    """
-    seen: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
-    found: dict[tuple[str, str], list[tuple[PodRef, list[Original]]]] = {}
-    bearers: dict[tuple[str, str], PodRef] = {}
-    delegates = deque(
-        pod
-        for node in tuple(local.view.nodes())
-        for pod in local.view.pods_on(node.name)
-        if pod.source is not None and names.FOLLOWS in pod.annotations
+def _delete(kind: Kind, key: CopyKey, found: Found) -> Request:
+    metadata = found.metadata
+    return delete_request(
+        kind.path(key.namespace, key.name), metadata.uid, metadata.resource_version
     )
-    # by other pods each time: one of them may not be known at home any more
-    delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
-    looked = 0.0
-    for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
-        source = pod.source
-        assert source is not None  # noqa: S101 - looked at above
-        named = named_by(pod.annotations)
-        takes = local.policy.grants(source).takes
-        words = seen.setdefault((source.cluster_uid, source.namespace, source.cluster), set())
-        new = [
-            one
-            for one in dict.fromkeys(named)
-            if one not in words and one[0] in local.follows and takes(*one)
-        ]
-        words.update(new)
-        more = [original_of(source, *one) for one in new]
-        for original in more:
-            local.copies.put(key_of(original), original, now.mono)
-        if more:
-            ref = PodRef(source.namespace, source.name, source.uid)
-            bearers[source.cluster_uid, source.uid] = PodRef(pod.namespace, pod.name, pod.uid)
-            found.setdefault((source.cluster_uid, source.namespace), []).append((ref, more))
-        looked += 1 + len(new) + len(named) / _AGAIN
-        if looked >= _AT_ONCE:
-            looked = 0.0
-            yield
-    local.copies.bearers = bearers
-    due: Sought = {}
-    for (uid, namespace), sought in found.items():
-        much = sum(len(of) for _, of in sought) > _MUCH
-        due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
-    return due
 
 
-def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Kind and name of what follows a delegate with these annotations."""
-    return list(follows(annotations.get(names.FOLLOWS, "")))
-
-
-def copied_secrets(source: SourceRef, annotations: Mapping[str, str]) -> list[str]:
-    """The names of the copies of Secrets that a delegate with these annotations has."""
-    named = (original_of(source, *one) for one in named_by(annotations) if one[0] == SECRET)
-    return [key_of(original)[2] for original in named]
-
-
-def refresh(asked: str, local: Local, now: Moment) -> Procedure[str]:
-    """Have the copies of what one cluster's delegates name follow their originals."""
-    sought = local.copies.due.pop(asked, [])
-    problem = ""
-    for of in questions(sought):
-        for original in (one for _, named in of for one in named):
-            copy = local.copies.known.get(key_of(original))
-            if copy is None or now.mono - copy.seen >= CHECK_S:
-                found = yield from _read(original, local, now)
-                problem = problem or (found.message if isinstance(found, Answer) else "")
-        answer = yield from _fetch(of, local, now)
-        problem = problem or (answer.message if answer is not None else "")
-    return problem
-
-
-def collect(keys: list[Key], local: Local, now: Moment) -> Procedure[str]:
-    """Delete copies of one namespace that nobody has named for a while, if the API server shows no
-    pod that does.
-    """
-    named = yield from named_in(keys[0][1])
-    if isinstance(named, str):
-        return named
-    first = ""
-    for key in keys:
-        copy = local.copies.known.get(key)
-        if copy is None or copy.used > now.mono - UNUSED_S:
-            continue
-        # by a pod that is not told to us: as long as it does
-        if key[2].rpartition("-")[2] in named:
-            copy.used = now.mono
-            continue
-        copy.removing = True
-        try:
-            problem = yield from _collected(copy.original, local, now)
-        finally:
-            copy.removing = False
-        if problem:  # of this one: others go
-            first = first or problem
-        else:
-            local.copies.drop(key)
-    return first
-
-
-def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
+def delete_unused(original: Original, local: Local, now: Moment) -> Procedure[str]:
     """Delete one as it was just read; '' once there is none of ours."""
-    found = yield from _read(original, local, now)
+    found = yield from read_here(original, local, now)
     if isinstance(found, Answer):  # what somebody else has put there is none of ours
         barred = local.copies.barred(original.kind, original.namespace, now.mono)
         unread = found.verdict == UNKNOWN or barred
@@ -531,22 +399,12 @@ def _collected(original: Original, local: Local, now: Moment) -> Procedure[str]:
     return (yield from copy_notes.removed(metadata_of(original), original.kind))
 
 
-def _list_all(local: Local, now: Moment) -> Procedure[str]:
-    """Find the copies that an earlier life of this agent has made: ConfigMaps, and by their notes
-    those of Secrets. Who may not list in the whole cluster knows those alone that delegates of its
-    own time name.
-    """
+def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Kind and name of what follows a delegate with these annotations."""
+    return list(read_followers(annotations.get(names.FOLLOWERS, "")))
 
-    def take(item: bytes) -> None:
-        metadata = read_object(item).metadata
-        kind = copy_notes.kind_noted(metadata.annotations)
-        original = original_in(metadata, kind, metadata.namespace) if kind is not None else None
-        if original is not None:
-            local.copies.put(key_of(original), original, now.mono, named=False)
 
-    params = {"labelSelector": names.COPY, "limit": _LISTED}
-    problem = yield from each(f"/api/v1/{CONFIG_MAP.plural}", params, take)
-    if problem and problem != NO_LIST:
-        return problem
-    local.copies.listed = True
-    return ""
+def copied_secrets(source: SourceRef, annotations: Mapping[str, str]) -> list[str]:
+    """The names of the copies of Secrets that a delegate with these annotations has."""
+    named = (original_of(source, *one) for one in named_by(annotations) if one[0] == SECRET)
+    return [key_of(original).name for original in named]

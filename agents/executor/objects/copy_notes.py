@@ -8,24 +8,12 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.objects.references import CONFIG_MAP, KINDS, Kind
+from agents.executor.objects.kinds import CONFIG_MAP, KINDS, Kind
+from agents.executor.objects.reads import get, read_object
+from shared.kube.deletes import delete_request
 from shared.kube.http import Procedure, Request, Response
-from shared.kube.verdicts import CONFLICT, LOOKS, NOT_FOUND, error_text
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, error_text
 from shared.model.names import COPY_KIND
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _Note(msgspec.Struct):
-    metadata: _Metadata
-
-
-_read = msgspec.json.Decoder(_Note).decode
 
 
 def written(metadata: dict[str, Any], kind: str) -> Procedure[Response | None]:
@@ -45,19 +33,13 @@ def kind_noted(annotations: dict[str, str] | None) -> Kind | None:
 def removed(metadata: dict[str, Any], kind: str) -> Procedure[str]:
     """Remove the note of a copy with this metadata that is no more; why it is still there, ''."""
     path = CONFIG_MAP.path(metadata["namespace"], metadata["name"])
-    response = Response(0)
-    for _ in range(LOOKS):
-        response = yield Request("GET", path)
-        if response.ok or response.status == NOT_FOUND:
-            break
+    response = yield from get(path, NOT_FOUND)
     if not response.ok:
         return "" if response.status == NOT_FOUND else f"{path}: {error_text(response)}"
-    there = _read(response.body).metadata
+    there = read_object(response.body).metadata
     marks = {**metadata["annotations"], COPY_KIND: kind}
     if there.labels != metadata["labels"] or there.annotations != marks:
         return ""  # somebody else's by now
-    only = {"uid": there.uid, "resourceVersion": there.resource_version}
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
-    response = yield Request("DELETE", path, msgspec.json.encode(options))
+    response = yield delete_request(path, there.uid, there.resource_version)
     gone = response.ok or response.status == NOT_FOUND
     return "" if gone else f"{path}: {error_text(response)}"

@@ -6,39 +6,13 @@ and label agree with them, and that is never believed without its original.
 
 from typing import Any, NamedTuple
 
-import msgspec
-
-from agents.executor.context.copy_table import Original
+from agents.executor.context.copy_table import CopyKey, Original
 from agents.executor.objects.contents import Content, fields_of
-from agents.executor.objects.references import Kind
+from agents.executor.objects.kinds import Kind
+from agents.executor.objects.reads import Metadata
 from shared.model import names
 from shared.model.copy_names import copy_hash, copy_name
 from shared.model.pod import SourceRef
-
-
-class Metadata(msgspec.Struct, rename="camel"):
-    """Of an object, what is read of it."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-    finalizers: list[str] | None = None
-
-    @property
-    def held_by(self) -> str:
-        """What keeps it here though it is being deleted, in words; '' if nothing does."""
-        if self.deletion_timestamp is None or not self.finalizers:
-            return ""
-        held = ", ".join(self.finalizers)
-        return f"is being deleted, and held by finalizers ({held[:200]}): take these off there"
-
-
-class _Object(msgspec.Struct):
-    metadata: Metadata
 
 
 class Found(NamedTuple):
@@ -53,19 +27,15 @@ class Found(NamedTuple):
         return {"uid": self.metadata.uid, "resourceVersion": self.metadata.resource_version}
 
 
-Key = tuple[str, str, str]
-read_object = msgspec.json.Decoder(_Object).decode
-
-
 def original_of(source: SourceRef, kind: str, name: str) -> Original:
     """What a pod of this source names by this name."""
     return Original(source.cluster, source.cluster_uid, source.namespace, kind, name)
 
 
-def key_of(original: Original) -> Key:
-    """Kind, namespace and name of its copy."""
+def key_of(original: Original) -> CopyKey:
+    """Where its copy is."""
     name = copy_name(original.cluster_uid, original.namespace, original.kind, original.name)
-    return original.kind, original.namespace, name
+    return CopyKey(original.kind, original.namespace, name)
 
 
 def original_in(metadata: Metadata, kind: Kind, namespace: str) -> Original | None:

@@ -135,15 +135,15 @@ def other_services(local: Local, ref: PodRef, which: str, now: Moment) -> None:
     _put(local, ref, (WARNING, "OtherServices", "Creating"), note, now)
 
 
-def not_followed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+def not_carried(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A change of a source does not reach its delegate; its owner hears of it at home."""
     note = f"A change of the pod is not made in cluster {local.cluster}: {why}"
     _put(local, ref, (WARNING, CHANGE_REFUSED, "Updating"), note, now)
 
 
 def stale_copy(local: Local, ref: PodRef, why: str, now: Moment) -> None:
-    """What a delegate reads is not as at home any more; its owner hears of it there."""
-    note = f"Not as at home: the copy in cluster {local.cluster} stays as it was of {why}"
+    """What a delegate reads is, or was, not as at home; its owner hears of it there."""
+    note = f"Not as at home: the copy in cluster {local.cluster} {why}"
     _put(local, ref, (WARNING, STALE_COPY, "Updating"), note, now)
 
 

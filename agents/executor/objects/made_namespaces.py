@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor.context.local import KNOWN_S, Local, Made, Moment
+from agents.executor.objects.reads import Metadata
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
 from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN
@@ -25,18 +26,10 @@ _OF_ONE_CLUSTER = 2  # at most the half of all that may be made
 _NAME_LABEL = "kubernetes.io/metadata.name"  # the API server writes it on each
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
 class LiveNamespace(msgspec.Struct):
     """What of a Namespace decides whether pods may come, and whether it is ours to remove."""
 
-    metadata: _Metadata
+    metadata: Metadata
 
     @property
     def terminating(self) -> bool:

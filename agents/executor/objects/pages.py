@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from shared.kube.http import Procedure, Request
+from shared.kube.http import FORBIDDEN, Procedure, Request
 from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
 
 MOST_READ = 32 * 2**20  # bytes of one list
@@ -35,15 +35,18 @@ def each(
     selector: str = "",
     *,
     page: str = _PAGE,
-    most: int = MOST_READ,
+    most: float = MOST_READ,
 ) -> Procedure[None]:
-    """Take all that a list shows. ListError: not all of it is known, whatever was taken."""
-    following = ""
+    """Take all that a list shows, at most `most` bytes: math.inf where nothing of it is kept. Each
+    page is taken in one turn of the event loop. ListError: not all of it is known, whatever was
+    taken.
+    """
+    token = ""
     size = 0
     while True:
         params = {"limit": page}
         params |= {"labelSelector": selector} if selector else {}
-        params |= {"continue": following} if following else {}
+        params |= {"continue": token} if token else {}
         for _ in range(LOOKS):
             response = yield Request("GET", path, params=params)
             if not response.unknown:
@@ -57,13 +60,31 @@ def each(
             read = msgspec.json.decode(response.body, type=_Page)
             for item in read.items:
                 take(bytes(item))
-            following = read.metadata.get("continue") or ""
+            token = read.metadata.get("continue") or ""
         except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
             raise ListError(
                 f"{path}: what is listed cannot be read: {error!r}", response.status
             ) from None
-        if not following:
+        if not token:
             return
+
+
+def each_allowed(
+    path: str,
+    take: Callable[[bytes], None],
+    selector: str = "",
+    *,
+    page: str = _PAGE,
+    most: float = MOST_READ,
+) -> Procedure[bool]:
+    """The same where that may be listed: whether it may. ListError for all else."""
+    try:
+        yield from each(path, take, selector, page=page, most=most)
+    except ListError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return False
+    return True
 
 
 def none_there(error: ListError) -> bool:

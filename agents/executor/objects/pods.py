@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from shared.kube import deletes
 from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from shared.kube.verdicts import LOOKS, NOT_FOUND, POSTPONED, error_text
 from shared.messages import DELETING, PodRef
@@ -222,11 +223,8 @@ def delete_request(ref: PodRef, grace_seconds: int | None = None, version: str =
     """DELETE with the UID (and resourceVersion) as precondition; None leaves the pod its own grace
     period.
     """
-    only = {"uid": ref.uid, **({"resourceVersion": version} if version else {})}
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
-    return Request("DELETE", path(ref.namespace, ref.name), msgspec.json.encode(options))
+    at = path(ref.namespace, ref.name)
+    return deletes.delete_request(at, ref.uid, version or None, grace_seconds)
 
 
 def without_ours(pod: LivePod) -> tuple[str, ...]:

@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from agents.executor.context.service_table import Space
 from agents.executor.crossing.manifest import is_metadata
-from agents.executor.objects.copy_objects import Metadata
+from agents.executor.objects.reads import Metadata
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.copy_names import copy_hash
@@ -29,9 +29,10 @@ ALL = "*"  # the name by which all of a namespace are asked for
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 HEADLESS = "service.kubernetes.io/headless"  # as the EndpointSlice controller marks them
-API_SERVER = (
-    "kubernetes"  # what kubelets tell of a Service of this name goes before the default one
-)
+# what kubelets tell of Services of these names goes before, or into, what they tell of the API server
+API_SERVER = frozenset(("kubernetes", "kubernetes-service"))
+# by the search domains of a pod, HOSTNAME.SERVICE of its namespace goes before kubernetes.default
+_API_SERVER_IN_DNS = ("kubernetes", "default")
 MOST_SERVICES = 200  # of a namespace
 MOST_PORTS = 100  # of a Service, or of a slice
 MOST_SLICES = 1_000
@@ -247,7 +248,7 @@ def content_of(
         name = one.metadata.name
         if space_of(one.metadata) is not None or (namespace, name) == ("default", "kubernetes"):
             continue
-        if name == API_SERVER:
+        if name in API_SERVER:
             left[name] = "would be taken for the API server by containers"
         elif one.spec.type == "ExternalName":
             left[name] = "is an ExternalName, an alias in the DNS of its own cluster"
@@ -302,7 +303,7 @@ def checked(body: bytes) -> Content:
         _must(_LABEL.fullmatch(name) is not None and len(why) <= 256, f"Service {name[:80]!r}")
     for service in content.services:
         what = f"Service {service.name[:80]!r}"
-        _must(_LABEL.fullmatch(service.name) is not None and service.name != API_SERVER, what)
+        _must(_LABEL.fullmatch(service.name) is not None and service.name not in API_SERVER, what)
         _must(0 <= service.sticky_s <= _MOST_STICKY_S, what)
         _must(all(_is_port(one, least=1) for one in service.ports), what)
     known = {service.name for service in content.services}
@@ -312,6 +313,8 @@ def checked(body: bytes) -> Content:
         _must(one.family in _FAMILIES, what)
         _must(all(_is_port(port, least=0) for port in one.ports), what)
         _must(all(_is_endpoint(end, one.family) for end in one.endpoints), what)
+        named = ((end.hostname, one.service) for end in one.endpoints)
+        _must(_API_SERVER_IN_DNS not in named, what)
     _must(len({one.name for one in content.slices}) == len(content.slices), "EndpointSlices")
     _must(len(known) == len(content.services), "Services")
     return content
@@ -409,14 +412,25 @@ def slice_name(one: Slice, number: int, space: Space) -> str:
     return f"{one.service}-{sha256(whole.encode()).hexdigest()[:16]}"
 
 
+class Filled(NamedTuple):
+    """A Service that is here, and is filled with addresses of home."""
+
+    uid: str
+    headless: bool
+
+
 def slice_object(
-    one: Slice, name: str, space: Space, *, headless: bool, found: SliceObject | None
+    one: Slice, name: str, space: Space, of: Filled, found: SliceObject | None
 ) -> dict[str, Any]:
-    """The EndpointSlice of this name that holds it."""
+    """The EndpointSlice of this name that holds it, and that Kubernetes deletes after the Service:
+    one that somebody makes of that name later gets none of its addresses.
+    """
     labels = {SERVICE_NAME: one.service, MANAGED_BY: names.MANAGER}
-    if headless:
+    if of.headless:
         labels[HEADLESS] = ""
     metadata = _marked(name, one.name, space, labels)
+    owner = {"apiVersion": "v1", "kind": KIND, "name": one.service, "uid": of.uid}
+    metadata["ownerReferences"] = [{**owner, "blockOwnerDeletion": False}]
     if found is not None:
         metadata["uid"] = found.metadata.uid
         metadata["resourceVersion"] = found.metadata.resource_version

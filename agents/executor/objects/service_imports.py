@@ -6,8 +6,8 @@ https://github.com/kubernetes-sigs/mcs-api
 from urllib.parse import quote
 
 from agents.executor.objects import pages
-from agents.executor.objects.copy_objects import read_object
 from agents.executor.objects.pages import ListError
+from agents.executor.objects.reads import read_object
 from agents.executor.objects.service_content import Content
 from shared.kube.http import FORBIDDEN, Procedure
 

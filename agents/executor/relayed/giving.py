@@ -12,21 +12,22 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor.context.local import Local
-from agents.executor.objects import consent, pods, references
+from agents.executor.objects import consent, kinds, pods
 from agents.executor.objects.contents import SECRET, digest_of, read_content
-from agents.executor.objects.references import KINDS, OF_EACH_CLUSTER
+from agents.executor.objects.kinds import KINDS, OF_EACH_CLUSTER
+from agents.executor.objects.reads import get
 from agents.executor.relayed import giving_services
-from shared.kube.http import Procedure, Request, Response
-from shared.kube.verdicts import LOOKS, NOT_FOUND, error_text
+from shared.kube.http import Procedure
+from shared.kube.verdicts import NOT_FOUND, error_text
 from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
-    KEPT,
     LATER,
     MOST_GIVEN,
     MOST_OBJECT,
     SAME,
+    WITHDRAWN,
     Given,
     GivenObjects,
     PodWants,
@@ -125,7 +126,7 @@ def _named(
 def _each_named(pod: bytes) -> Iterator[tuple[str, str]]:
     read = msgspec.json.decode(pod)
     for kind in KINDS.values():
-        for name in references.named(read, kind):
+        for name in kinds.named(read, kind):
             if (kind.word, name) not in OF_EACH_CLUSTER:
                 yield kind.word, name
 
@@ -172,11 +173,7 @@ def _services(
 
 def _read(namespace: str, word: str, name: str, cluster: str, local: Local) -> Procedure[Given]:
     what = f'{word} "{namespace}/{name}"'
-    response = Response(0)
-    for _ in range(LOOKS):
-        response = yield Request("GET", KINDS[word].path(namespace, name))
-        if response.ok or response.status == NOT_FOUND:
-            break
+    response = yield from get(KINDS[word].path(namespace, name), NOT_FOUND)
     there = response.status != NOT_FOUND
     if there and not response.ok:
         return Given(DENIED, text=f"{what} is not known just now: {error_text(response)}")
@@ -185,7 +182,7 @@ def _read(namespace: str, word: str, name: str, cluster: str, local: Local) -> P
         owner = yield from consent.of_owner(word, namespace, name, cluster, body)
         if owner.why:
             kept = word == SECRET and owner.known
-            return Given(KEPT if kept else DENIED, text=owner.why)
+            return Given(WITHDRAWN if kept else DENIED, text=owner.why)
         if not there:
             return Given(ABSENT)
         content = read_content(response.body, word).encoded

@@ -15,7 +15,7 @@ from agents.executor.objects.service_content import (
     read_service,
     read_slice,
 )
-from agents.executor.objects.services import path
+from agents.executor.objects.services_here import path
 from shared.kube.http import Procedure
 from shared.messages.relay import CONTENT, DENIED, SAME, Given, RelayAsk, WantedObject
 

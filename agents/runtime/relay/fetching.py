@@ -15,7 +15,7 @@ import msgspec
 from agents.executor.context.local import Local
 from agents.executor.objects.contents import SECRET, digest_of
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.objects.references import KINDS
+from agents.executor.objects.kinds import KINDS
 from agents.executor.relayed import relay
 from agents.runtime.driver import ApiClient
 from agents.runtime.relay.near_end import NO_WAY, OpenStreams, first_to_answer
@@ -27,11 +27,11 @@ from shared.messages.relay import (
     ABSENT,
     CONTENT,
     DENIED,
-    KEPT,
     LATER,
     MOST_GIVEN,
     OBJECTS,
     SAME,
+    WITHDRAWN,
     Given,
     GivenObjects,
     PodWants,
@@ -59,7 +59,7 @@ _OF_ONE = (
     SAME,
     LATER,
     DENIED,
-    KEPT,
+    WITHDRAWN,
 )  # what is told to one asker, and may be another word to the next
 _BUSY = f"it does not answer {AT_ONCE} earlier questions"
 _Key = tuple[str, str, str, str]  # of the source's cluster, by its UID: namespace, kind, name

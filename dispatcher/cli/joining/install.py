@@ -15,6 +15,7 @@ import yaml
 from agents.runtime import admission
 from dispatcher.cli.joining import opt_in
 from dispatcher.cli.joining.guards import UNDONE
+from dispatcher.cli.joining.installed import beyond, labelled
 from dispatcher.cli.joining.target import Place, Target, reached
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.cli.output import Output, print_value
@@ -50,7 +51,8 @@ class May(StrEnum):
 @dataclass(frozen=True)
 class Installing:
     """`user`: who is given the roles; empty: whom the context stands for. `may`: what more than
-    agents may by default; `secrets_in`: in which namespaces it may Secrets, none: in all.
+    agents may by default; `secrets_in`: in which namespaces it may Secrets, none: in all. What an
+    earlier install gave beyond that is taken away.
     """
 
     place: Place
@@ -75,13 +77,13 @@ async def _install(wish: Installing) -> ExitCode:
         version = await _policy_version(target)
         guards = await _policy_version(target, _VALIDATING)
         user = wish.user or await _user(target)
-        objects = [
-            *roles(user, frozenset(May) if wish.uninstall else wish.may, wish.secrets_in),
-            *(policies(version) if version else ()),
-            *(guard() if guards else ()),
-        ]
-        for one in reversed(objects) if wish.uninstall else objects:
+        admission = [*(policies(version) if version else ()), *(guard() if guards else ())]
+        most = [*roles(user, frozenset(May)), *admission]
+        objects = [*roles(user, wish.may, wish.secrets_in), *admission]
+        for one in reversed(most) if wish.uninstall else map(labelled, objects):
             await (target.delete(one) if wish.uninstall else target.apply(one))
+        for one in await beyond(target, most if wish.uninstall else objects, most):
+            await target.delete(one)
         if not guards:
             target.steps.append(f"ValidatingAdmissionPolicy: it is not served, so that {UNDONE}")
         row: Object = {"user": user, "steps": target.steps}

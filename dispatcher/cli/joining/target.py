@@ -130,6 +130,17 @@ class Target:
                 return None
             raise self.failed(one, error) from None
 
+    async def listed(self, kind: str, version: str, **query: str) -> list[Object]:
+        """Those of a kind in the whole cluster; none where it is not served. CommandError."""
+        one = {"apiVersion": version, "kind": kind, "metadata": {"name": "", "namespace": ""}}
+        try:
+            items = await self.member.items(_collection(one), **query)
+        except MemberError as error:
+            if error.status == 404:
+                return []
+            raise self.failed(one, error) from None
+        return [{**item, "apiVersion": version, "kind": kind} for item in items]
+
     async def _asked(
         self, method: str, one: Object, path: str, kind: str = "application/json"
     ) -> Object:
@@ -154,12 +165,17 @@ class Target:
 
 def path_of(one: Mapping[str, Any]) -> str:
     """Where an object of a known kind is."""
+    return f"{_collection(one)}/{one['metadata']['name']}"
+
+
+def _collection(one: Mapping[str, Any]) -> str:
+    """Where all of that kind are in its namespace, or, of '', in the cluster."""
     plural, namespaced = _KINDS[one["kind"]]
     version = one["apiVersion"]
-    meta = one["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    inside = f"/namespaces/{meta['namespace']}" if namespaced else ""
-    return f"{root}{inside}/{plural}/{meta['name']}"
+    namespace = one["metadata"]["namespace"] if namespaced else ""
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{inside}/{plural}"
 
 
 def shown(one: Mapping[str, Any]) -> str:

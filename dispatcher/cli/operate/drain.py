@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from dispatcher.cli.operate.census import PodAt
 from dispatcher.cli.operate.members import Member, MemberError
+from shared.kube.deletes import delete_options
 
 POLL_S = 1.0
 AGAIN_S = 5.0  # kubectl's pause after 429
@@ -74,8 +75,7 @@ async def evict(member: Member, pod: PodAt) -> str:
 
 async def delete(member: Member, pod: PodAt) -> str:
     """Delete one pod, exactly this one; as `evict`."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
-    return await _going(member.call("DELETE", pod.path, options))
+    return await _going(member.call("DELETE", pod.path, delete_options(pod.uid)))
 
 
 async def let_go(member: Member, pod: PodAt) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from dispatcher.scheduling.core import called_services
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.preemptors import Preemptors
 from dispatcher.scheduling.core.state import CoreState
@@ -98,10 +99,13 @@ class Evictions:
         name = f"{source.key} of cluster {preemptor[0]}"
         priority = state.fleet.priorities.of(PodInfo(source, preemptor[0]), victim.cluster)
         intent = Evict("", pod, 0, victim.node, priority, name)
-        if manifest:
+        if tracked is not None and manifest:
             home = state.clusters[preemptor[0]]
             there = SourceRef(home.name, home.uid, source.namespace, source.name, source.uid, 0)
-            intent = msgspec.structs.replace(intent, source=there, manifest=manifest)
+            services = called_services.follow(state, tracked, victim.cluster)
+            intent = msgspec.structs.replace(
+                intent, source=there, manifest=manifest, services=services
+            )
         self._under_way[victim.pod_id] = state.side_intents.send(
             victim.cluster, "evict", intent, done
         )

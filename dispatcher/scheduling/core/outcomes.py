@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from dispatcher.scheduling import events
-from dispatcher.scheduling.clusters import brings_services
+from dispatcher.scheduling.core import called_services
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
@@ -21,8 +21,6 @@ from dispatcher.scheduling.delegation.in_flight import (
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
-from shared.model import names
-from shared.model.objects import Namespace
 
 # Enum attributes are slow to look up
 _LATER = Transition.LATER
@@ -202,21 +200,13 @@ class Outcomes:
             return
         tracked.forget_gone(target)  # from here on a delegate may exist there, seen or not
         at_most = self._at_most(tracked, claimed)
-        services = brings_services(home, self._state.clusters[target]) and self._calls(tracked)
+        services = called_services.follow(self._state, tracked, target)
         created = intents.create(
             (home.name, home.uid), claimed, outcome, at_most, now, services=services
         )
         created.fresh = untouched
         tracked.untouched = 0
         self._state.outbox.send(tracked, created)
-
-    def _calls(self, tracked: Tracked) -> bool:
-        """Whether a pod calls Services of its namespace, as far as is said."""
-        source = tracked.source
-        if source is None or source.annotations.get(names.SERVICES) == names.NONE:
-            return False
-        space = self._state.fleet.kept.of(tracked.home, Namespace).get(source.namespace)
-        return space is None or space.labels.get(names.SERVICES) != names.NONE
 
     def _update(
         self, tracked: Tracked, signed: InFlightIntent, outcome: Outcome, now: float

@@ -19,7 +19,7 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.rebalancing.movable import keeps_place
 from shared.messages import DONE, NO_PRIORITY, Evict, Outcome
 from shared.model.copy_names import lacking
-from shared.model.names import FOLLOWS
+from shared.model.names import FOLLOWERS
 from shared.model.pod import Pod, PodId
 from shared.model.starting import NotStarted, not_started
 from shared.model.token_buckets import TokenBuckets
@@ -127,7 +127,7 @@ def _stays(seen: NotStarted, source: Pod, delegate: Pod) -> str:
     """Why it is not moved although it does not start; '' if it is."""
     if seen.pulls:
         return "its images are being pulled"
-    if lacks := lacking(seen.why, delegate.annotations.get(FOLLOWS, "")):
+    if lacks := lacking(seen.why, delegate.annotations.get(FOLLOWERS, "")):
         return f"it would wait at home as well: {lacks} is lacking there, or a key of it"
     return keeps_place(source) or (
         "" if seen.failed else "its kubelet tells of no failure: images may be being pulled"

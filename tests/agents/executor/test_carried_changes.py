@@ -360,7 +360,7 @@ def test_a_config_map_of_the_target_is_not_taken_for_that_of_home() -> None:
 
 
 def test_what_a_pod_names_follows_by_itself_and_is_no_change_of_the_pod() -> None:
-    metadata = {"annotations": {names.FOLLOWS: '{"ConfigMap":{"settings":"00"}}', "note": "n"}}
+    metadata = {"annotations": {names.FOLLOWERS: '{"ConfigMap":{"settings":"00"}}', "note": "n"}}
     found = live.parts({"metadata": metadata, "spec": {"containers": []}})
     assert found == {(live.ANNOTATION, "note"): "n"}
 

@@ -11,10 +11,11 @@ import pytest
 from agents.executor.crossing import restrict
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects import contents, references
+from agents.executor.objects import contents, followers, kinds, source_manifest, target_needs
 from agents.executor.objects.copies import PeerAsk
-from agents.executor.objects.copy_objects import Found, Metadata
-from agents.executor.objects.references import KINDS
+from agents.executor.objects.copy_objects import Found
+from agents.executor.objects.kinds import KINDS
+from agents.executor.objects.reads import Metadata
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
 from shared.messages import (
@@ -29,9 +30,9 @@ from shared.messages import (
 from shared.messages.relay import (
     CONTENT,
     DENIED,
-    KEPT,
     OBJECTS,
     SAME,
+    WITHDRAWN,
     Given,
     GivenObjects,
     PodWants,
@@ -43,8 +44,8 @@ from shared.messages.relay import (
 )
 from shared.model import names
 from shared.model.copy_names import copy_name
-from tests.agents.executor.test_copies import HOME, THERE, Fleet
-from tests.agents.executor.test_references import container
+from tests.agents.executor.test_target_needs import container
+from tests.agents.executor.two_clusters import HOME, THERE, Fleet, stale
 from tests.agents.executor.world import NOW, run, source_of
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -53,7 +54,7 @@ COPY = copy_name("a-cluster-uid", "default", "Secret", "db")
 MARKER = "s3cr3t-marker"
 DATA = {"password": base64.b64encode(MARKER.encode()).decode()}
 OTHER = {"password": base64.b64encode(b"another").decode()}
-FOLLOWS = {names.FOLLOW: THERE}
+FOLLOWS = {names.CONSENT: THERE}
 ENV: dict[str, Any] = container(envFrom=[{"secretRef": {"name": "db"}}])
 WAYS: dict[str, dict[str, Any]] = {
     "spec.volumes[0].secret.secretName": {
@@ -137,7 +138,7 @@ def test_a_secret_is_there_before_the_delegate_which_names_the_copy_wherever_it_
     assert (copy["data"], copy["type"], copy["immutable"]) == (DATA, "kubernetes.io/basic-auth", True)
     named = set(values(fleet.delegate()["spec"]))
     assert (COPY in named, "db" in named) == (True, False)
-    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] == "Secret/db"
+    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWERS] == "Secret/db"
 
 
 def only(path: str) -> Any:
@@ -149,7 +150,7 @@ def only(path: str) -> Any:
 
 @pytest.mark.parametrize("path", restrict.SECRETS)
 def test_every_field_that_the_policy_asks_about_is_one_by_which_a_secret_follows(path: str) -> None:
-    assert references.named(only(path), references.SECRETS) == {"db"}
+    assert kinds.named(only(path), kinds.SECRETS) == {"db"}
 
 
 def test_it_follows_its_original_and_is_made_anew_where_that_has_another_type() -> None:
@@ -189,14 +190,14 @@ def test_what_is_under_its_name_already_is_nobodys_to_write_over() -> None:
 
 OWNERS: dict[str, tuple[dict[str, str], dict[str, str], bool]] = {
     "nobody says anything": ({}, {}, False),
-    "its annotation names the cluster": ({names.FOLLOW: "c, b"}, {}, True),
-    "a pattern does": ({names.FOLLOW: "*"}, {}, True),
-    "it names another": ({names.FOLLOW: "c"}, {}, False),
-    "it says none": ({names.FOLLOW: "none"}, {names.SECRETS_FOLLOW: "*"}, False),
-    "it is empty": ({names.FOLLOW: ""}, {names.SECRETS_FOLLOW: "*"}, False),
-    "its Namespace names the cluster": ({}, {names.SECRETS_FOLLOW: "b"}, True),
-    "its Namespace names another": ({}, {names.SECRETS_FOLLOW: "c"}, False),
-    "its Namespace says what is for objects": ({}, {names.FOLLOW: "b"}, False),
+    "its annotation names the cluster": ({names.CONSENT: "c, b"}, {}, True),
+    "a pattern does": ({names.CONSENT: "*"}, {}, True),
+    "it names another": ({names.CONSENT: "c"}, {}, False),
+    "it says none": ({names.CONSENT: "none"}, {names.SECRETS_CONSENT: "*"}, False),
+    "it is empty": ({names.CONSENT: ""}, {names.SECRETS_CONSENT: "*"}, False),
+    "its Namespace names the cluster": ({}, {names.SECRETS_CONSENT: "b"}, True),
+    "its Namespace names another": ({}, {names.SECRETS_CONSENT: "c"}, False),
+    "its Namespace says what is for objects": ({}, {names.CONSENT: "b"}, False),
 }
 TARGETS: dict[str, tuple[ExecutorPolicy, bool]] = {
     "by name": (takes("db"), True),
@@ -227,7 +228,7 @@ def test_it_follows_where_its_owner_and_the_target_both_say_so(owner: str, targe
     if outcome.verdict != BOUND:
         assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
         assert outcome.message.startswith('spec.containers[0].envFrom[0].secretRef.name is Secret "db"')
-        assert (names.FOLLOW in outcome.message) == taken
+        assert (names.CONSENT in outcome.message) == taken
         assert fleet.crossed == len(fleet.asks) == 0
         assert fleet.there.api.done == []
 
@@ -241,13 +242,13 @@ def test_only_types_that_no_controller_acts_on_follow(kind: str, follows: bool) 
 
 @pytest.mark.parametrize("said", ["[" * 200_000, ",".join(["west"] * 1_000), f"{'[' * 300},{THERE}"])
 def test_a_list_of_clusters_too_long_to_be_looked_at_names_none(said: str) -> None:
-    fleet = Safe(annotations={names.FOLLOW: said})
+    fleet = Safe(annotations={names.CONSENT: said})
     outcome = fleet.create(ENV)
     assert (outcome.verdict, fleet.crossed) == (REFUSED, 0)
 
 
 def test_a_copy_of_another_clusters_secret_does_not_go_on_to_a_third() -> None:
-    fleet = Safe(namespace={names.SECRETS_FOLLOW: "*"})
+    fleet = Safe(namespace={names.SECRETS_CONSENT: "*"})
     mine = fleet.home.api.objects[f"{SECRETS}/db"]
     mine["metadata"] |= {"labels": {names.COPY: "0123456789abcdef"}, "annotations": {}}
     outcome = fleet.create(ENV)
@@ -261,9 +262,9 @@ def test_a_namespace_that_cannot_be_read_has_the_pod_wait(status: int) -> None:
     def fails(request: Request) -> Response:
         return Response(status) if request.path == "/api/v1/namespaces" else fleet.home.api.answer(request)
 
-    goes = references._Goes("default", 0.0, THERE)
-    looking = references._at_home(references.SECRETS, goes, "db", "spec.x", fleet.home.local, NOW)
-    with pytest.raises(references.NotKnownError, match='what Namespace "default" says is not known just now'):
+    goes = source_manifest._Goes("default", 0.0, THERE)
+    looking = source_manifest._at_home(kinds.SECRETS, goes, "db", "spec.x", fleet.home.local, NOW)
+    with pytest.raises(source_manifest.NotKnownError, match='what Namespace "default" says is not known just now'):
         run(looking, fails)
 
 
@@ -271,8 +272,8 @@ def test_a_namespace_that_cannot_be_read_has_the_pod_wait(status: int) -> None:
 def test_an_older_target_is_told_nothing_of_it(follows: tuple[str, ...]) -> None:
     fleet = Safe(takes("db", own=("db",)), follows=follows)
     order = fleet.order(ENV)
-    assert references.followed(order.manifest) == []
-    assert (names.FOLLOWS.encode() in order.manifest) is False
+    assert followers.followers_of(order.manifest) == []
+    assert (names.FOLLOWERS.encode() in order.manifest) is False
 
 
 def test_an_older_source_s_pods_have_the_target_s_own_where_its_policy_says_so() -> None:
@@ -326,22 +327,44 @@ def test_a_debug_container_has_the_secrets_of_its_pod_s_volumes_and_no_others(mo
     assert bool(fleet.delegate()["spec"].get("ephemeralContainers")) == (not why)
 
 
-def test_a_row_that_is_taken_away_has_copies_no_longer_kept_up() -> None:
+@pytest.mark.parametrize("restarted", [False, True], ids=["in one life", "in another life"])
+def test_a_row_that_is_taken_away_takes_the_copies_with_it_though_pods_use_them(restarted: bool) -> None:
     fleet = Safe()
     fleet.create(ENV)
+    fleet.tend(0)
+    if restarted:
+        fleet.there.restart()
+        fleet.there.local.follows = ("ConfigMap",)
     fleet.there.local.policy = takes("other")
     fleet.keep(FOLLOWS, data=OTHER)
     fleet.tend_until(60)
-    assert (fleet.crossed, (fleet.secret() or {})["data"]) == (1, DATA)
+    assert (fleet.crossed, fleet.secret(), fleet.note()) == (1, None, None)
+    (told,) = stale(fleet)
+    assert 'is deleted of Secret "db": no row of that cluster\'s executor.accept has it' in told
+    done = len(fleet.there.api.done)
+    fleet.tend_until(100)
+    assert len(fleet.there.api.done) == done, "once"
+
+
+def test_what_another_row_lets_in_stays_and_what_is_there_under_the_name_is_left_alone() -> None:
+    fleet = Safe()
+    fleet.create(ENV)
+    fleet.there.local.policy = ExecutorPolicy(accept=(Accept(), Accept(clusters=(HOME,), secrets_follow=("d*",))))
+    fleet.tend_until(60)
+    assert fleet.secret()
+    theirs = fleet.there.api.put(f"{SECRETS}/{COPY}", {"metadata": {"name": COPY}, "data": OTHER})
+    fleet.there.local.policy = takes()
+    fleet.tend_until(60)
+    assert fleet.secret() == theirs
 
 
 def test_an_optional_one_that_follows_is_told_of_to_nobody() -> None:
     spec = container(envFrom=[{"secretRef": {"name": "db", "optional": True}}])
-    assert references.optional_secrets(Safe().order(spec).manifest) == []
-    assert references.optional_secrets(Safe(annotations={}).order(spec).manifest) != []
+    assert target_needs.optional_secrets(Safe().order(spec).manifest) == []
+    assert target_needs.optional_secrets(Safe(annotations={}).order(spec).manifest) != []
 
 
-@pytest.mark.parametrize("namespace", [{}, {names.SECRETS_FOLLOW: "*"}], ids=["no consent", "by its Namespace"])
+@pytest.mark.parametrize("namespace", [{}, {names.SECRETS_CONSENT: "*"}], ids=["no consent", "by its Namespace"])
 def test_one_that_home_lacks_is_waited_for_there_only_with_the_consent_of_its_namespace(
     namespace: dict[str, str],
 ) -> None:
@@ -373,7 +396,7 @@ def test_a_copy_goes_when_its_owner_takes_consent_back_and_later_pods_are_refuse
     assert fleet.secret() is None
     assert any("does not follow pods to cluster" in one for one in problems)
     outcome = fleet.create(ENV, "later")
-    assert (outcome.verdict, names.FOLLOW in outcome.message) == (REFUSED, True)
+    assert (outcome.verdict, names.CONSENT in outcome.message) == (REFUSED, True)
 
 
 def test_consent_that_is_taken_back_between_claim_and_order_holds() -> None:
@@ -415,7 +438,7 @@ def test_consent_is_looked_at_for_each_question_whatever_the_target_says(owner: 
     fleet.keep(annotations)
     fleet.home.api.namespace_annotations["default"] = namespace
     given = asked(fleet)
-    assert (given.state, bool(given.content)) == ((CONTENT, True) if follows else (KEPT, False))
+    assert (given.state, bool(given.content)) == ((CONTENT, True) if follows else (WITHDRAWN, False))
 
 
 @pytest.mark.parametrize(("kind", "follows"), sorted(TYPES.items()))
@@ -480,7 +503,7 @@ def test_a_source_that_tells_of_secrets_without_a_row_for_them_has_none_made() -
 def test_no_digest_that_is_told_can_be_had_by_guessing_the_content() -> None:
     fleet = Safe()
     order = fleet.order(ENV)
-    (told,) = references.followed(order.manifest)
+    (told,) = followers.followers_of(order.manifest)
     encoded = contents.read_content(msgspec.json.encode({"data": DATA}), "Secret").encoded
     guesses = {hashlib.sha256(one).digest() for one in (encoded, MARKER.encode(), DATA["password"].encode())}
     fleet.create(ENV)
@@ -500,7 +523,7 @@ def test_a_secret_has_another_digest_for_each_cluster_namespace_and_name() -> No
 
 def test_what_is_unchanged_is_told_so_by_the_keyed_digest_alone() -> None:
     fleet = Safe()
-    (told,) = references.followed(fleet.order(ENV).manifest)
+    (told,) = followers.followers_of(fleet.order(ENV).manifest)
     assert asked(fleet, digest=told.digest) == Given(SAME)
     encoded = contents.read_content(msgspec.json.encode({"data": DATA}), "Secret").encoded
     assert asked(fleet, digest=contents.digest_of(encoded)).state == CONTENT
@@ -532,7 +555,7 @@ def test_without_the_right_a_pod_has_the_target_s_own_where_a_row_says_so_and_co
     fleet.forbidden = frozenset({"GET"})
     both = container(envFrom=[{"secretRef": {"name": "db"}}, {"configMapRef": {"name": "settings"}}])
     assert fleet.create(both).verdict == BOUND
-    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWS] == "ConfigMap/settings"
+    assert fleet.delegate()["metadata"]["annotations"][names.FOLLOWERS] == "ConfigMap/settings"
     assert fleet.copy() is not None
 
 
@@ -542,8 +565,8 @@ def test_an_agent_that_may_not_read_it_at_home_lets_it_follow_nobody() -> None:
     def barred(request: Request) -> Response:
         return Response(403, b"{}") if request.path.startswith(SECRETS) else fleet.home.api.answer(request)
 
-    goes = references._Goes("default", 0.0, THERE)
-    found = run(references._at_home(references.SECRETS, goes, "db", "spec.x", fleet.home.local, NOW), barred)
+    goes = source_manifest._Goes("default", 0.0, THERE)
+    found = run(source_manifest._at_home(kinds.SECRETS, goes, "db", "spec.x", fleet.home.local, NOW), barred)
     assert found.digest is None
 
 

@@ -1,6 +1,6 @@
 """Services of a source's namespace where its delegates run: there before these, as at home, deleted after the last."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -11,16 +11,18 @@ import pytest
 
 from agents.executor.context import service_table
 from agents.executor.context.local import Moment
+from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
+from agents.executor.duties.service_upkeep import STALE_S, reconcile_tasks, withdraw
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import service_content, services
-from agents.executor.objects.copies import PeerAsk
 from agents.executor.objects.service_content import (
     HEADLESS,
     MANAGED_BY,
     SERVICE_NAME,
     Content,
     Endpoint,
+    Filled,
     Port,
     Service,
     ServicesError,
@@ -30,10 +32,9 @@ from agents.executor.objects.service_content import (
     read_service,
     read_slice,
 )
-from agents.executor.objects.services import STALE_S, reconcile_tasks
 from agents.executor.relayed import giving
 from shared.kube.http import Request, Response
-from shared.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, UNKNOWN, Claim, CreateDelegate, Outcome, Peer
+from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, Peer
 from shared.messages.relay import (
     CONTENT,
     DENIED,
@@ -45,21 +46,16 @@ from shared.messages.relay import (
     WantedObject,
     decode_given,
     decode_signed_given,
-    encode_relay,
 )
 from shared.model import names
-from tests.agents.executor.world import NOW, World, node_object, pod_object, run, source_of
+from tests.agents.executor.two_clusters import HOME, THERE, TwoClusters, moment
+from tests.agents.executor.world import NOW, World, pod_object, run, source_of
 
-HOME, THERE = "a", "b"
 SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 IMPORTS = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceimports"
 LISTS = ("services", "endpointslices", "serviceimports", "pods")
 Object = dict[str, Any]
-
-
-def moment(after_s: float) -> Moment:
-    return Moment(NOW.mono + after_s, NOW.wall + after_s)
 
 
 def service(name: str = "web", **spec: Any) -> Object:
@@ -81,19 +77,16 @@ def endpoint_slice(*endpoints: Object, of: str = "web", name: str = "web-abcde",
     return {"metadata": metadata, "addressType": "IPv4", "ports": ports, "endpoints": list(endpoints)}
 
 
-class Fleet:
-    """Pods of cluster a go to b; both are in one pod network, and have their Services follow."""
+class Fleet(TwoClusters):
+    """Both clusters are in one pod network, and have their Services follow."""
 
     def __init__(self, *, rows: tuple[Accept, ...] = (Accept(),), networks: tuple[str, str] = ("flat", "flat")) -> None:
+        super().__init__()
         self.networks = networks
         self.rows = rows
-        self.home = World(cluster=HOME, peers=(THERE,))
-        self.there = World(node_object(cpu="100", pods="100"), cluster=THERE)
         self.begin()
-        self.asks = 0
-        self.cut = ""
-        self.gives: Callable[[GivenObjects], GivenObjects] = lambda given: given
         self.served: set[str] = set()
+        self.lost: set[str] = set()
         self.forbidden: frozenset[str] = frozenset()
 
     def begin(self) -> None:
@@ -113,29 +106,22 @@ class Fleet:
         self.home.api.put(f"{at}/{obj['metadata']['name']}", obj)
 
     def order(self, name: str = "x", *, calls: bool = True) -> CreateDelegate:
-        self.ref = self.home.submit(pod_object(name))
-        claimed = self.home.do(Claim("c", self.ref, 1, THERE, "n1", "b-cluster-uid"))
-        assert claimed.verdict == CLAIMED, claimed.message
-        source = source_of(self.ref, 1, HOME)
-        order = CreateDelegate("i", self.ref, 1, source, "n1", claimed.manifest, record=claimed.record)
-        return msgspec.structs.replace(order, services=calls)
+        return msgspec.structs.replace(self.orders(self.claims(pod_object(name))), services=calls)
 
     def create(self, name: str = "x", *, calls: bool = True, after_s: float = 0.0) -> Outcome:
-        order = self.order(name, calls=calls)
-        outcome = run(carry_out(order, 1, self.there.local, moment(after_s)), self.answer)
-        self.there.sync()
-        return outcome
+        return self.carries_out(self.order(name, calls=calls), moment(after_s))
 
-    def answer(self, request: Request) -> Response:
-        """Of b's API server, or of the agent of a."""
-        if isinstance(request, PeerAsk):
-            return self._given(request)
+    def at_target(self, request: Request) -> Response:
         plural = request.path.rpartition("/")[2]
         if request.method in self.forbidden and "endpointslices" in request.path:
             return Response(403, b'{"kind": "Status", "message": "endpointslices is forbidden"}')
         return self._list(self.there, request) if plural in LISTS and request.method == "GET" else self._one(request)
 
     def _one(self, request: Request) -> Response:
+        if request.path.endswith("selfsubjectaccessreviews"):
+            asked = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
+            allowed = {"allowed": asked["verb"] == "delete" and asked["resource"] not in self.lost}
+            return Response(201, msgspec.json.encode({"status": allowed}))
         return self.there.api.answer(request)
 
     def _list(self, world: World, request: Request) -> Response:
@@ -152,16 +138,7 @@ class Fleet:
                 found.append(obj)
         return Response(200, msgspec.json.encode({"items": found, "metadata": {}}))
 
-    def _given(self, ask: PeerAsk) -> Response:
-        self.asks += 1
-        if self.cut:
-            return Response(0, self.cut.encode())
-        asked = RelayAsk(source_of(self.ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=ask.wants)
-        answer = run(giving.answer(asked, b"", self.home.local), self._at_home)
-        given = self.gives(decode_given(decode_signed_given(answer).given))
-        return Response(200, encode_relay(given))
-
-    def _at_home(self, request: Request) -> Response:
+    def at_home(self, request: Request) -> Response:
         plural = request.path.rpartition("/")[2]
         return self._list(self.home, request) if plural in LISTS else self.home.api.answer(request)
 
@@ -178,20 +155,12 @@ class Fleet:
         """What is told of delegates, and so at home."""
         return b" ".join(event.body for event in self.there.local.events).decode()
 
-    def tend(self, after_s: float) -> list[str]:
-        """What is due so long afterwards, done; what went wrong."""
-        self.there.sync()
-        tasks = list(reconcile_tasks(self.there.local, moment(after_s)))
-        return [problem for task in tasks if (problem := run(task.procedure, self.answer))]
+    def due(self, now: Moment) -> Iterable[ReconcileTask]:
+        return reconcile_tasks(self.there.local, now)
 
     def tend_until(self, after_s: float, since_s: float = 0.0) -> None:
         for at in range(int(since_s), int(after_s) + 1, 10):
             assert bool(self.tend(at)) <= bool(self.cut)
-
-    def ends(self) -> None:
-        """The last delegate goes."""
-        for path in [path for path in self.there.api.objects if "/pods/" in path]:
-            del self.there.api.objects[path]
 
 
 def with_web(**more: Any) -> Fleet:
@@ -239,13 +208,13 @@ def test_a_headless_service_keeps_the_names_of_its_pods() -> None:
 def test_what_the_dispatcher_does_not_ask_for_and_what_a_row_does_without_is_not_made() -> None:
     for fleet, calls in ((with_web(), False), (with_web(rows=(Accept(services="none"),)), True)):
         assert fleet.create(calls=calls).verdict == BOUND
-        assert (fleet.asks, fleet.here()) == (0, None)
+        assert (len(fleet.asks), fleet.here()) == (0, None)
 
 
 def test_replicas_that_come_together_ask_once() -> None:
     fleet = with_web()
     assert {fleet.create(name).verdict for name in ("x", "y", "z")} == {BOUND}
-    assert fleet.asks == 1
+    assert len(fleet.asks) == 1
 
 
 def test_of_two_orders_at_once_both_find_what_one_has_made() -> None:
@@ -319,6 +288,33 @@ def test_an_external_name_is_had_of_the_target_itself() -> None:
     own = fleet.there.api.put(f"{SERVICES}/alias", service("alias"))
     assert fleet.create().verdict == BOUND
     assert fleet.here("alias") == own
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda fleet: None, ""),
+        (lambda fleet: setattr(fleet.there.local, "serves", False), "set its `executor.services`"),
+        (lambda fleet: setattr(fleet, "forbidden", frozenset(("GET",))), "needs the rights to Services"),
+        (lambda fleet: [fleet.put(service("alias", type="ExternalName")), fleet.tend_until(30)], "create it there"),
+    ],
+    ids=["as before", "none are made", "no right", "one is lacking"],
+)
+def test_nobody_is_evicted_for_a_pod_that_would_be_refused_for_its_services(
+    spoil: Callable[[Fleet], object], said: str
+) -> None:
+    fleet = with_web()
+    fleet.create("first")
+    spoil(fleet)
+    order = fleet.order("urgent")
+    victim = fleet.there.submit(pod_object("low", nodeName="n1"))
+    evict = Evict("e", victim, 1, "n1", 100, "", source=order.source, manifest=order.manifest, services=True)
+    asked = len(fleet.asks)
+    outcome = run(carry_out(evict, 1, fleet.there.local, moment(30)), fleet.answer)
+    assert (outcome.verdict, said in outcome.message) == (REFUSED if said else DONE, True)
+    assert len(fleet.asks) == asked, "home gives nothing for a pod that it has not claimed"
+    plain = msgspec.structs.replace(evict, services=False)
+    assert run(carry_out(plain, 1, fleet.there.local, moment(30)), fleet.answer).verdict == DONE
 
 
 # --- what is there already
@@ -477,9 +473,9 @@ def test_of_a_home_that_cannot_be_asked_one_pod_stands_for_all() -> None:
     for name in ("x", "y", "z"):
         fleet.create(name)
     fleet.cut = "partition"
-    asked = fleet.asks
+    asked = len(fleet.asks)
     fleet.tend(60)
-    assert fleet.asks == asked + 1
+    assert len(fleet.asks) == asked + 1
 
 
 def test_addresses_that_a_new_pod_was_given_meanwhile_are_not_taken_away() -> None:
@@ -487,7 +483,7 @@ def test_addresses_that_a_new_pod_was_given_meanwhile_are_not_taken_away() -> No
     fleet.create()
     fleet.there.sync()
     (space,) = fleet.there.local.services.known
-    taking_away = services.withdraw(space, fleet.there.local, moment(STALE_S))
+    taking_away = withdraw(space, fleet.there.local, moment(STALE_S))
     first = next(taking_away)
     fleet.create("y", after_s=STALE_S)
     answer = fleet.answer(first)
@@ -542,6 +538,159 @@ def test_they_stay_while_the_api_server_shows_a_delegate_that_the_watch_does_not
         for task in list(reconcile_tasks(fleet.there.local, moment(at))):
             run(task.procedure, fleet.answer)
     assert fleet.here()
+
+
+def test_addresses_go_with_the_service_they_were_made_for_and_never_to_one_that_is_made_after_it() -> None:
+    fleet = with_web()
+    fleet.create()
+    (found,) = fleet.slices()
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "web", "uid": (fleet.here() or {})["metadata"]["uid"]}
+    assert found["metadata"]["ownerReferences"] == [{**owner, "blockOwnerDeletion": False}]
+    del fleet.there.api.objects[f"{SERVICES}/web"]
+    fleet.tend_until(60)
+    (again,) = fleet.slices()
+    assert again["metadata"]["ownerReferences"][0]["uid"] == (fleet.here() or {})["metadata"]["uid"]
+    assert again["metadata"]["uid"] != found["metadata"]["uid"], "Kubernetes deletes the first by its UID"
+
+
+def test_a_service_that_is_made_anew_by_another_meanwhile_gets_no_addresses() -> None:
+    fleet = with_web()
+    asked = fleet.answer
+
+    def answer(request: Request) -> Response:
+        answered = asked(request)
+        if request.method == "POST" and request.path == SERVICES:
+            fleet.there.api.put(f"{SERVICES}/web", service(selector={"app": "mine"}))["metadata"]["uid"] = "mine"
+        return answered
+
+    with patch.object(fleet, "answer", answer):
+        outcome = fleet.create()
+    assert (outcome.verdict, "was made anew meanwhile" in outcome.message) == (UNKNOWN, True)
+    assert fleet.slices() == []
+
+
+def test_slices_of_an_older_version_get_their_owner() -> None:
+    fleet = with_web()
+    fleet.create()
+    (found,) = fleet.slices()
+    owners = found["metadata"].pop("ownerReferences")
+    fleet.tend_until(60)
+    assert [one["metadata"]["ownerReferences"] for one in fleet.slices()] == [owners]
+
+
+def begins_anew(fleet: Fleet, *, serves: bool = True) -> None:
+    fleet.there.restart()
+    fleet.begin()
+    fleet.there.local.serves = serves
+
+
+def not_at_once(fleet: Fleet, forbidden: frozenset[str] = frozenset()) -> Callable[[Request], Response]:
+    """Answers of an API server that lets nobody list in all namespaces at once, nor in these."""
+    asked = fleet.answer
+
+    def answer(request: Request) -> Response:
+        whole = request.path in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices")
+        barred = whole or any(f"/namespaces/{name}/" in request.path for name in forbidden)
+        return Response(403, b"{}") if barred and request.method == "GET" else asked(request)
+
+    return answer
+
+
+@pytest.mark.parametrize(("forbidden", "found"), [((), True), (("team",), True), (("default",), False)])
+def test_an_agent_of_some_namespaces_finds_there_what_an_earlier_life_has_made(
+    forbidden: tuple[str, ...], found: bool
+) -> None:
+    fleet = with_web()
+    fleet.there.api.namespaces.add("team")
+    fleet.create()
+    fleet.ends()
+    begins_anew(fleet)
+    with patch.object(fleet, "answer", not_at_once(fleet, frozenset(forbidden))):
+        fleet.tend_until(200)
+    assert (fleet.here() is None) == found
+
+
+def test_a_namespace_that_cannot_be_listed_just_now_is_listed_later() -> None:
+    fleet = with_web()
+    fleet.create()
+    fleet.ends()
+    begins_anew(fleet)
+    limited = not_at_once(fleet)
+    fails = lambda request: Response(500) if "/namespaces/" in request.path else limited(request)  # noqa: E731
+    with patch.object(fleet, "answer", fails):
+        assert len(fleet.tend(0)) == 1
+    with patch.object(fleet, "answer", limited):
+        fleet.tend_until(200, 10)
+    assert fleet.here() is None
+
+
+@pytest.mark.parametrize("why", ["switched off", "services: none"])
+def test_where_none_are_wanted_any_more_those_that_are_there_go(why: str) -> None:
+    fleet = with_web()
+    fleet.create()
+    if why == "services: none":
+        fleet.rows = (Accept(services="none"),)
+    begins_anew(fleet, serves=why != "switched off")
+    mine = fleet.there.api.put(f"{SERVICES}/mine", service("mine"))
+    fleet.tend_until(20)
+    assert (fleet.here(), fleet.slices(), fleet.here("mine")) == (None, [], mine)
+    assert fleet.there.api.pods(), "its delegates go on"
+    assert fleet.there.local.services.known == {}
+
+
+@pytest.mark.parametrize("lost", ["services", "endpointslices"])
+def test_where_the_rights_went_with_the_setting_nothing_else_is_asked_or_said(lost: str) -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    fleet.lost.add(lost)
+    seen: list[str] = []
+    asked = fleet.answer
+
+    def answer(request: Request) -> Response:
+        seen.append(request.path)
+        return asked(request)
+
+    with patch.object(fleet, "answer", answer):
+        fleet.tend_until(30)
+    assert {path.rpartition("/")[2] for path in seen} == {"selfsubjectaccessreviews"}
+    assert fleet.here()
+
+
+def test_what_it_may_is_asked_again_where_the_server_fails() -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    with patch.object(fleet, "answer", lambda request: Response(0, b"reset")):
+        assert len(fleet.tend(0)) == 1
+    fleet.tend_until(30, 10)
+    assert fleet.here() is None
+
+
+def test_those_that_cannot_be_deleted_are_told_with_what_deletes_them() -> None:
+    fleet = with_web()
+    fleet.create()
+    begins_anew(fleet, serves=False)
+    asked = fleet.answer
+    kept = lambda request: Response(403, b"{}") if request.method == "DELETE" else asked(request)  # noqa: E731
+    with patch.object(fleet, "answer", kept):
+        assert fleet.tend(0) == []
+        (said,) = fleet.tend(10)
+    assert "kubectl delete services,endpointslices -A -l global-dispatcher.io/copy" in said
+
+
+def test_marks_that_somebody_forges_keep_no_pod_out() -> None:
+    fleet = with_web()
+    for n in range(3):
+        space = service_table.Space(HOME, f"forged-{n}", "default")
+        forged = service_content.service_object(Service(f"s{n}"), space, None)
+        fleet.there.api.put(f"{SERVICES}/s{n}", forged)
+    with patch.object(service_table, "MOST_SPACES", 1), patch.object(service_table, "MOST_FOUND", 2):
+        fleet.tend(0)
+        assert len(fleet.there.local.services.known) == 2, "no more of them than may be found at once"
+        assert fleet.create().verdict == BOUND
+        fleet.tend_until(200, 10)
+    assert [path for path in fleet.there.api.objects if path.startswith(SERVICES)] == [f"{SERVICES}/web"]
 
 
 def test_a_service_of_others_is_never_deleted() -> None:
@@ -608,6 +757,7 @@ def test_what_was_made_for_pods_of_others_is_not_given_on() -> None:
     assert content_of([read_service(msgspec.json.encode(one)) for one in there], [], "default") == Content()
 
 
+KUBERNETES = Slice("default", "s", "IPv4", endpoints=(Endpoint(("10.1.0.5",), hostname="kubernetes"),))
 LED = Slice("web", "web-1", "IPv4", (Port(8080, "http"),), (Endpoint(("10.1.0.5",)),))
 
 
@@ -630,6 +780,10 @@ def led(*addresses: str, family: str = "IPv4", **more: Any) -> Content:
         led("db.example.com"),
         led(),
         led("10.1.0.5", hostname="A.b"),
+        led("10.1.0.5", hostname="a.b"),
+        led("10.1.0.5", hostname="a" * 64),
+        led("10.1.0.5", hostname="-a"),
+        Content((Service("default", headless=True),), (KUBERNETES,)),
         Content((PLAIN, PLAIN)),
         Content((PLAIN,), (LED, LED)),
         Content((), (LED,)),
@@ -656,12 +810,19 @@ def test_addresses_that_are_some_nodes_own_however_they_are_written_are_refused(
     assert service_content._is_address("fd00::1" if family == "IPv6" else "10.0.0.1", family)
 
 
-def test_the_name_of_the_api_servers_service_does_not_cross() -> None:
-    content = content_of([read_service(msgspec.json.encode(service("kubernetes")))], [], "team")
-    assert (content.services, list(content.left)) == ((), ["kubernetes"])
-    hostile = msgspec.structs.replace(content, services=(Service("kubernetes"),), left={})
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes-service"])
+def test_a_name_that_containers_take_for_the_api_servers_does_not_cross(name: str) -> None:
+    content = content_of([read_service(msgspec.json.encode(service(name)))], [], "team")
+    assert (content.services, list(content.left)) == ((), [name])
+    hostile = msgspec.structs.replace(content, services=(Service(name),), left={})
     with pytest.raises(ServicesError):
         checked(hostile.encoded)
+
+
+def test_other_hostnames_of_such_a_service_cross() -> None:
+    end = msgspec.structs.replace(KUBERNETES.endpoints[0], hostname="web-0")
+    content = Content((Service("default", headless=True),), (msgspec.structs.replace(KUBERNETES, endpoints=(end,)),))
+    assert checked(content.encoded) == content
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"services":[{}]}', b"\xff", b'{"left":{"a":"\xff"}}'])
@@ -675,7 +836,7 @@ def test_what_cannot_be_read_is_refused(body: bytes) -> None:
 
 def test_what_crosses_is_read_back_from_what_is_made_of_it() -> None:
     space = service_table.Space(HOME, "uid", "default")
-    made = service_content.slice_object(LED, "n", space, headless=False, found=None)
+    made = service_content.slice_object(LED, "n", space, Filled("u", headless=False), None)
     assert read_slice(msgspec.json.encode(made)).crossing == msgspec.structs.replace(LED, name="n")
     for one in (PLAIN, Service("db", (), headless=True, unready=True), Service("s", (Port(1, "", "UDP"),), sticky_s=5)):
         read = read_service(msgspec.json.encode(service_content.service_object(one, space, None)))
@@ -697,7 +858,7 @@ def test_services_are_given_only_of_the_namespace_of_a_pod_that_goes_there(pod: 
     )
     wants = (PodWants(ref, (WantedObject("Service", "*"),)),)
     asked = RelayAsk(source_of(ref, 1), THERE, "b-cluster-uid", b"", OBJECTS, "GET", wants=wants)
-    answer = run(giving.answer(asked, b"", fleet.home.local), fleet._at_home)
+    answer = run(giving.answer(asked, b"", fleet.home.local), fleet.at_home)
     (given,) = decode_given(decode_signed_given(answer).given).given
     assert (given.state, given.content) == (DENIED, b"")
 

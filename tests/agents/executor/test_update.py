@@ -30,7 +30,7 @@ from shared.messages import (
 from shared.model import names
 from shared.security.signatures import SignedClaim, digest_of, read_claim
 from tests.agents.executor.test_downward import in_files, reading
-from tests.agents.executor.test_references import SETTINGS
+from tests.agents.executor.test_target_needs import SETTINGS
 from tests.agents.executor.world import (
     NOW,
     World,

@@ -13,7 +13,7 @@ from agents.observer.seen import NODES, PODS, EventSeen, PodSeen
 from shared.model import delegate_events
 from shared.model.copy_names import copy_name
 from shared.model.delegate_events import MAX_EVENTS, DelegateEvent, event, events_of
-from shared.model.names import FOLLOWS
+from shared.model.names import FOLLOWERS
 from shared.model.pod import Pod, SourceRef
 
 SOURCE = SourceRef("east", "east-uid", "default", "web", "web-uid", 1)
@@ -68,7 +68,7 @@ def test_an_event_names_what_follows_the_delegate_as_at_home() -> None:
     cluster = Cluster()
     copy = copy_name("east-uid", "default", "ConfigMap", "web-conf")
     theirs = Pod("theirs", "default", "web-1", node="n1", source=SOURCE, status=STATUS)
-    cluster.see(msgspec.structs.replace(theirs, annotations={FOLLOWS: "ConfigMap/web-conf"}))
+    cluster.see(msgspec.structs.replace(theirs, annotations={FOLLOWERS: "ConfigMap/web-conf"}))
     for count in (1, 2):
         made = event("FailedMount", f'configmap "{copy}" not found', count, 0.0)
         cluster.events.apply(EventSeen("e", 5, "theirs", "default", "web-1", made))

@@ -7,7 +7,15 @@ import msgspec
 import pytest
 
 from dispatcher.scheduling.core import CoreTiming
-from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    Effect,
+    OperatorWarning,
+    PeersAcknowledged,
+    SendIntents,
+    Tick,
+)
 from dispatcher.scheduling.views import explain
 from shared.messages import (
     BOUND,
@@ -158,6 +166,17 @@ def test_the_order_to_evict_tells_what_of_the_preemptor_would_cross() -> None:
     (order,) = world.orders
     assert order.source == SourceRef("east", "east-uid", "default", "high0", "uid-high0", 0)
     assert order.manifest == MANIFEST
+    assert not order.services
+
+
+def test_the_order_to_evict_says_where_services_would_follow() -> None:
+    world = World()
+    for cluster in ("east", "west"):
+        world.core.pin(cluster, "", network="flat")
+        world.core.handle(PeersAcknowledged(cluster, follows=("Service",)), world.now)
+    world.submit()
+    world.run()
+    assert [order.services for order in world.orders] == [True]
 
 
 def test_a_cluster_that_would_refuse_the_preemptor_is_passed_over_for_all_pods_of_its_template() -> None:

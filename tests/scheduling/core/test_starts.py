@@ -12,7 +12,7 @@ from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendI
 from dispatcher.scheduling.views import clusters_view, explain
 from shared.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
 from shared.model.delegate_events import DelegateEvent, with_events
-from shared.model.names import FOLLOWS, REBALANCE, SCHEDULER_NAME
+from shared.model.names import FOLLOWERS, REBALANCE, SCHEDULER_NAME
 from shared.model.node import Node
 from shared.model.pod import Claim as Claimed
 from shared.model.pod import Pod, SourceRef
@@ -220,7 +220,7 @@ NO_KEY = "couldn't find key k in ConfigMap default/settings"
 def test_what_is_lacking_at_home_is_waited_for_where_the_pod_is_and_told(why: str) -> None:
     waits = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": why}}}
     fleet = Fleet()
-    follows = {FOLLOWS: "ConfigMap/more ConfigMap/settings"}
+    follows = {FOLLOWERS: "ConfigMap/more ConfigMap/settings"}
     fleet.report("west", pods=(fleet.delegate("web-0", status(waits), annotations=follows),))
     fleet.pass_time(900)
     assert fleet.orders() == []
@@ -229,7 +229,7 @@ def test_what_is_lacking_at_home_is_waited_for_where_the_pod_is_and_told(why: st
     )
 
 
-@pytest.mark.parametrize("follows", [{}, {FOLLOWS: "ConfigMap/setting ConfigMap/x"}, {FOLLOWS: "Secret/settings"}])
+@pytest.mark.parametrize("follows", [{}, {FOLLOWERS: "ConfigMap/setting ConfigMap/x"}, {FOLLOWERS: "Secret/settings"}])
 def test_what_is_lacking_and_does_not_follow_is_that_cluster_s_own_lack(follows: dict[str, str]) -> None:
     waits = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": MISSING}}}
     fleet = Fleet()

@@ -173,14 +173,14 @@ def brought_back_by_a_restore(at: Scene) -> Iterator[Wait]:
 
 @plant("copies never follow their originals", hint=Hint(changed_at_home, FOLLOW))
 def copies_never_refreshed(patches: Patches) -> None:
-    from agents.executor.objects import copies
+    from agents.executor.duties import copy_upkeep
 
     def nothing(asked: str, local: Any, now: Any) -> Any:
         local.copies.due.pop(asked, None)
         yield from ()
         return ""
 
-    patches.set(copies, "refresh", nothing)
+    patches.set(copy_upkeep, "refresh", nothing)
 
 
 @plant("the giver says SAME of any digest", hint=Hint(changed_at_home, FOLLOW))
@@ -206,7 +206,7 @@ def old_copies_are_good_enough(patches: Patches) -> None:
     def bring(intent: Any, local: Any, now: Any) -> Any:
         keys = [
             copy_objects.key_of(copy_objects.original_of(intent.source, one.kind, one.name))
-            for one in copies.follows_here(intent, local, now)
+            for one in copies.followers_here(intent, local, now)
         ]
         if all(key in local.copies.known and local.copies.known[key].digest for key in keys):
             return None
@@ -227,18 +227,19 @@ def copies_not_waited_for(patches: Patches) -> None:
 
 @plant("copies are deleted without a look at pods", hint=Hint(named_by_one_that_is_not_told, FOLLOW))
 def collected_without_a_look(patches: Patches) -> None:
-    from agents.executor.objects import copies
+    from agents.executor.duties import copy_upkeep
 
     def named_in(namespace: str) -> Any:
         yield from ()
         return set()
 
-    patches.set(copies, "named_in", named_in)
+    patches.set(copy_upkeep, "named_in", named_in)
 
 
 @plant("an object under the name of a copy is taken for one", hint=Hint(replaced_by_a_users_own, FOLLOW))
 def foreign_objects_adopted(patches: Patches) -> None:
-    from agents.executor.objects import copies, copy_objects
+    from agents.executor.duties import copy_upkeep
+    from agents.executor.objects import copies, copy_objects, find_copies
 
     known: dict[str, Any] = {}
     key_of, original_in = copy_objects.key_of, copy_objects.original_in
@@ -248,9 +249,11 @@ def foreign_objects_adopted(patches: Patches) -> None:
         known[key[2]] = original
         return key
 
-    patches.set(copies, "key_of", noted)
     patches.set(copy_objects, "key_of", noted)
-    patches.set(copies, "original_in", lambda meta, *of: original_in(meta, *of) or known.get(meta.name))
+    for module in (copies, copy_upkeep, find_copies):
+        patches.set(module, "key_of", noted)
+    for module in (copies, find_copies):
+        patches.set(module, "original_in", lambda meta, *of: original_in(meta, *of) or known.get(meta.name))
 
 
 @plant("objects are given without a claim", hint=Hint(asked_for_more, FOLLOW))
@@ -297,13 +300,13 @@ def denied_taken_for_absent(patches: Patches) -> None:
 def deleted_under_a_new_pod(patches: Patches) -> None:
     from agents.executor.objects import copies, copy_objects
 
-    real = copies._collected
+    real = copies.delete_unused
 
     def collected(original: Any, local: Any, now: Any) -> Any:
         local.copies.known[copy_objects.key_of(original)].removing = False
         return (yield from real(original, local, now))
 
-    patches.set(copies, "_collected", collected)
+    patches.set(copies, "delete_unused", collected)
 
 
 @plant("what comes from another cluster need not be signed by it", hint=Hint(written_by_a_gateway, FOLLOW))

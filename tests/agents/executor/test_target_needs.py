@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects.references import MOST
+from agents.executor.objects.target_needs import MOST
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, Claim, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run
