@@ -48,7 +48,7 @@ from agents.executor.objects.service_content import (
 from agents.executor.objects.service_content import Service as Crossing
 from agents.executor.objects.service_content import Slice as CrossingSlice
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import CONFLICT, NOT_FOUND, Answer, error_text
+from shared.kube.verdicts import CONFLICT, INVALID, NOT_FOUND, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
 from shared.messages.relay import CONTENT, DENIED, SAME, PodWants, WantedObject, decode_given
 from shared.model import names
@@ -294,7 +294,7 @@ def _service(
     _NotWritten.
     """
     at = path("services", space.namespace, one.name)
-    if found is not None and found.bare and found.crossing == one:
+    if found is not None and found.bare and found.crossing.is_like(one):
         return one.headless
     whole: dict[str, Any] | None = None
     if found is not None and (found.metadata.deletion_timestamp or _is_remade(one, found)):
@@ -310,6 +310,11 @@ def _service(
     verb = "POST" if whole is None else "PUT"
     collection = path("services", space.namespace)
     response = yield Request(verb, collection if whole is None else at, body)
+    if response.status == INVALID and whole is None and one.address:
+        # That address is taken here, or not of this cluster's range.
+        other = msgspec.structs.replace(one, address="")
+        body = msgspec.json.encode(service_object(other, space, None))
+        response = yield Request(verb, collection, body)
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if response.ok:
@@ -338,7 +343,7 @@ def _another(one: Crossing, space: Space, local: Local) -> Procedure[bool | str]
         raise _NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
     of = space_of(found.metadata)
     if of == space:  # of another order: replicas come together
-        if found.bare and found.crossing == one:
+        if found.bare and found.crossing.is_like(one):
             return one.headless
         raise _NotWritten(Answer(UNKNOWN, f"{at} is being written"))
     if of is not None:

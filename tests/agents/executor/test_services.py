@@ -95,6 +95,7 @@ class Fleet:
         self.gives: Callable[[GivenObjects], GivenObjects] = lambda given: given
         self.served: set[str] = set()
         self.forbidden: frozenset[str] = frozenset()
+        self.range = "10.96."
 
     def begin(self) -> None:
         """Agents that were started, and heard what the dispatcher is told."""
@@ -136,6 +137,10 @@ class Fleet:
         return self._list(self.there, request) if plural in LISTS and request.method == "GET" else self._one(request)
 
     def _one(self, request: Request) -> Response:
+        if request.method == "POST" and request.path == SERVICES:
+            address = msgspec.json.decode(request.body)["spec"].get("clusterIP", "None")
+            if address != "None" and not address.startswith(self.range):
+                return Response(422, b'{"kind": "Status", "message": "failed to allocate IP"}')
         return self.there.api.answer(request)
 
     def _list(self, world: World, request: Request) -> Response:
@@ -212,6 +217,7 @@ def test_what_a_pod_may_call_is_there_before_its_delegate_and_leads_where_it_lea
     assert made[:3] == ["services", "endpointslices", "pods"]
     assert (fleet.here() or {})["spec"] == {
         "type": "ClusterIP",
+        "clusterIP": "10.96.0.7",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
     }
     (found,) = fleet.slices()
@@ -220,6 +226,21 @@ def test_what_a_pod_may_call_is_there_before_its_delegate_and_leads_where_it_lea
     assert HEADLESS not in found["metadata"]["labels"]
     assert fleet.addresses() == ["10.1.0.5", "10.2.0.6"]
     assert all(one.keys() == {"addresses", "conditions"} for one in found["endpoints"])
+
+
+def test_where_its_address_of_home_cannot_be_had_it_has_another_one_and_keeps_it() -> None:
+    fleet = with_web()
+    fleet.range = "10.100."
+    assert fleet.create().verdict == BOUND
+    made = fleet.here() or {}
+    assert "clusterIP" not in made["spec"]
+    made["spec"]["clusterIP"] = "10.100.0.9"  # the server's own choice
+    fleet.tend_until(60)
+    assert fleet.here() is made
+    fleet.put(service(sessionAffinity="ClientIP"))
+    fleet.tend_until(120, 70)
+    spec = (fleet.here() or {})["spec"]
+    assert (spec["clusterIP"], spec["sessionAffinity"]) == ("10.100.0.9", "ClientIP")
 
 
 def test_a_headless_service_keeps_the_names_of_its_pods() -> None:
@@ -560,7 +581,7 @@ def test_a_service_of_others_is_never_deleted() -> None:
 # --- what crosses
 # ----------------------------------------------------------------------------------------------------------------------
 
-PLAIN = Service("web", (Port(80, "http"),))
+PLAIN = Service("web", (Port(80, "http"),), address="10.96.0.7")
 
 
 @pytest.mark.parametrize(
@@ -573,7 +594,7 @@ PLAIN = Service("web", (Port(80, "http"),))
         ({"selector": None}, PLAIN),
         ({"internalTrafficPolicy": "Local", "trafficDistribution": "PreferClose"}, PLAIN),
         ({"type": "ExternalName", "externalName": "metadata.google.internal"}, None),
-        ({"sessionAffinity": "ClientIP"}, Service("web", (Port(80, "http"),), sticky_s=10_800)),
+        ({"sessionAffinity": "ClientIP"}, Service("web", (Port(80, "http"),), sticky_s=10_800, address="10.96.0.7")),
         ({"clusterIP": "None"}, Service("web", (Port(80, "http"),), headless=True)),
     ],
 )
@@ -639,6 +660,8 @@ def led(*addresses: str, family: str = "IPv4", **more: Any) -> Content:
         Content((Service("web", (Port(80, protocol="ICMP"),)),)),
         Content((Service("web", tuple(Port(n) for n in range(1, 102))),)),
         Content((Service("web", sticky_s=-1),)),
+        Content((Service("web", address="169.254.169.254"),)),
+        Content((Service("web", address="web.example.com"),)),
         Content((PLAIN,), (msgspec.structs.replace(LED, name="a/b"),)),
         Content((PLAIN,), tuple(msgspec.structs.replace(LED, name=f"s{n}") for n in range(1_001))),
         Content((PLAIN,), (msgspec.structs.replace(LED, endpoints=(Endpoint(("10.1.0.5",)),) * 5_001),)),
