@@ -269,8 +269,10 @@ def test_replicas_that_come_together_ask_once() -> None:
     assert fleet.asks == 1
 
 
-def test_of_two_orders_at_once_both_find_what_one_has_made() -> None:
+@pytest.mark.parametrize("has", ["10.96.", "10.100."], ids=["address of home", "another address"])
+def test_of_two_orders_at_once_both_find_what_one_has_made(has: str) -> None:
     fleet = with_web()
+    fleet.range = has
     orders = [fleet.order("x"), fleet.order("y")]
     under_way = [carry_out(one, 1, fleet.there.local, NOW) for one in orders]
     asked = [next(one) for one in under_way]
