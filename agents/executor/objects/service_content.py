@@ -2,7 +2,8 @@
 network.
 
 What crosses is a name, ports, and addresses: no selector, node port, external address, load
-balancer or external name, whose meaning is the home cluster's alone. An ExternalName is an alias in
+balancer or external name, whose meaning is the home cluster's alone. The cluster IP crosses as a
+wish: in the target it may be taken, or out of range. An ExternalName is an alias in
 the home cluster's DNS, so it is told as left out, and the target must have one of its own.
 
 Both sides are bounded, and the target checks what it is given: who can write Services and
@@ -63,7 +64,7 @@ class Port(Struct, frozen=True):
 
 class Service(Struct, frozen=True):
     """`sticky_s`: seconds of session affinity by client address, 0 for none. `unready`: DNS shows
-    endpoints that are not ready, too.
+    endpoints that are not ready, too. `address`: the cluster IP that it has, '' for none.
     """
 
     name: str
@@ -71,6 +72,11 @@ class Service(Struct, frozen=True):
     headless: bool = False
     sticky_s: int = 0
     unready: bool = False
+    address: str = ""
+
+    def is_like(self, other: "Service") -> bool:
+        """Whether they are the same but for their addresses, which no cluster can change."""
+        return self == msgspec.structs.replace(other, address=self.address)
 
 
 class Endpoint(Struct, frozen=True):
@@ -163,12 +169,14 @@ class ServiceObject(msgspec.Struct, gc=False):
         if spec.session_affinity == "ClientIP":
             held = spec.session_affinity_config
             sticky_s = (held and held.client_ip and held.client_ip.timeout_seconds) or 10_800
+        headless = spec.cluster_ip == "None"
         return Service(
             self.metadata.name,
             tuple(port.crossing for port in spec.ports or ()),
-            spec.cluster_ip == "None",
+            headless,
             sticky_s,
             spec.publish_not_ready_addresses,
+            "" if headless else spec.cluster_ip,
         )
 
     @property
@@ -306,6 +314,7 @@ def checked(body: bytes) -> Content:
         _must(_LABEL.fullmatch(service.name) is not None and service.name not in API_SERVER, what)
         _must(0 <= service.sticky_s <= _MOST_STICKY_S, what)
         _must(all(_is_port(one, least=1) for one in service.ports), what)
+        _must(not service.address or _is_unicast(service.address), what)
     known = {service.name for service in content.services}
     for one in content.slices:
         what = f"EndpointSlice {one.name[:80]!r}"
@@ -338,14 +347,18 @@ def _is_endpoint(one: Endpoint, family: str) -> bool:
 
 
 def _is_address(text: str, family: str) -> bool:
-    """Whether a pod of another cluster may have it: none of the node's own, or of a link."""
+    """Whether a pod of another cluster may have it."""
+    return _is_unicast(text) and ip_address(text).version == _FAMILIES[family]
+
+
+def _is_unicast(text: str) -> bool:
+    """Whether it is an address, and none of the node's own, or of a link."""
     try:
         address = ip_address(text)
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None) is not None
-    special = address.is_multicast or mapped or is_metadata(text)
-    return address.version == _FAMILIES[family] and not special and "%" not in text
+    return not (address.is_multicast or mapped or is_metadata(text) or "%" in text)
 
 
 def mark_of(space: Space) -> str:
@@ -363,10 +376,12 @@ def space_of(metadata: Metadata) -> Space | None:
 
 
 def service_object(one: Service, space: Space, found: dict[str, Any] | None) -> dict[str, Any]:
-    """The copy, with what the server has given the one that is `found` here."""
+    """The copy, with what the server has given the one that is `found` here. A new one asks for the
+    address that it has at home.
+    """
     spec: dict[str, Any] = {"type": "ClusterIP", "ports": [_port(port) for port in one.ports]}
-    if one.headless:
-        spec["clusterIP"] = "None"
+    if one.headless or one.address:
+        spec["clusterIP"] = "None" if one.headless else one.address
     if one.unready:
         spec["publishNotReadyAddresses"] = True
     if one.sticky_s:

@@ -41,7 +41,7 @@ from agents.executor.objects.service_content import Service as Crossing
 from agents.executor.objects.service_content import Slice as CrossingSlice
 from agents.executor.objects.services_here import Here, NotWritten, delete, here_of, path
 from shared.kube.http import FORBIDDEN, Procedure, Request, Response
-from shared.kube.verdicts import CONFLICT, NOT_FOUND, Answer, error_text
+from shared.kube.verdicts import CONFLICT, INVALID, NOT_FOUND, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate
 from shared.messages.relay import CONTENT, DENIED, SAME, PodWants, WantedObject, decode_given
 from shared.model import names
@@ -276,7 +276,7 @@ def _service(
 ) -> Procedure[Filled | str]:
     """Have it here, to be filled with addresses; or why it is not ours to fill. NotWritten."""
     at = path("services", space.namespace, one.name)
-    if found is not None and found.bare and found.crossing == one:
+    if found is not None and found.bare and found.crossing.is_like(one):
         return Filled(found.metadata.uid, one.headless)
     whole: dict[str, Any] | None = None
     if found is not None and (found.metadata.deletion_timestamp or _is_remade(one, found)):
@@ -292,6 +292,11 @@ def _service(
     verb = "POST" if whole is None else "PUT"
     collection = path("services", space.namespace)
     response = yield Request(verb, collection if whole is None else at, body)
+    if response.status == INVALID and whole is None and one.address:
+        # That address is taken here, or not of this cluster's range.
+        other = msgspec.structs.replace(one, address="")
+        body = msgspec.json.encode(service_object(other, space, None))
+        response = yield Request(verb, collection, body)
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if response.ok:
@@ -318,7 +323,7 @@ def _another(one: Crossing, space: Space, local: Local) -> Procedure[Filled | st
         raise NotWritten(Answer(UNKNOWN, f"{at} cannot be read: {error}")) from None
     of = space_of(found.metadata)
     if of == space:  # of another order: replicas come together
-        if found.bare and found.crossing == one:
+        if found.bare and found.crossing.is_like(one):
             return Filled(found.metadata.uid, one.headless)
         raise NotWritten(Answer(UNKNOWN, f"{at} is being written"))
     if of is not None:

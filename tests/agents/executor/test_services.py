@@ -88,6 +88,7 @@ class Fleet(TwoClusters):
         self.served: set[str] = set()
         self.lost: set[str] = set()
         self.forbidden: frozenset[str] = frozenset()
+        self.range = "10.96."
 
     def begin(self) -> None:
         """Agents that were started, and heard what the dispatcher is told."""
@@ -122,6 +123,10 @@ class Fleet(TwoClusters):
             asked = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
             allowed = {"allowed": asked["verb"] == "delete" and asked["resource"] not in self.lost}
             return Response(201, msgspec.json.encode({"status": allowed}))
+        if request.method == "POST" and request.path == SERVICES:
+            address = msgspec.json.decode(request.body)["spec"].get("clusterIP", "None")
+            if address != "None" and not address.startswith(self.range):
+                return Response(422, b'{"kind": "Status", "message": "failed to allocate IP"}')
         return self.there.api.answer(request)
 
     def _list(self, world: World, request: Request) -> Response:
@@ -181,6 +186,7 @@ def test_what_a_pod_may_call_is_there_before_its_delegate_and_leads_where_it_lea
     assert made[:3] == ["services", "endpointslices", "pods"]
     assert (fleet.here() or {})["spec"] == {
         "type": "ClusterIP",
+        "clusterIP": "10.96.0.7",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
     }
     (found,) = fleet.slices()
@@ -189,6 +195,21 @@ def test_what_a_pod_may_call_is_there_before_its_delegate_and_leads_where_it_lea
     assert HEADLESS not in found["metadata"]["labels"]
     assert fleet.addresses() == ["10.1.0.5", "10.2.0.6"]
     assert all(one.keys() == {"addresses", "conditions"} for one in found["endpoints"])
+
+
+def test_where_its_address_of_home_cannot_be_had_it_has_another_one_and_keeps_it() -> None:
+    fleet = with_web()
+    fleet.range = "10.100."
+    assert fleet.create().verdict == BOUND
+    made = fleet.here() or {}
+    assert "clusterIP" not in made["spec"]
+    made["spec"]["clusterIP"] = "10.100.0.9"  # the server's own choice
+    fleet.tend_until(60)
+    assert fleet.here() is made
+    fleet.put(service(sessionAffinity="ClientIP"))
+    fleet.tend_until(120, 70)
+    spec = (fleet.here() or {})["spec"]
+    assert (spec["clusterIP"], spec["sessionAffinity"]) == ("10.100.0.9", "ClientIP")
 
 
 def test_a_headless_service_keeps_the_names_of_its_pods() -> None:
@@ -217,8 +238,10 @@ def test_replicas_that_come_together_ask_once() -> None:
     assert len(fleet.asks) == 1
 
 
-def test_of_two_orders_at_once_both_find_what_one_has_made() -> None:
+@pytest.mark.parametrize("has", ["10.96.", "10.100."], ids=["address of home", "another address"])
+def test_of_two_orders_at_once_both_find_what_one_has_made(has: str) -> None:
     fleet = with_web()
+    fleet.range = has
     orders = [fleet.order("x"), fleet.order("y")]
     under_way = [carry_out(one, 1, fleet.there.local, NOW) for one in orders]
     asked = [next(one) for one in under_way]
@@ -709,7 +732,7 @@ def test_a_service_of_others_is_never_deleted() -> None:
 # --- what crosses
 # ----------------------------------------------------------------------------------------------------------------------
 
-PLAIN = Service("web", (Port(80, "http"),))
+PLAIN = Service("web", (Port(80, "http"),), address="10.96.0.7")
 
 
 @pytest.mark.parametrize(
@@ -722,7 +745,7 @@ PLAIN = Service("web", (Port(80, "http"),))
         ({"selector": None}, PLAIN),
         ({"internalTrafficPolicy": "Local", "trafficDistribution": "PreferClose"}, PLAIN),
         ({"type": "ExternalName", "externalName": "metadata.google.internal"}, None),
-        ({"sessionAffinity": "ClientIP"}, Service("web", (Port(80, "http"),), sticky_s=10_800)),
+        ({"sessionAffinity": "ClientIP"}, Service("web", (Port(80, "http"),), sticky_s=10_800, address="10.96.0.7")),
         ({"clusterIP": "None"}, Service("web", (Port(80, "http"),), headless=True)),
     ],
 )
@@ -793,6 +816,8 @@ def led(*addresses: str, family: str = "IPv4", **more: Any) -> Content:
         Content((Service("web", (Port(80, protocol="ICMP"),)),)),
         Content((Service("web", tuple(Port(n) for n in range(1, 102))),)),
         Content((Service("web", sticky_s=-1),)),
+        Content((Service("web", address="169.254.169.254"),)),
+        Content((Service("web", address="web.example.com"),)),
         Content((PLAIN,), (msgspec.structs.replace(LED, name="a/b"),)),
         Content((PLAIN,), tuple(msgspec.structs.replace(LED, name=f"s{n}") for n in range(1_001))),
         Content((PLAIN,), (msgspec.structs.replace(LED, endpoints=(Endpoint(("10.1.0.5",)),) * 5_001),)),
