@@ -11,6 +11,7 @@ from typing import Any
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding, diagnose
 from dispatcher.cli.expiry import about_expiry
+from dispatcher.cli.one_network import about_networks
 from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
 from dispatcher.cli.own_files import about_own_files
 from dispatcher.cli.tables import age
@@ -31,12 +32,14 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
             raise CommandError(
                 f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND
             )
-        clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = asyncio.run(_asked(config, cluster)) if config is not None else ([], [])
     metrics = client.content("/metrics").decode()
     own = [*about_own_files(metrics), *about_expiry(metrics, only=cluster)]
-    findings = [*fleet, *own, *diagnose(clusters, telemetry, client.version()), *lacks]
+    networks = about_networks(clusters, cluster)
+    clusters = [row for row in clusters if cluster in ("", row["name"])]
+    found = diagnose(clusters, telemetry, client.version())
+    findings = [*fleet, *own, *found, *networks, *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]

@@ -16,7 +16,7 @@ WRONG = 2
 
 def join(file: Path, node_ip: str = "", role: str = "") -> int:
     """Be the agent with the settings of a file, and stay; the exit code. `node_ip` is taken for an
-    empty `relay.address`, `role` for the one there.
+    empty `relay.address` and `links.pod_address`, `role` for the one there.
 
     0 stopped by a signal, 2 wrong configuration. Main thread only.
     """
@@ -33,6 +33,9 @@ def _join(file: Path, node_ip: str, role: str) -> int:
         settings = settings.model_copy(
             update={"relay": settings.relay.model_copy(update={"address": node_ip})}
         )
+    if not settings.links.pod_address:
+        links = settings.links.model_copy(update={"pod_address": node_ip})
+        settings = settings.model_copy(update={"links": links})
     configure_logging(settings.log_level)
     stop = threading.Event()
     listen_to_signals(stop)

@@ -1,13 +1,15 @@
 """What is known of each cluster, and of the ways between two."""
 
 from collections import Counter
+from collections.abc import Iterator
 
-from dispatcher.scheduling.clusters import ClusterView, brings_services
+from dispatcher.scheduling.clusters import ClusterView, brings_services, share_network
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
+from shared.messages import PodReach
 from shared.model import names
 from shared.model.crossing import makes, rows_for
 from shared.model.objects import Namespace, Service
@@ -23,7 +25,9 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     `remote`: copies there of pods of other clusters; `unstarted`: those that do not start.
     `cordoned_in`, `fenced_in`: the clusters for whose pods it is so. `name_taken_in`: those with a
     node of their own that has the name of its proxy node. `apart`: namespaces whose pods stay in
-    this cluster for what others lack. Clusters that are none of ours, but have pods of ours, come
+    this cluster for what others lack. `network`: its pod network; `services`: its executor gives
+    Services and makes those of others; `pod_reach`: how pods of it reach pods of others in that
+    network. Clusters that are none of ours, but have pods of ours, come
     last.
     """
     keys = misconfigured.shared_keys_of(core.clusters)
@@ -84,6 +88,9 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         "pods": sum(not _remote(pod, view.name) for pod in bound),
         **counts,
         "apart": _apart(core, view),
+        "network": view.network,
+        "services": None if view.follows is None else view.serves,
+        "pod_reach": list(_pod_reach(core, view)),
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
     }
 
@@ -118,6 +125,38 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
         if len(rows) >= _MOST_APART:
             break
     return rows
+
+
+def _pod_reach(core: SchedulerCore, view: ClusterView) -> Iterator[Row]:
+    """A row for each other cluster of its pod network: `state`, for how many seconds, of an address
+    that was tried how often lately (`failed` times in vain), and why not.
+    """
+    told = {one.cluster: one for one in view.reaches if not view.silent}
+    since = max(0.0, core.fleet.now - view.answered_at)
+    for name, other in sorted(core.clusters.items()):
+        if other is view or not share_network(view, other):
+            continue
+        one = told.get(name) or PodReach(name, problem=_untried(view, other))
+        for_s = round(one.for_s + since, 1) if name in told else None
+        yield {
+            "cluster": name,
+            "state": one.state,
+            "for_s": for_s,
+            "address": one.address,
+            "tries": one.tries,
+            "failed": one.failed,
+            "problem": one.problem,
+        }
+
+
+def _untried(view: ClusterView, other: ClusterView) -> str:
+    """Why nothing is known of the way between two clusters."""
+    for one in (view, other):
+        if one.silent:
+            return f"cluster {one.name} is silent"
+        if not one.pod_address:
+            return f"the agent of cluster {one.name} answers at no address of a pod"
+    return "it was not tried yet"
 
 
 def _may_leave(pod: Pod) -> bool:
