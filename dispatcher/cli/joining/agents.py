@@ -1,8 +1,9 @@
 """The agents of the chart that run in a cluster, as their Deployments tell."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from dispatcher.cli.diagnosis import NOTE, Finding
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.operate.members import Member, MemberError
 
@@ -48,6 +49,22 @@ async def agents(member: Member) -> list[Agent]:
             release = f"{namespace}-{name.removesuffix(f'-{component}') if component != 'agent' else name}"
             found.append(Agent((namespace, account), component, features(text), release))
     return found
+
+
+RELEASES = "releases of the agent"
+
+
+def several(cluster: str, found: Iterable[Agent]) -> list[Finding]:
+    """That more than one release of the chart writes in a cluster: only one of them may act."""
+    releases = sorted({one.release for one in found if one.component != "observer"})
+    if len(releases) < 2:
+        return []
+    text = (
+        f"{len(releases)} releases of the agent's chart are there ({', '.join(releases)}): the "
+        "executor of one acts, the others wait, and each takes the other's connection over"
+    )
+    fix = "uninstall all but one (`helm list -A`), with its cluster-wide objects"
+    return [Finding(cluster, RELEASES, PROBLEM, text, fix)]
 
 
 AGAIN = "see why it answers so, and run doctor again"
