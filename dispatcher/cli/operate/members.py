@@ -1,5 +1,6 @@
 """The API servers of the member clusters, with the rights of whoever runs the command."""
 
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -56,6 +57,10 @@ class Member:
 
     async def items(self, path: str, **query: str) -> list[Object]:
         """All objects of a list, page by page; MemberError if it cannot be had whole."""
+        return await self.first(path, sys.maxsize, **query)
+
+    async def first(self, path: str, most: int, **query: str) -> list[Object]:
+        """The first of them, `most` and what is left of a page. MemberError."""
         found: list[Object] = []
         more = ""
         while True:
@@ -63,7 +68,7 @@ class Member:
             page = await self._send(Request("GET", path, params=params))
             found += page.get("items") or ()
             more = page.get("metadata", {}).get("continue", "")
-            if not more:
+            if not more or len(found) >= most:
                 return found
 
 
