@@ -1,11 +1,13 @@
 """The agents of the chart that run in a cluster, as their Deployments tell."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.config.sections import ClusterSection
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 LABEL = "app.kubernetes.io"
@@ -15,18 +17,27 @@ Account = tuple[str, str]  # namespace, name
 class Agent(NamedTuple):
     """`component`: observer, executor, or agent, which is both. `on`: features that its file turns
     on. `release`: NAMESPACE-FULLNAME, with which the names of the chart's cluster-wide objects
-    begin.
+    begin. `settings`: its file, '' if it cannot be read.
     """
 
     account: Account
     component: str
     on: set[str]
     release: str
+    settings: str = ""
 
     @property
     def user(self) -> str:
         """As the API server knows it."""
         return user(self.account)
+
+
+async def settings(cluster: ClusterSection, member: Member) -> list[str]:
+    """The files of the agents of a cluster: those of the chart, else of the one that `run` starts.
+    MemberError.
+    """
+    found = [one.settings for one in await agents(member) if one.component != "observer"]
+    return found or ([json.dumps(cluster.agent)] if cluster.via == "ray" else [])
 
 
 def user(account: Account) -> str:
@@ -47,7 +58,7 @@ async def agents(member: Member) -> list[Agent]:
             account = template["spec"].get("serviceAccountName") or "default"
             text = await _settings(member, namespace, template["spec"])
             release = f"{namespace}-{name.removesuffix(f'-{component}') if component != 'agent' else name}"
-            found.append(Agent((namespace, account), component, features(text), release))
+            found.append(Agent((namespace, account), component, features(text), release, text))
     return found
 
 
