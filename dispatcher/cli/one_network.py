@@ -40,6 +40,10 @@ def _reach(row: Row) -> Iterator[Finding]:
             yield Finding(here, ABOUT, PROBLEM, text, fix)
         elif one["state"] == names.UNTRIED:
             untried.setdefault(one["problem"], []).append(one["cluster"])
+    if more := row["pod_reach_more"]:
+        text = f"{more} more clusters of its network are not reached, or not known to be"
+        fix = "see to those above first; global_dispatcher_pods_reached has all of them"
+        yield Finding(here, ABOUT, NOTE, text, fix)
     for problem, others in untried.items():
         text = f"whether its pods reach those of {', '.join(others)} is not measured: {problem}"
         fix = (

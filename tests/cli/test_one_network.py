@@ -6,26 +6,27 @@ import pytest
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 from dispatcher.cli.one_network import about_networks
-from shared.model.names import REACHED, UNREACHED, UNTRIED
+from shared.model.names import UNREACHED, UNTRIED
 
 
-def reach(cluster: str, state: str = REACHED, **more: Any) -> dict[str, Any]:
+def reach(cluster: str, state: str, **more: Any) -> dict[str, Any]:
     told = {"cluster": cluster, "state": state, "for_s": 150.0, "address": "10.2.3.4:7491", "tries": 3, "failed": 0}
     return {**told, "problem": "", **more}
 
 
 def cluster(name: str, *ways: dict[str, Any], network: str = "flat", services: bool | None = False) -> dict[str, Any]:
-    return {"name": name, "network": network, "services": services, "pod_reach": list(ways)}
+    told = {"name": name, "network": network, "services": services, "pod_reach_more": 0}
+    return {**told, "pod_reach": list(ways)}
 
 
 def test_nothing_is_found_where_all_are_reached_and_no_services_follow() -> None:
-    assert about_networks([cluster("east", reach("west")), cluster("west", reach("east"))]) == []
+    assert about_networks([cluster("east"), cluster("west")]) == []
     assert about_networks([cluster("east", network="own"), {"name": "of an older dispatcher"}]) == []
 
 
 def test_pods_that_are_not_reached_are_told_with_what_was_tried_and_what_follows() -> None:
     lost = reach("west", UNREACHED, problem="connection timed out", failed=3)
-    (found,) = about_networks([cluster("east", lost), cluster("west", reach("east"))])
+    (found,) = about_networks([cluster("east", lost), cluster("west")])
     assert (found.cluster, found.about, found.level) == ("east", "pod network", PROBLEM)
     assert found.text == (
         "pods of east do not reach pods of west (10.2.3.4:7491: connection timed out, 3 of 3 tries; for 2m): "
@@ -38,16 +39,23 @@ def test_pods_that_are_not_reached_are_told_with_what_was_tried_and_what_follows
 
 def test_an_address_that_both_have_is_told_without_tries() -> None:
     both = reach("west", UNREACHED, problem="that is an address of node n1 of this cluster, too", tries=0)
-    (found,) = about_networks([cluster("east", both), cluster("west", reach("east"))])
+    (found,) = about_networks([cluster("east", both), cluster("west")])
     assert "(10.2.3.4:7491: that is an address of node n1 of this cluster, too; for 2m)" in found.text
 
 
 def test_what_is_not_measured_is_one_note_for_each_reason() -> None:
     rows = [reach(name, UNTRIED, problem="it was not tried yet") for name in ("west", "north")]
-    others = [cluster(name, reach("east")) for name in ("west", "north")]
+    others = [cluster(name) for name in ("west", "north")]
     (found,) = about_networks([cluster("east", *rows), *others])
     assert (found.cluster, found.level) == ("east", NOTE)
     assert found.text == "whether its pods reach those of west, north is not measured: it was not tried yet"
+
+
+def test_of_many_that_are_not_reached_the_rest_is_counted() -> None:
+    lost = reach("west", UNREACHED, problem="connection timed out")
+    first, more = about_networks([{**cluster("east", lost), "pod_reach_more": 7}, cluster("west")])
+    assert (first.level, more.level) == (PROBLEM, NOTE)
+    assert more.text == "7 more clusters of its network are not reached, or not known to be"
 
 
 def test_a_network_of_one_cluster_is_a_slip_that_names_what_others_have() -> None:

@@ -16,6 +16,7 @@ from shared.model.objects import Namespace, Service
 from shared.model.pod import Pod
 
 _MOST_APART = 20  # namespaces of a cluster, and Services of one
+_MOST_UNREACHED = 20  # clusters of a row
 
 
 def clusters_view(core: SchedulerCore) -> Pieces:
@@ -26,9 +27,9 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     `cordoned_in`, `fenced_in`: the clusters for whose pods it is so. `name_taken_in`: those with a
     node of their own that has the name of its proxy node. `apart`: namespaces whose pods stay in
     this cluster for what others lack. `network`: its pod network; `services`: its executor gives
-    Services and makes those of others; `pod_reach`: how pods of it reach pods of others in that
-    network. Clusters that are none of ours, but have pods of ours, come
-    last.
+    Services and makes those of others; `pod_reach`: clusters of that network whose pods are not
+    reached from it, or not known to be (`pod_reach_more`: how many others). Clusters
+    that are none of ours, but have pods of ours, come last.
     """
     keys = misconfigured.shared_keys_of(core.clusters)
     shared = {name: misconfigured.problem_with_keys(name, keys) for name in core.clusters}
@@ -77,6 +78,7 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         if pod.node and pod.node not in proxies and not pod.terminal
     )
     heard = view.last_report_at > float("-inf")
+    unreached = sorted(_unreached(core, view), key=lambda one: one["state"] != names.UNREACHED)
     problem = view.problem if view.ready else view.problem or "not synced yet"
     return {
         "name": view.name,
@@ -90,7 +92,8 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         "apart": _apart(core, view),
         "network": view.network,
         "services": None if view.follows is None else view.serves,
-        "pod_reach": list(_pod_reach(core, view)),
+        "pod_reach": unreached[:_MOST_UNREACHED],
+        "pod_reach_more": len(unreached[_MOST_UNREACHED:]),
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
     }
 
@@ -127,9 +130,10 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
     return rows
 
 
-def _pod_reach(core: SchedulerCore, view: ClusterView) -> Iterator[Row]:
-    """A row for each other cluster of its pod network: `state`, for how many seconds, of an address
-    that was tried how often lately (`failed` times in vain), and why not.
+def _unreached(core: SchedulerCore, view: ClusterView) -> Iterator[Row]:
+    """A row for each other cluster of its pod network that is not known to be reached: `state`, for
+    how many seconds, of an address that was tried how often lately (`failed` times in vain), and
+    why not.
     """
     told = {one.cluster: one for one in view.reaches if not view.silent}
     since = max(0.0, core.fleet.now - view.answered_at)
@@ -137,6 +141,8 @@ def _pod_reach(core: SchedulerCore, view: ClusterView) -> Iterator[Row]:
         if other is view or not share_network(view, other):
             continue
         one = told.get(name) or PodReach(name, problem=_untried(view, other))
+        if one.state == names.REACHED:
+            continue
         for_s = round(one.for_s + since, 1) if name in told else None
         yield {
             "cluster": name,

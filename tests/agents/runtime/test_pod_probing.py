@@ -146,6 +146,14 @@ async def test_an_agent_in_the_network_of_its_node_says_no_address_of_a_pod() ->
     await end(task)
 
 
+async def test_an_address_of_which_nothing_comes_back_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "open_connection", lost)
+    assert await reach(read_address("10.2.3.4:7491"), "uid-west", 0.01) == "connection timed out"
+
+
 @pytest.mark.parametrize(
     ("answers", "why"),
     [

@@ -65,6 +65,18 @@ def test_what_is_not_known_says_why() -> None:
     assert [one["state"] for one in shown(core, 7.0)] == [UNTRIED, UNTRIED]
 
 
+def test_those_that_are_not_reached_come_first_and_of_many_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.views.cluster_rows._MOST_UNREACHED", 1)
+    core = one_network("east", "west", "north")
+    core.handle(PeersAcknowledged("east", reaches=(LOST,)), 2.0)
+    core.handle(Tick(), 3.0)
+    row = next(one for one in whole(clusters_view(core)) if one["name"] == "east")
+    assert ([one["cluster"] for one in row["pod_reach"]], row["pod_reach_more"]) == (["west"], 1)
+    reached = tuple(PodReach(name, REACHED) for name in ("west", "north"))
+    core.handle(PeersAcknowledged("east", reaches=reached), 4.0)
+    assert shown(core, 5.0) == []
+
+
 @pytest.mark.parametrize(
     "told",
     [
