@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.cli.diagnosis import NOTE, Finding
+from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.consents import all_unknown
 from dispatcher.cli.joining.own_services import all_conflicts
 from dispatcher.cli.operate.members import Member, MemberError, reached
@@ -157,3 +158,21 @@ async def test_services_of_the_targets_own_are_told_where_pods_of_the_other_clus
     assert f"annotate service db {names.JOIN}=true" in found.fix
     assert await conflicts(both, "east") == []
     assert await conflicts(config_of(fleet, east=SERVICES)) == []  # Services do not follow there
+
+
+async def test_who_may_not_see_deployments_is_told_so_where_rights_are_and_not_here(
+    fleet: EmbeddedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Member.items
+
+    async def items(member: Member, path: str, **query: str) -> list[dict[str, Any]]:
+        if path == DEPLOYMENTS:
+            raise MemberError(403, "deployments is refused")
+        return await whole(member, path, **query)
+
+    monkeypatch.setattr(Member, "items", items)
+    config = config_of(fleet, east={"executor": {"accept": [{"clusters": ["wset"]}], "services": True}})
+    assert [one.text for one in await unknown(config)] == [
+        "executor.accept of its agent names wset, of which there is no cluster"
+    ]
+    assert await conflicts(config) == []

@@ -32,11 +32,22 @@ class Agent(NamedTuple):
         return user(self.account)
 
 
+async def agents_in_sight(member: Member) -> list[Agent]:
+    """The same; none where who asks may not see them, which `rights` tells."""
+    try:
+        return await agents(member)
+    except MemberError as error:
+        if error.status == 403:
+            return []
+        raise
+
+
 async def settings(cluster: ClusterSection, member: Member) -> list[str]:
     """The files of the agents of a cluster: those of the chart, else of the one that `run` starts.
     MemberError.
     """
-    found = [one.settings for one in await agents(member) if one.component != "observer"]
+    seen = await agents_in_sight(member)
+    found = [one.settings for one in seen if one.component != "observer"]
     return found or ([json.dumps(cluster.agent)] if cluster.via == "ray" else [])
 
 

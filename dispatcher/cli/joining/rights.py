@@ -10,8 +10,8 @@ from dispatcher.cli.joining.agents import (
     AGAIN,
     RELEASES,
     Account,
-    Agent,
     agents,
+    agents_in_sight,
     not_known,
     several,
     user,
@@ -86,7 +86,7 @@ async def lacking_here(
     as doctor is; that agents of the chart run there, too, is told instead.
     """
     try:
-        found = await _seen(member)
+        found = await agents_in_sight(member)
         if found:
             text = (
                 "`run` starts its agent (`via: ray`), and an agent of the chart runs there, too "
@@ -99,16 +99,6 @@ async def lacking_here(
         return await _told(Reviews(member), rows, _FIX_HERE)
     except MemberError as error:
         return [not_known(member.name, ABOUT, error, _ASKING_HERE)] if error.status else []
-
-
-async def _seen(member: Member) -> list[Agent]:
-    """The agents of the chart; none where they may not be seen, which `lacking` tells."""
-    try:
-        return await agents(member)
-    except MemberError as error:
-        if error.status == 403:
-            return []
-        raise
 
 
 def _of_account(account: Account) -> Who:
