@@ -33,7 +33,10 @@ class LinkSettings(BaseModel):
         "without: port 7490 alone. Empty: nobody is probed.",
     )
     interval_s: float = Field(
-        default=10.0, ge=1.0, le=3600.0, description="Seconds between two probes of one cluster."
+        default=10.0,
+        ge=1.0,
+        le=3600.0,
+        description="Seconds between two probes of one cluster; its pods are tried a third as often.",
     )
 
     pod_address: str = Field(

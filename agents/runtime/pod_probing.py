@@ -26,7 +26,7 @@ from shared.model.names import OWN_NETWORK
 from shared.model.probe_address import ProbeAddress, read_address
 
 LOG = structlog.get_logger("agent.links")
-EVERY_S = 30.0
+SELDOMER = 3.0  # than probes of round-trip times
 FIRST_S = 2.0
 _MOST_PEERS = 512
 _AT_ONCE = 16
@@ -127,7 +127,7 @@ class PodProbes:
                 async with self._slots:
                     problem = await reach(address, uid)
                 way.took(problem, time.monotonic())
-            await asyncio.sleep(EVERY_S * random.uniform(0.5, 1.5))
+            await asyncio.sleep(SELDOMER * self._settings.interval_s * random.uniform(0.5, 1.5))
 
     def _taken(self, address: ProbeAddress) -> str:
         """Who of this cluster has the address; '' for nobody."""

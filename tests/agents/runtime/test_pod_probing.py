@@ -32,7 +32,7 @@ def an_agent(ip: str, port: int, uid: str = "uid-east", nodes: tuple[NodeTarget,
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_probing, "EVERY_S", 0.01)
+    monkeypatch.setattr(pod_probing, "SELDOMER", 0.001)
     monkeypatch.setattr(pod_probing, "FIRST_S", 0.0)
 
 
