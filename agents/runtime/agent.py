@@ -23,6 +23,7 @@ from agents.runtime.executor_record import ExecutorRecord
 from agents.runtime.metrics import AgentStatus, MetricsServer
 from agents.runtime.observing import Observing
 from agents.runtime.order_gate import OrderGate
+from agents.runtime.pod_probing import PodProbes
 from agents.runtime.probing import PeerProbes
 from agents.runtime.readings import ClusterKubelets
 from agents.runtime.relay.fetching import Fetching
@@ -116,6 +117,9 @@ class Agent:
             lambda: Audience(settings.cluster, self._health.cluster_uid, self.incarnation),
         )
         self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
+        self._pods = PodProbes(
+            settings.links, lambda: self._health.cluster_uid, self.cache.targets.values
+        )
         self._outcomes: Counter[str] = Counter()
         self.metrics = MetricsServer(settings.metrics, self._status)
         self._tasks: list[asyncio.Task[None]] = []
@@ -165,6 +169,7 @@ class Agent:
                 self._tasks += [
                     self._spawn(*self._observing.work()),
                     self._spawn(self._probes.run(), "probes"),
+                    self._spawn(self._pods.run(), "pod probes"),
                 ]
             if self._executing is not None and self.lease is not None:
                 self._tasks += [
@@ -384,8 +389,13 @@ class Agent:
             return heard
         if peers.dispatcher_epoch >= self._obeys:
             self._probes.follow(peers.peers)
+            self._pods.follow(peers.network, peers.peers)
         return msgspec.structs.replace(
-            heard, probe=self._probes.address, links=self._probes.readings()
+            heard,
+            probe=self._probes.address,
+            links=self._probes.readings(),
+            pod_address=self._pods.address,
+            reaches=self._pods.readings(),
         )
 
 

@@ -1,5 +1,5 @@
-"""How an agent measures the way to other clusters' agents, and answers theirs. Nothing of it is on
-by default.
+"""How an agent measures the way to other clusters' agents, and answers theirs. Round-trip times are
+not measured by default; whether pods are reached is, between clusters of one `network`.
 """
 
 import ipaddress
@@ -10,6 +10,7 @@ from agents.telemetry.web import METADATA, Network
 from shared.model.probe_address import ProbeAddress, read_address
 
 USUAL_PORT = 7490
+PODS_PORT = 7491
 
 
 class LinkSettings(BaseModel):
@@ -32,7 +33,23 @@ class LinkSettings(BaseModel):
         "without: port 7490 alone. Empty: nobody is probed.",
     )
     interval_s: float = Field(
-        default=10.0, ge=1.0, le=3600.0, description="Seconds between two probes of one cluster."
+        default=10.0,
+        ge=1.0,
+        le=3600.0,
+        description="Seconds between two probes of one cluster; its pods are tried a third as often.",
+    )
+
+    pod_address: str = Field(
+        default="",
+        description="IP of the agent's own pod, where it answers agents of the same pod network "
+        "(`network`); empty: `--node-ip`, which the chart gives.",
+    )
+    pod_port: int = Field(
+        default=PODS_PORT,
+        ge=0,
+        le=65_535,
+        description="Port of that, the same in all clusters of a pod network, at which others are "
+        "tried; 0: it neither answers nor tries.",
     )
 
     @field_validator("listen", "address")
@@ -40,6 +57,13 @@ class LinkSettings(BaseModel):
     def _address(cls, given: str) -> str:
         if given:
             read_address(given)
+        return given
+
+    @field_validator("pod_address")
+    @classmethod
+    def _ip(cls, given: str) -> str:
+        if given:
+            ipaddress.ip_address(given)
         return given
 
     @field_validator("allow")

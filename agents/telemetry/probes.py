@@ -10,6 +10,7 @@ make the answering side send more than 32 bytes, or to anybody else.
 
 import asyncio
 import hashlib
+import os
 import secrets
 import socket
 import sys
@@ -57,6 +58,27 @@ async def probe(address: ProbeAddress, cluster_uid: str, patience_s: float = PAT
     return Trip(
         connect_s, echo_s, kernel_s if kernel_s and connect_s and kernel_s < connect_s else None
     )
+
+
+async def reach(address: ProbeAddress, cluster_uid: str, patience_s: float = PATIENCE_S) -> str:
+    """Why the agent of that cluster does not answer there; '' if it does."""
+    nonce = secrets.token_bytes(ASKED)
+    writer = None
+    try:
+        async with asyncio.timeout(patience_s):
+            reader, writer = await asyncio.open_connection(str(address.ip), address.port)
+            writer.write(nonce)
+            found = await reader.readexactly(ANSWERED)
+    except TimeoutError:
+        return "connection timed out" if writer is None else "it was connected, and nothing came"
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        return "it was connected, and closed without the answer of that cluster's agent"
+    except OSError as error:
+        return os.strerror(error.errno).lower() if error.errno else "no connection"
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+    return "" if found == answer(nonce, cluster_uid) else "something else answers there"
 
 
 def _kernel_rtt(way: socket.socket) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding, diagnose
 from dispatcher.cli.expiry import about_expiry
+from dispatcher.cli.one_network import about_networks
 from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
 from dispatcher.cli.own_files import about_own_files
 from dispatcher.cli.tables import age
@@ -31,12 +32,14 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
             raise CommandError(
                 f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND
             )
-        clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = asyncio.run(_asked(config, cluster)) if config is not None else ([], [])
     metrics = client.content("/metrics").decode()
     own = [*about_own_files(metrics), *about_expiry(metrics, only=cluster)]
-    findings = [*fleet, *own, *diagnose(clusters, telemetry, client.version()), *lacks]
+    networks = about_networks(clusters, cluster)
+    clusters = [row for row in clusters if cluster in ("", row["name"])]
+    found = diagnose(clusters, telemetry, client.version())
+    findings = [*fleet, *own, *found, *networks, *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]
@@ -68,10 +71,12 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     """What API servers say: what gives annotated pods our schedulerName there, and what agents wait
     for or may not.
     """
+    from dispatcher.cli.joining.consents import all_unknown
     from dispatcher.cli.joining.daemon_sets import (
         all_on_proxy_nodes,
     )  # the plugin of kubectl does without
     from dispatcher.cli.joining.opt_in import all_in_force
+    from dispatcher.cli.joining.own_services import all_conflicts
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
     from dispatcher.cli.joining.serving import all_lacks
@@ -84,7 +89,9 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
         wrong = await wrong_contexts(file, config, members, only)
         found = await all_in_force(config, members, only)
         lacks = await all_lacks(config, members, only)
-        overlaps = await all_overlaps(config, members, only)
+        networks = await all_overlaps(config, members, only)
+        networks += await all_conflicts(config, members, only)
+        unknown = await all_unknown(config, members, only)
         stuck = await all_on_proxy_nodes(config, members, only)
         lacking = await all_lacking(config, members, only)
     opted = [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
@@ -93,7 +100,7 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     ]
     misled = {one.cluster for one in wrong}
     opt_ins = _about_opt_ins([row for row in opted if row["cluster"] not in misled])
-    return opted, [*wrong, *opt_ins, *waiting, *overlaps, *stuck, *lacking]
+    return opted, [*wrong, *opt_ins, *waiting, *networks, *unknown, *stuck, *lacking]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

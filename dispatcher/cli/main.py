@@ -179,7 +179,9 @@ def agent(
     node_ip: Annotated[
         str,
         typer.Option(
-            "--node-ip", metavar="IP", help="Where the API server reaches it, for relay.address."
+            "--node-ip",
+            metavar="IP",
+            help="Where API server and pods reach it: relay.address, links.pod_address.",
         ),
     ] = "",
     role: Annotated[

@@ -12,7 +12,7 @@ from dispatcher.config.document import Document
 from dispatcher.config.gateway import here
 from dispatcher.config.problems import Path, Problem, dotted
 from dispatcher.config.sections import ConfigFile
-from shared.streams.calls import OBSERVER
+from shared.streams.calls import EXECUTOR, OBSERVER
 
 _EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - to compare with
 _LOOPBACK = {"localhost": "127.0.0.1"}
@@ -58,6 +58,8 @@ def _of_agent(settings: JoinSettings) -> Iterator[Listener]:
     host, _, port = settings.links.listen.rpartition(":")
     if port.isdecimal():
         yield Listener(("links", "listen"), host.strip("[]"), int(port))
+    if settings.links.pod_port and settings.role != EXECUTOR:
+        yield Listener(("links", "pod_port"), settings.links.pod_address, settings.links.pod_port)
 
 
 def _port_problems(listeners: Sequence[Listener], document: Document) -> list[Problem]:

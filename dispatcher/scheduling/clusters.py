@@ -4,8 +4,9 @@ last reported.
 Other objects are not kept here: they go straight into the fleet, where plugins look for them.
 """
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar
@@ -15,6 +16,7 @@ import msgspec
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from shared.messages import Changes
 from shared.messages.memory import memory_of_record
+from shared.messages.peer_links import PodReach
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.bounds import REPORT_MIB
@@ -23,9 +25,11 @@ from shared.model.labels import is_label_value
 from shared.model.node import Node
 from shared.model.objects import AnyObject, PriorityClass
 from shared.model.pod import Pod
+from shared.model.probe_address import published
 from shared.security.signatures import MAX_KEYS, from_pinned, plain_keys
 
 MOST_MEMORY = REPORT_MIB * 2**20  # of one cluster
+_MOST_TEXT = 300  # characters of what an agent says of a way
 
 
 class SharedLabels:
@@ -98,6 +102,8 @@ class ClusterView:
     # its first report is being folded: to others it is as if it had not reported yet
     hidden: bool = False
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
+    pod_address: str = ""  # where it answers as a pod, as in PeersAck
+    reaches: tuple[PodReach, ...] = ()  # as in PeersAck, of clusters of ours
     # Clusters of which an operator here has declared, by global-dispatcher.io/fenced=true on their
     # proxy nodes, that nothing runs there any more. It holds for pods that were submitted here.
     fenced: frozenset[str] = frozenset()
@@ -145,6 +151,18 @@ def share_network(one: ClusterView, other: ClusterView) -> bool:
     said.
     """
     return one.network == other.network != names.OWN_NETWORK
+
+
+def credible(told: Iterable[PodReach], others: Collection[str]) -> tuple[PodReach, ...]:
+    """What an agent tells of the pods of others, each once; nonsense is left out."""
+    found: dict[str, PodReach] = {}
+    for one in told:
+        known = one.cluster in others and one.state in names.REACH
+        if known and math.isfinite(one.for_s) and min(one.for_s, one.tries, one.failed) >= 0:
+            found[one.cluster] = msgspec.structs.replace(
+                one, problem=one.problem[:_MOST_TEXT], address=published(one.address)
+            )
+    return tuple(found.values())
 
 
 def brings_services(home: ClusterView, other: ClusterView) -> bool:

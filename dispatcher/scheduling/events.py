@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import msgspec
 
 from dispatcher.scheduling.records.decision import Decision
-from shared.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome, Peer, Shadows
+from shared.messages import (
+    NO_SHADOWS,
+    AnyIntent,
+    Changes,
+    LinkReading,
+    Outcome,
+    Peer,
+    PodReach,
+    Shadows,
+)
 from shared.model.names import OWN_NETWORK
 
 
@@ -77,8 +86,8 @@ class PeersAcknowledged:
     """An agent has answered to peers: the token in its answer is echoed from now on, and renews its
     leases.
 
-    `probe`, `links`, `follows`: as in PeersAck. `refuses`: it carries out no orders, as it says; it
-    is told of peers all the same.
+    `probe`, `links`, `follows`, `pod_address`, `reaches`: as in PeersAck. `refuses`: it carries out
+    no orders, as it says; it is told of peers all the same.
     """
 
     cluster: str
@@ -86,6 +95,8 @@ class PeersAcknowledged:
     links: tuple[LinkReading, ...] = ()
     refuses: bool = False
     follows: tuple[str, ...] = ()
+    pod_address: str = ""
+    reaches: tuple[PodReach, ...] = ()
 
 
 @dataclass(frozen=True)

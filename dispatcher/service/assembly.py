@@ -33,6 +33,7 @@ from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.metrics.links import LinkCollector
 from dispatcher.service.metrics.load import LoadCollector
 from dispatcher.service.metrics.owners import OwnerUseCollector
+from dispatcher.service.metrics.pod_reach import PodReachCollector
 from dispatcher.service.metrics.quotas import QuotaCollector
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.service import Service
@@ -150,6 +151,7 @@ def _collectors(
 ) -> Iterator[Collector]:
     yield ServiceCollector(service)
     yield LinkCollector(tuple(service.senders), fleet)
+    yield PodReachCollector(lambda: service.core.clusters)
     yield OwnerUseCollector(fleet)
     yield LoadCollector(fleet)
     yield QuotaCollector(ledger, fleet)

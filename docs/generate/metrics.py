@@ -21,6 +21,7 @@ from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.metrics.links import LinkCollector
 from dispatcher.service.metrics.load import LoadCollector
 from dispatcher.service.metrics.owners import OwnerUseCollector
+from dispatcher.service.metrics.pod_reach import PodReachCollector
 from dispatcher.service.metrics.quotas import QuotaCollector
 from docs.generate.markdown import code, page, table
 
@@ -43,6 +44,7 @@ def families() -> list[Metric]:
     labels = {family.name: one._labelnames for one, described in counted for family in described}
     metrics.watch(ServiceCollector(cast(Any, service)))
     metrics.watch(LinkCollector((), FleetState()))
+    metrics.watch(PodReachCollector(dict))
     metrics.watch(OwnerUseCollector(FleetState()))
     metrics.watch(LoadCollector(FleetState()))
     metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))

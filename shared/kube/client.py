@@ -216,7 +216,7 @@ class KubeClient:
     async def _call(
         self, request: Request, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": request.accept}
         if request.body:
             headers["Content-Type"] = request.content_type
         try:

@@ -40,6 +40,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes = b""
     content_type: str = JSON
     params: dict[str, str] = {}
+    accept: str = JSON
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):

@@ -17,7 +17,8 @@ class Rendering:
         self._prefix = url.path.rstrip("/")
         self._netloc = url.netloc.rpartition("@")[2]
         self._authorization = ""
-        self._heads: dict[str, str] = {}  # by content type, for the authorization above
+        # by content type and what is accepted, for the authorization above
+        self._heads: dict[tuple[str, str], str] = {}
 
     def render(self, request: Request, authorization: str) -> bytes:
         """Head and body. `authorization` is the header's value, '' for none."""
@@ -25,16 +26,16 @@ class Rendering:
             self._heads = {}
             self._authorization = authorization
         kind = request.content_type if request.body else ""
-        head = self._heads.get(kind) or self._head(kind)
+        head = self._heads.get((kind, request.accept)) or self._head(kind, request.accept)
         target = self._prefix + request.path
         if not _PLAIN.fullmatch(target):
             raise ValueError(f"not to be sent: {target[:200]!r}")
         return f"{request.method} {target}{head}{len(request.body)}\r\n\r\n".encode() + request.body
 
-    def _head(self, content_type: str) -> str:
+    def _head(self, content_type: str, accept: str) -> str:
         headers = {
             "Host": self._netloc,
-            "Accept": "application/json",
+            "Accept": accept,
             "User-Agent": USER_AGENT,
             "Content-Type": content_type,
             "Authorization": self._authorization,
@@ -42,5 +43,5 @@ class Rendering:
         if not all(map(_VALUE.fullmatch, headers.values())):
             raise ValueError("not to be sent: a header that is not plain text")
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
-        head = self._heads[content_type] = f" HTTP/1.1\r\n{lines}Content-Length: "
+        head = self._heads[content_type, accept] = f" HTTP/1.1\r\n{lines}Content-Length: "
         return head

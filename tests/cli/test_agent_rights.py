@@ -7,10 +7,13 @@ from typing import Any, cast
 import pytest
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+from dispatcher.cli.joining import reviews
 from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.needed_rights import features, needs
-from dispatcher.cli.joining.rights import BINDINGS, REVIEWS, all_lacking, lacking
+from dispatcher.cli.joining.reviews import BINDINGS, REVIEWS, SELF_REVIEWS
+from dispatcher.cli.joining.rights import WHO_AM_I, all_lacking, lacking, lacking_here
 from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.config.sections import ClusterSection
 from dispatcher.service.run import read_config
 from localfleet.embedded.fleet import EmbeddedFleet
 
@@ -41,6 +44,7 @@ class Cluster:
         self.deployments, self.denied, self.settings = deployments, denied or set(), settings
         self.refuses: dict[str, int] = more.get("refuses", {})
         self.bound: tuple[str, ...] = more.get("bound", ())
+        self.role: dict[str, Any] = more.get("role", {})
         self.reviews: list[dict[str, Any]] = []
         self.listed: list[str] = []
 
@@ -48,9 +52,10 @@ class Cluster:
         self._check(path)
         self.listed.append(path)
         if path == BINDINGS:
-            subjects = [{"kind": "ServiceAccount", "namespace": "gd", "name": "agent"}]
+            subjects = [{"kind": "ServiceAccount", "namespace": "gd", "name": "agent"}, {"kind": "User", "name": "ann"}]
             others = {"metadata": {"namespace": "elsewhere"}, "subjects": [{"kind": "User", "name": "agent"}]}
-            return [others, *({"metadata": {"namespace": name}, "subjects": subjects} for name in self.bound)]
+            given = [{"metadata": {"namespace": name}, "subjects": subjects} for name in self.bound]
+            return [others, *({**one, **self.role} for one in given)]
         assert (path, query) == (DEPLOYMENTS, {"labelSelector": f"{LABEL}/part-of=global-dispatcher"})
         return list(self.deployments)
 
@@ -59,8 +64,11 @@ class Cluster:
         if method == "GET":
             assert path == "/api/v1/namespaces/gd/configmaps/agent"
             return {"data": {"agent.yaml": self.settings}}
-        assert (method, path, body is not None) == ("POST", REVIEWS, True)
+        if path == WHO_AM_I:
+            return {"status": {"userInfo": {"username": "ann", "groups": ["system:authenticated"]}}}
+        assert (method, path) in (("POST", REVIEWS), ("POST", SELF_REVIEWS))
         assert body is not None
+        assert ("user" in body["spec"]) == (path == REVIEWS)
         self.reviews.append(body["spec"])
         asked = body["spec"]["resourceAttributes"]
         kind = asked["resource"] + (f"/{asked['subresource']}" if asked["subresource"] else "")
@@ -124,14 +132,113 @@ async def test_one_agent_for_both_halves_is_asked_for_both_with_one_account() ->
     ]
 
 
-@pytest.mark.parametrize(("bound", "lacks"), [(("team-a", "team-b"), 0), (("team-b",), 1), ((), 1)])
-async def test_an_executor_of_some_namespaces_needs_its_rights_there_alone(bound: tuple[str, ...], lacks: int) -> None:
-    denied = {("create", "pods/binding", ""), ("create", "pods/binding", "team-b")}
-    assert len(await told(Cluster(*SPLIT, denied=denied, bound=bound))) == lacks
+MAKES_NONE = ("create", "pods", "")
+BINDS_NONE = ("create", "pods/binding", "")
+
+
+@pytest.mark.parametrize(
+    ("denied", "bound", "where"),
+    [
+        ({MAKES_NONE, BINDS_NONE}, ("team-a", "team-b"), None),
+        ({MAKES_NONE, BINDS_NONE, ("create", "pods/binding", "team-b")}, ("team-a", "team-b"), " in team-b"),
+        ({MAKES_NONE, BINDS_NONE, ("create", "pods/binding", "team-b")}, ("team-b",), ""),
+        ({BINDS_NONE}, ("team-a", "team-b"), " outside of team-a, team-b"),
+        ({BINDS_NONE}, (), ""),
+    ],
+)
+async def test_a_right_is_needed_in_each_namespace_that_an_executor_serves_and_in_no_other(
+    denied: set[Denied], bound: tuple[str, ...], where: str | None
+) -> None:
+    found = await told(Cluster(*SPLIT, denied=denied, bound=bound))
+    lacks = [f"system:serviceaccount:gd:agent may not create pods/binding{where}: no pod is bound here"]
+    assert [one.text for one in found] == ([] if where is None else lacks)
+
+
+async def test_a_namespace_with_roles_for_something_else_is_none_that_it_serves() -> None:
+    duties = (("create", "pods"), ("create", "pods/binding"), ("patch", "pods/status"))
+    denied = {(verb, kind, where) for verb, kind in duties for where in ("", "kube-node-lease")}
+    cluster = Cluster(*SPLIT, denied=denied, bound=("kube-node-lease", "team-a"))
+    assert await told(cluster) == []
+
+
+async def test_namespaces_with_one_cluster_role_are_asked_about_once_and_of_others_there_is_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reviews, "MOST_PLACES", 2)
+    bound = tuple(f"team-{at}" for at in range(5))
+    denied = {MAKES_NONE, BINDS_NONE}
+    alike = Cluster(*SPLIT, denied=denied, bound=bound, role={"roleRef": {"kind": "ClusterRole", "name": "agent"}})
+    assert await told(alike) == []
+    assert {one["resourceAttributes"]["namespace"] for one in alike.reviews} & set(bound) == {"team-0"}
+    (left_out,) = await told(
+        Cluster(*SPLIT, denied=denied, bound=bound, role={"roleRef": {"kind": "Role", "name": "a"}})
+    )
+    assert (left_out.level, left_out.text) == (
+        NOTE,
+        "rights in 3 more namespaces with roles of their own were not asked",
+    )
+
+
+async def test_rights_to_secrets_are_given_by_namespace_and_need_not_be_everywhere() -> None:
+    settings = json.dumps({"executor": {"accept": [{"secrets_follow": ["db"]}]}})
+    denied = {("get", "secrets", ""), ("get", "secrets", "team-b")}
+    assert await told(Cluster(*SPLIT, denied=denied, settings=settings, bound=("team-a", "team-b"))) == []
+    (found,) = await told(Cluster(*SPLIT, denied=denied, settings=settings, bound=("team-b",)))
+    assert "may not get secrets: " in found.text
+
+
+async def test_two_releases_of_the_chart_in_one_cluster_are_a_problem() -> None:
+    second = deployment("executor", "second-executor")
+    (found,) = await told(Cluster(*SPLIT, second))
+    assert (found.about, found.level) == ("releases of the agent", PROBLEM)
+    assert "2 releases of the agent's chart are there (gd-agent, gd-second)" in found.text
+    assert "uninstall all but one" in found.fix
+
+
+STARTED_HERE = ClusterSection(name="east", agent={"executor": {"relay": "all"}, "kubelet": {"account": "ops/kubelets"}})
+
+
+async def told_here(cluster: Cluster) -> list[Finding]:
+    return await lacking_here(STARTED_HERE, cast(Member, cluster))
+
+
+async def test_an_agent_that_run_starts_is_asked_about_as_whom_its_kubeconfig_stands_for() -> None:
+    cluster = Cluster(denied={("create", "pods/exec", ""), ("create", "serviceaccounts/token", "ops")})
+    exec_, token, _ = sorted(await told_here(cluster), key=lambda one: one.text)
+    assert exec_.text.startswith("ann may not create pods/exec: no kubectl exec")
+    assert token.text.startswith("ann may not create serviceaccounts/token: ")
+    assert "global-dispatcher install" in exec_.fix
+    asked = [one["resourceAttributes"] for one in cluster.reviews]
+    assert {(one["namespace"], one["name"]) for one in asked if one["subresource"] == "token"} == {("ops", "kubelets")}
+
+
+async def test_role_bindings_of_its_user_or_group_count_for_it() -> None:
+    denied = {MAKES_NONE, BINDS_NONE, ("create", "pods/binding", "team-b")}
+    (found,) = await told_here(Cluster(denied=denied, bound=("team-a", "team-b")))
+    assert found.text == "ann may not create pods/binding in team-b: no pod is bound here"
+
+
+async def test_an_agent_of_the_chart_beside_one_that_run_starts_is_a_problem() -> None:
+    cluster = Cluster(*SPLIT)
+    (found,) = await told_here(cluster)
+    assert (found.about, found.level, cluster.reviews) == ("releases of the agent", PROBLEM, [])
+    assert "(gd-agent)" in found.text
+    assert "via: gateway" in found.fix
+
+
+async def test_who_may_not_see_agents_of_the_chart_is_asked_for_what_it_may_all_the_same() -> None:
+    (found,) = await told_here(Cluster(refuses={DEPLOYMENTS: 403}, denied={("create", "pods/exec", "")}))
+    assert "ann may not create pods/exec" in found.text
+
+
+@pytest.mark.parametrize("path", [DEPLOYMENTS, WHO_AM_I, SELF_REVIEWS])
+async def test_rights_that_cannot_be_asked_for_are_not_taken_for_given(path: str) -> None:
+    (found,) = await told_here(Cluster(refuses={path: 500}))
+    assert (found.level, found.text) == (NOTE, f"not known: {path} is refused")
 
 
 async def test_role_bindings_are_listed_once_however_many_rights_are_denied() -> None:
-    denied = {(verb, "pods", "") for verb in ("get", "create", "patch", "delete")} | {("create", "pods/binding", "")}
+    denied = {(verb, "pods", "") for verb in ("get", "create", "patch", "delete")} | {BINDS_NONE}
     cluster = Cluster(*SPLIT, denied=denied, bound=("team-a",))
     assert await told(cluster) == []
     assert cluster.listed == [DEPLOYMENTS, BINDINGS]

@@ -289,6 +289,12 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["8: links.listen: port 7482 is that of metrics.port, too"],
         ),
         (
+            AGENT + PAIR + "metrics: {{enabled: true}}\nlinks: {{pod_port: 7482}}\n",
+            "east",
+            "east",
+            ["8: links.pod_port: port 7482 is that of metrics.port, too"],
+        ),
+        (
             AGENT + HALF + "role: observer\nkey_file: none.pem\nrelay: {{port: 7481}}\n",
             "east",
             "observer",
@@ -349,6 +355,7 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "a server's certificate",
         "no authority",
         "two listeners",
+        "the port of pods",
         "an observer relays nothing",
         "no kubeconfig",
         "a context misspelt",

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from dispatcher.cli.one_network import about_networks
 from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import LinksSection, TimingSection
+from dispatcher.config.sections import ClusterSection, LinksSection, TimingSection
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher, assemble
 from tests.real.namespaced_agent import UP, SocketLink
@@ -59,7 +60,8 @@ async def program(says: str, *command: str) -> AsyncIterator[asyncio.subprocess.
 
 def agent_command(cluster: str, folder: Path) -> list[str]:
     (folder / cluster).mkdir()
-    links = {"listen": f"0.0.0.0:{PORT}", "address": f"{ADDRESSES[cluster]}:{PORT}"}
+    at = ADDRESSES[cluster]
+    links = {"listen": f"0.0.0.0:{PORT}", "address": f"{at}:{PORT}", "pod_address": at}
     settings = {
         "cluster": cluster,
         "log_level": "error",
@@ -72,9 +74,11 @@ def agent_command(cluster: str, folder: Path) -> list[str]:
 
 
 @asynccontextmanager
-async def dispatching(folder: Path) -> AsyncIterator[Dispatcher]:
+async def dispatching(folder: Path, network: str = "own") -> AsyncIterator[Dispatcher]:
     links = [SocketLink(cluster, folder / f"{cluster}.sock") for cluster in ADDRESSES]
-    config = DispatcherConfig(links=LinksSection(stale_s=STALE_S), timing=TimingSection(peers_s=1.0))
+    clusters = tuple(ClusterSection(name=cluster, network=network) for cluster in ADDRESSES)
+    timing = TimingSection(peers_s=1.0)
+    config = DispatcherConfig(clusters=clusters, links=LinksSection(stale_s=STALE_S), timing=timing)
     dispatcher = assemble(links, config)
     running = asyncio.create_task(dispatcher.service.run())
     try:
@@ -122,3 +126,34 @@ async def test_the_matrix_says_what_the_line_does(
         rows = await rows_when(dispatcher, lambda row: row["source"] == "unknown", STALE_S + 30.0)
         assert all(row["age_s"] >= STALE_S and row["counts_ms"] is None for row in rows)
         assert all(view.ready for view in dispatcher.service.core.clusters.values())  # reports go on
+
+
+@pytest.mark.timeout(180)
+async def test_pods_of_one_network_reach_each_other_until_there_is_no_way(
+    tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    east, west = (agent_command(cluster, tmp_path) for cluster in ADDRESSES)
+    metric = 'global_dispatcher_pods_reached{{from="{}",to="{}"}} {}'
+
+    async with program(UP, *east) as one, program(UP, *west) as other:
+        ends = (str(one.pid), ADDRESSES["east"], str(other.pid), ADDRESSES["west"])
+        line = program("up", sys.executable, "-S", "-m", "tests.real.delay_line", *ends, "1", "0", "0", "1")
+        async with line, dispatching(tmp_path, "flat") as dispatcher:
+
+            async def told(value: float) -> None:
+                ways = [metric.format(*way, value) for way in (("east", "west"), ("west", "east"))]
+                async with asyncio.timeout(90.0):
+                    while not all(one in dispatcher.service.metrics.render().decode() for one in ways):  # noqa: ASYNC110
+                        await asyncio.sleep(0.2)
+
+            await told(1.0)
+            assert about_networks(whole(dispatcher.views.clusters())) == []
+            route = ("ip", "route", "add", "unreachable", f"{ADDRESSES['east']}/32")
+            entered = await asyncio.create_subprocess_exec("nsenter", "-t", str(other.pid), "-n", *route)
+            assert await entered.wait() == 0
+            await told(0.0)
+            there, back = about_networks(whole(dispatcher.views.clusters()))
+            say(f"{there.text}; {back.text}")
+            assert f"do not reach pods of west ({ADDRESSES['west']}:7491: connection timed out" in there.text
+            assert f"do not reach pods of east ({ADDRESSES['east']}:7491: no route to host" in back.text

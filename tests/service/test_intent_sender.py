@@ -37,10 +37,12 @@ from shared.messages import (
     CreateDelegate,
     Evict,
     IntentBatch,
+    LinkReading,
     Outcome,
     OutcomeBatch,
     Peer,
     PeersAck,
+    PodReach,
     PodRef,
     encode_part,
 )
@@ -370,6 +372,17 @@ async def test_an_executor_that_says_why_it_carries_out_no_orders_is_told_of_pee
         await core.until(lambda: bool(core.of(PeersAcknowledged)))
     assert core.of(PeersAcknowledged) == [PeersAcknowledged("east", refuses=True)]
     assert subject.senders["east"].refusal == f"takes no orders: {waits}"
+
+
+async def test_what_an_agent_says_of_itself_and_of_ways_to_others_reaches_the_core() -> None:
+    core, ways = FakeCore(), (LinkReading("west", 40.0),)
+    reaches = (PodReach("west", "reached", "10.2.0.1:7491"),)
+    told = {"probe": "192.0.2.7:7490", "links": ways, "pod_address": "10.1.0.1:7491", "reaches": reaches}
+    core.effects.append([SendPeers("east", ())])
+    ack = msgspec.structs.replace(PeersAck("east", "word"), follows=("ConfigMap",), **told)
+    async with running(service(core, ScriptedLink("east", set_peers=lambda peers: ack))):
+        await core.until(lambda: bool(core.of(PeersAcknowledged)))
+    assert core.of(PeersAcknowledged) == [PeersAcknowledged("east", follows=("ConfigMap",), **told)]  # type: ignore[arg-type]
 
 
 TOO_LARGE = 2**64  # for a message

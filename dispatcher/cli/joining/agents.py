@@ -1,10 +1,13 @@
 """The agents of the chart that run in a cluster, as their Deployments tell."""
 
+import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from dispatcher.cli.diagnosis import NOTE, Finding
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.config.sections import ClusterSection
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 LABEL = "app.kubernetes.io"
@@ -14,18 +17,38 @@ Account = tuple[str, str]  # namespace, name
 class Agent(NamedTuple):
     """`component`: observer, executor, or agent, which is both. `on`: features that its file turns
     on. `release`: NAMESPACE-FULLNAME, with which the names of the chart's cluster-wide objects
-    begin.
+    begin. `settings`: its file, '' if it cannot be read.
     """
 
     account: Account
     component: str
     on: set[str]
     release: str
+    settings: str = ""
 
     @property
     def user(self) -> str:
         """As the API server knows it."""
         return user(self.account)
+
+
+async def agents_in_sight(member: Member) -> list[Agent]:
+    """The same; none where who asks may not see them, which `rights` tells."""
+    try:
+        return await agents(member)
+    except MemberError as error:
+        if error.status == 403:
+            return []
+        raise
+
+
+async def settings(cluster: ClusterSection, member: Member) -> list[str]:
+    """The files of the agents of a cluster: those of the chart, else of the one that `run` starts.
+    MemberError.
+    """
+    seen = await agents_in_sight(member)
+    found = [one.settings for one in seen if one.component != "observer"]
+    return found or ([json.dumps(cluster.agent)] if cluster.via == "ray" else [])
 
 
 def user(account: Account) -> str:
@@ -46,8 +69,24 @@ async def agents(member: Member) -> list[Agent]:
             account = template["spec"].get("serviceAccountName") or "default"
             text = await _settings(member, namespace, template["spec"])
             release = f"{namespace}-{name.removesuffix(f'-{component}') if component != 'agent' else name}"
-            found.append(Agent((namespace, account), component, features(text), release))
+            found.append(Agent((namespace, account), component, features(text), release, text))
     return found
+
+
+RELEASES = "releases of the agent"
+
+
+def several(cluster: str, found: Iterable[Agent]) -> list[Finding]:
+    """That more than one release of the chart writes in a cluster: only one of them may act."""
+    releases = sorted({one.release for one in found if one.component != "observer"})
+    if len(releases) < 2:
+        return []
+    text = (
+        f"{len(releases)} releases of the agent's chart are there ({', '.join(releases)}): the "
+        "executor of one acts, the others wait, and each takes the other's connection over"
+    )
+    fix = "uninstall all but one (`helm list -A`), with its cluster-wide objects"
+    return [Finding(cluster, RELEASES, PROBLEM, text, fix)]
 
 
 AGAIN = "see why it answers so, and run doctor again"

@@ -269,6 +269,7 @@ class _Relay(msgspec.Struct):
 
 
 class _Row(msgspec.Struct):
+    clusters: tuple[str, ...] = ("*",)
     local_accounts: list[str] = []
     secrets_follow: list[str] = []
 
@@ -296,14 +297,24 @@ class _File(msgspec.Struct):
     node_groups: _NodeGroups = msgspec.field(default_factory=_NodeGroups)
 
 
-def features(text: str) -> set[str]:
-    """What an agent.yaml turns on that needs rights of its own; of one that cannot be read nothing
-    is known. With a slash, and in which namespace.
-    """
+def accepted(text: str) -> list[str]:
+    """Names of clusters, or patterns, in executor.accept of an agent.yaml."""
+    return [name for row in _read(text).executor.accept for name in row.clusters]
+
+
+def _read(text: str) -> _File:
+    """An agent.yaml; of one that cannot be read nothing is known."""
     try:
-        file = msgspec.yaml.decode(text, type=_File)
+        return msgspec.yaml.decode(text, type=_File)
     except msgspec.DecodeError:
-        return set()
+        return _File(executor=_Executor(relay="none"))
+
+
+def features(text: str) -> set[str]:
+    """What an agent.yaml turns on that needs rights of its own. With a slash, and in which
+    namespace.
+    """
+    file = _read(text)
     makes = bool(file.executor.namespaces.create)
     on = {
         "logs": file.executor.relay in ("logs", "all"),

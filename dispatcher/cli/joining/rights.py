@@ -1,26 +1,38 @@
 """Whether the agents that run in clusters may do what they need, asked by SubjectAccessReviews."""
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+import json
 
 import msgspec
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
-from dispatcher.cli.joining.agents import AGAIN, Account, agents, not_known, user
+from dispatcher.cli.joining.agents import (
+    AGAIN,
+    RELEASES,
+    Account,
+    agents,
+    agents_in_sight,
+    not_known,
+    several,
+    user,
+)
 from dispatcher.cli.joining.guards import unguarded
-from dispatcher.cli.joining.needed_rights import OWN, SERVED, Need, needs
+from dispatcher.cli.joining.needed_rights import Need, features, needs
 from dispatcher.cli.joining.opt_in import uncertain
+from dispatcher.cli.joining.reviews import Reviews, Who
 from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
-from dispatcher.config import DispatcherConfig
+from dispatcher.config import DispatcherConfig, agent_settings
 from dispatcher.config.sections import ClusterSection
 
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
+WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 ABOUT = "rights of the agent"
 _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
 _ASKING = "list deployments and rolebindings, and to create subjectaccessreviews"
+_FIX_HERE = (
+    "run `global-dispatcher install` for that cluster (with --may for what its settings ask for), or "
+    "grant it"
+)
+_ASKING_HERE = "list deployments and rolebindings"
 
 
 async def all_lacking(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
@@ -37,9 +49,11 @@ async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Fin
     try:
         if await uncertain(cluster, member):
             return []
+        started_here = cluster.via == "ray"
         return [
             *await lacking(member, moving),
-            *await unguarded(member, run_starts_agents=cluster.via == "ray"),
+            *(await lacking_here(cluster, member, moving) if started_here else ()),
+            *await unguarded(member, run_starts_agents=started_here),
         ]
     except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
         text = (
@@ -49,102 +63,90 @@ async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Fin
 
 
 async def lacking(member: Member, moving: bool = False) -> list[Finding]:
-    """What the agents' accounts lack; nothing where no agent of the chart is. `moving`: rebalancing
-    evicts pods.
+    """What the agents' accounts lack, and whether there are too many agents; nothing where none of
+    the chart is. `moving`: rebalancing evicts pods.
     """
-    server = _Server(member)
     try:
         found = await agents(member)
         rows = [
-            (one.account, need) for one in found for need in needs(one.component, one.on, moving)
+            (_of_account(one.account), need)
+            for one in found
+            for need in needs(one.component, one.on, moving)
         ]
-        texts = await asyncio.gather(*(_lacks(server, who, need) for who, need in rows))
+        return [*several(member.name, found), *await _told(Reviews(member), rows, _FIX)]
     except MemberError as error:
-        if not error.status:
-            return []  # that it does not answer is told by others
-        return [not_known(member.name, ABOUT, error, _ASKING)]
+        # That it does not answer is told by others.
+        return [not_known(member.name, ABOUT, error, _ASKING)] if error.status else []
+
+
+async def lacking_here(
+    cluster: ClusterSection, member: Member, moving: bool = False
+) -> list[Finding]:
+    """What the agent lacks that `run` starts, which is whom the kubeconfig of its entry stands for,
+    as doctor is; that agents of the chart run there, too, is told instead.
+    """
+    try:
+        found = await agents_in_sight(member)
+        if found:
+            text = (
+                "`run` starts its agent (`via: ray`), and an agent of the chart runs there, too "
+                f"({', '.join(sorted({one.release for one in found}))}): one of them waits"
+            )
+            fix = "write `via: gateway` into its entry, or uninstall the chart"
+            return [Finding(member.name, RELEASES, PROBLEM, text, fix)]
+        who = await _myself(member, cluster)
+        rows = [(who, need) for need in needs("agent", features(json.dumps(cluster.agent)), moving)]
+        return await _told(Reviews(member), rows, _FIX_HERE)
+    except MemberError as error:
+        return [not_known(member.name, ABOUT, error, _ASKING_HERE)] if error.status else []
+
+
+def _of_account(account: Account) -> Who:
+    namespace, name = account
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    kubelets = (namespace, f"{name.removesuffix('-observer')}-kubelets")
+    return Who(user(account), (*groups, "system:authenticated"), kubelets)
+
+
+async def _myself(member: Member, cluster: ClusterSection) -> Who:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    info = (await member.call("POST", WHO_AM_I, review))["status"]["userInfo"]
+    namespace, _, name = agent_settings(cluster).kubelet.account.partition("/")
+    groups = tuple(info.get("groups") or ())
+    return Who(info["username"], groups, (namespace, name), oneself=True)
+
+
+async def _told(reviews: Reviews, rows: list[tuple[Who, Need]], fix: str) -> list[Finding]:
+    cluster = reviews.member.name
+    asked = (_lacks(reviews, who, need) for who, need in rows)
+    texts = []
+    for answer in await asyncio.gather(
+        *asked, return_exceptions=True
+    ):  # of each, or a task is left
+        if isinstance(answer, BaseException):
+            raise answer
+        texts.append(answer)
     told = [
-        Finding(member.name, ABOUT, need.level, f"{user(who)} may not {text}: {need.lost}", _FIX)
+        Finding(cluster, ABOUT, need.level, f"{who.user} may not {text}: {need.lost}", fix)
         for (who, need), text in zip(rows, texts, strict=True)
         if text
     ]
+    if reviews.left_out:
+        text = (
+            f"rights in {reviews.left_out} more namespaces with roles of their own were not asked"
+        )
+        told.append(Finding(cluster, ABOUT, NOTE, text, "bind the same ClusterRole in all of them"))
     return sorted(told, key=lambda one: one.level != PROBLEM)
 
 
-async def _lacks(server: "_Server", who: Account, need: Need) -> str:
-    """What of it the account may not do, with verbs and kinds; '' if it may do all."""
+async def _lacks(reviews: Reviews, who: Who, need: Need) -> str:
+    """What of it somebody may not do, with verbs, kinds and where; '' if all."""
     parts = []
     for kind in need.kinds.split():
-        verbs = [
-            verb for verb in need.verbs.split() if not await server.may(who, need, (verb, kind))
-        ]
-        parts += [f"{', '.join(verbs)} {kind}"] if verbs else []
-    where = f" in {need.namespace}" if need.namespace not in ("", OWN, SERVED) else ""
-    return "; ".join(parts) + where if parts else ""
-
-
-@dataclass
-class _Server:
-    """Asks an API server what accounts may do; its RoleBindings are listed once, when a refusal
-    first needs them.
-    """
-
-    member: Member
-    bindings: asyncio.Task[list[dict[str, Any]]] | None = None
-
-    async def may(self, who: Account, need: Need, right: tuple[str, str]) -> bool:
-        """A right in served namespaces is there if it is in all, or in any for which the account
-        has a RoleBinding.
-        """
-        if need.namespace == OWN:
-            namespace, account = who
-            kubelets = f"{account.removesuffix('-observer')}-kubelets"
-            return await self._allowed(who, right, namespace, kubelets)
-        if need.namespace != SERVED:
-            return await self._allowed(who, right, need.namespace, need.name)
-        if await self._allowed(who, right):
-            return True
-        for namespace in await self._bound(who):
-            if await self._allowed(who, right, namespace):
-                return True
-        return False
-
-    async def _bound(self, who: Account) -> list[str]:
-        if self.bindings is None:
-            self.bindings = asyncio.create_task(self.member.items(BINDINGS))
-        return sorted(
-            {one["metadata"]["namespace"] for one in await self.bindings if _binds(one, who)}
-        )
-
-    async def _allowed(
-        self, who: Account, right: tuple[str, str], namespace: str = "", name: str = ""
-    ) -> bool:
-        verb, (kind, _, group) = right[0], right[1].partition(".")
-        resource, _, sub = kind.partition("/")
-        asked = {
-            "verb": verb,
-            "group": group,
-            "resource": resource,
-            "subresource": sub,
-            "namespace": namespace,
-        }
-        groups = [
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{who[0]}",
-            "system:authenticated",
-        ]
-        spec = {"user": user(who), "groups": groups, "resourceAttributes": {**asked, "name": name}}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": spec,
-        }
-        return bool((await self.member.call("POST", REVIEWS, review))["status"]["allowed"])
-
-
-def _binds(binding: dict[str, Any], who: Account) -> bool:
-    subjects: Iterable[dict[str, str]] = binding.get("subjects") or ()
-    return any(
-        ("ServiceAccount", *who) == (one["kind"], one.get("namespace"), one["name"])
-        for one in subjects
-    )
+        lacking: dict[str, list[str]] = {}  # verbs, by where
+        for verb in need.verbs.split():
+            where = await reviews.lacks(who, need, (verb, kind))
+            if where is not None:
+                lacking.setdefault(where, []).append(verb)
+        parts += [f"{', '.join(verbs)} {kind}{where}" for where, verbs in lacking.items()]
+    return "; ".join(parts)

@@ -1,5 +1,6 @@
 """The API servers of the member clusters, with the rights of whoever runs the command."""
 
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from shared.kube.verdicts import error_text
 
 Object = dict[str, Any]
 _PAGE = "500"
+_METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class MemberError(Exception):
@@ -56,14 +58,29 @@ class Member:
 
     async def items(self, path: str, **query: str) -> list[Object]:
         """All objects of a list, page by page; MemberError if it cannot be had whole."""
+        return await self.first(path, sys.maxsize, **query)
+
+    async def first(self, path: str, most: int, **query: str) -> list[Object]:
+        """The first of them, `most` and what is left of a page. MemberError."""
+        return await self._list(path, most, JSON, query)
+
+    async def metadata(self, path: str, most: int, **query: str) -> list[Object]:
+        """The same without what they hold: of Secrets nothing but names, labels and annotations is
+        sent.
+        """
+        return await self._list(path, most, _METADATA, query)
+
+    async def _list(
+        self, path: str, most: int, accept: str, query: Mapping[str, str]
+    ) -> list[Object]:
         found: list[Object] = []
         more = ""
         while True:
             params = {**query, "limit": _PAGE, **({"continue": more} if more else {})}
-            page = await self._send(Request("GET", path, params=params))
+            page = await self._send(Request("GET", path, params=params, accept=accept))
             found += page.get("items") or ()
             more = page.get("metadata", {}).get("continue", "")
-            if not more:
+            if not more or len(found) >= most:
                 return found
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from dispatcher.scheduling import events
-from dispatcher.scheduling.clusters import MOST_MEMORY
+from dispatcher.scheduling.clusters import MOST_MEMORY, credible
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.follower import Follower
 from dispatcher.scheduling.core.lower_priority import lower_priority
@@ -188,6 +188,8 @@ class SchedulerCore:
     def _peers_acknowledged(self, event: events.PeersAcknowledged, now: float) -> None:
         view = self.clusters[event.cluster]
         view.answered_at, view.probe = now, published(event.probe)
+        view.pod_address = published(event.pod_address)
+        view.reaches = credible(event.reaches, self.clusters.keys() - {event.cluster})
         self.fleet.links.take(event.cluster, event.links, now)
         self._reports.note_follows(event.cluster, event.follows, now)
         self._reports.note_refusal(event.cluster, now, refuses=event.refuses)

@@ -46,6 +46,7 @@ def _peer(
             view.probe,
             view.follows,
             view.network,
+            view.pod_address,
         )
     return (
         None

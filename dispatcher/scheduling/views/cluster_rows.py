@@ -1,19 +1,22 @@
 """What is known of each cluster, and of the ways between two."""
 
 from collections import Counter
+from collections.abc import Iterator
 
-from dispatcher.scheduling.clusters import ClusterView, brings_services
+from dispatcher.scheduling.clusters import ClusterView, brings_services, share_network
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
+from shared.messages import PodReach
 from shared.model import names
 from shared.model.crossing import makes, rows_for
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Pod
 
 _MOST_APART = 20  # namespaces of a cluster, and Services of one
+_MOST_UNREACHED = 20  # clusters of a row
 
 
 def clusters_view(core: SchedulerCore) -> Pieces:
@@ -23,8 +26,10 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     `remote`: copies there of pods of other clusters; `unstarted`: those that do not start.
     `cordoned_in`, `fenced_in`: the clusters for whose pods it is so. `name_taken_in`: those with a
     node of their own that has the name of its proxy node. `apart`: namespaces whose pods stay in
-    this cluster for what others lack. Clusters that are none of ours, but have pods of ours, come
-    last.
+    this cluster for what others lack. `network`: its pod network; `services`: its executor gives
+    Services and makes those of others; `pod_reach`: clusters of that network whose pods are not
+    reached from it, or not known to be (`pod_reach_more`: how many others). Clusters
+    that are none of ours, but have pods of ours, come last.
     """
     keys = misconfigured.shared_keys_of(core.clusters)
     shared = {name: misconfigured.problem_with_keys(name, keys) for name in core.clusters}
@@ -73,6 +78,7 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         if pod.node and pod.node not in proxies and not pod.terminal
     )
     heard = view.last_report_at > float("-inf")
+    unreached = sorted(_unreached(core, view), key=lambda one: one["state"] != names.UNREACHED)
     problem = view.problem if view.ready else view.problem or "not synced yet"
     return {
         "name": view.name,
@@ -84,6 +90,10 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         "pods": sum(not _remote(pod, view.name) for pod in bound),
         **counts,
         "apart": _apart(core, view),
+        "network": view.network,
+        "services": None if view.follows is None else view.serves,
+        "pod_reach": unreached[:_MOST_UNREACHED],
+        "pod_reach_more": len(unreached[_MOST_UNREACHED:]),
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
     }
 
@@ -118,6 +128,41 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
         if len(rows) >= _MOST_APART:
             break
     return rows
+
+
+def _unreached(core: SchedulerCore, view: ClusterView) -> Iterator[Row]:
+    """A row for each other cluster of its pod network that is not known to be reached: `state`, for
+    how many seconds, of an address that was tried how often lately (`failed` times in vain), and
+    why not.
+    """
+    told = {one.cluster: one for one in view.reaches if not view.silent}
+    since = max(0.0, core.fleet.now - view.answered_at)
+    for name, other in sorted(core.clusters.items()):
+        if other is view or not share_network(view, other):
+            continue
+        one = told.get(name) or PodReach(name, problem=_untried(view, other))
+        if one.state == names.REACHED:
+            continue
+        for_s = round(one.for_s + since, 1) if name in told else None
+        yield {
+            "cluster": name,
+            "state": one.state,
+            "for_s": for_s,
+            "address": one.address,
+            "tries": one.tries,
+            "failed": one.failed,
+            "problem": one.problem,
+        }
+
+
+def _untried(view: ClusterView, other: ClusterView) -> str:
+    """Why nothing is known of the way between two clusters."""
+    for one in (view, other):
+        if one.silent:
+            return f"cluster {one.name} is silent"
+        if not one.pod_address:
+            return f"the agent of cluster {one.name} answers at no address of a pod"
+    return "it was not tried yet"
 
 
 def _may_leave(pod: Pod) -> bool:

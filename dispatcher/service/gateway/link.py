@@ -173,7 +173,13 @@ class GatewayLink:
             raise ack
         if isinstance(ways, BaseException):
             return ack
-        return msgspec.structs.replace(ack, probe=ways.probe, links=ways.links)
+        return msgspec.structs.replace(
+            ack,
+            probe=ways.probe,
+            links=ways.links,
+            pod_address=ways.pod_address,
+            reaches=ways.reaches,
+        )
 
     async def telemetry(self, *, timeout_s: float) -> Telemetry:
         """How its sources of live load do."""

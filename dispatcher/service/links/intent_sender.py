@@ -353,7 +353,8 @@ class IntentSender:
                     self._word = answer.word
                     # Before the word is echoed.
                     said = (answer.probe, answer.links, refuses, answer.follows)
-                    self._emit(PeersAcknowledged(self.cluster, *said))
+                    pods = (answer.pod_address, answer.reaches)
+                    self._emit(PeersAcknowledged(self.cluster, *said, *pods))
         finally:
             self._peers_call = None
 

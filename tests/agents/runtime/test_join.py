@@ -127,3 +127,30 @@ def test_a_taken_address_is_named_with_its_key_before_anything_is_dialled(
 def test_what_the_command_says_goes_before_the_file(file: Path) -> None:
     file.write_text(yaml.safe_dump({**SMALLEST, "role": "observer"}))
     assert [settings.read_settings(file, told).role for told in ({}, {"role": "executor"})] == ["observer", "executor"]
+
+
+@pytest.mark.parametrize(
+    ("node_ip", "said", "pod_address"),
+    [
+        ("10.1.2.3", {}, "10.1.2.3"),
+        ("fd00::3", {}, "fd00::3"),
+        ("10.1.2.3", {"pod_address": "10.9.9.9"}, "10.9.9.9"),
+        ("no-address", {}, ""),
+        ("", {}, ""),
+    ],
+)
+def test_the_address_of_its_pod_is_where_it_answers_others_of_the_pod_network(
+    file: Path, monkeypatch: pytest.MonkeyPatch, node_ip: str, said: dict[str, str], pod_address: str
+) -> None:
+    told: list[settings.JoinSettings] = []
+    monkeypatch.setattr(process, "listen_to_signals", lambda _: True)
+    monkeypatch.setattr(process, "configure_logging", lambda _: None)
+
+    def dial_out(given: settings.JoinSettings, _: object) -> int:
+        told.append(given)
+        return 0
+
+    monkeypatch.setattr(process, "dial_out", dial_out)
+    file.write_text(yaml.safe_dump({**SMALLEST, "relay": {"port": 1}, "links": said}))
+    assert process.join(file, node_ip) == 0
+    assert [(one.agent.links.pod_address, one.relay and one.relay.address) for one in told] == [(pod_address, node_ip)]

@@ -5,7 +5,9 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from agents.executor.trust.state import CONFIRMED, OWN_KEYS, PATH, VALUES
@@ -15,11 +17,12 @@ from agents.runtime.executor_record import NO_KEYS, ExecutorRecord
 from agents.runtime.settings import AgentSettings
 from shared.kube.client import KubeClient
 from shared.kube.session import Access
-from shared.messages import Bind, IntentBatch, Peers, PodRef
+from shared.messages import Bind, IntentBatch, Peer, Peers, PodRef
 from shared.model.names import CONFIRM_RESTORED, DELEGATE_LABEL
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import pod_object
 from tests.agents.runtime.whole_agent import IMPATIENT, Dispatcher, went_back
+from tests.system.ray_fleet import free_ports
 
 BATCH = IntentBatch("d", 1, (Bind("i1", PodRef("default", "web", "u1"), 1, "n0"),), 20.0)
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
@@ -31,8 +34,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def half(api: FakeApi, folder: Path, role: str, **more: float) -> AsyncIterator[Dispatcher]:
+async def half(
+    api: FakeApi, folder: Path, role: str, links: dict[str, Any] | None = None, **more: float
+) -> AsyncIterator[Dispatcher]:
     told = {"cluster": "east", "role": role, "kubeconfig": api.kubeconfig(folder), "kubelet": {"interval_s": 0.1}}
+    told |= {"links": links} if links else {}
     if role == "observer":
         told["key_file"] = str(folder / "there-is-none.pem")
     agent = Agent(AgentSettings.model_validate({**told, "api": {**IMPATIENT, **more}}))
@@ -75,6 +81,24 @@ async def test_each_half_answers_what_is_its_own_alone(tmp_path: Path) -> None:
                 await asked
         assert (await one.agent.set_peers(Peers("d", 1, ()))).word == ""
         assert (await other.agent.set_peers(Peers("d", 1, ()))).word != ""
+
+
+async def test_the_observer_tries_pods_of_others_of_its_network_and_answers_theirs(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    links = {"pod_address": "127.0.0.1", "pod_port": port, "allow": [f"127.0.0.2/32:{port}"]}
+    west = Peer("west", ready=True, uid="uid-west", pod_address=f"127.0.0.2:{port}", network="flat")
+    told = Peers("d", 1, (west,), network="flat")
+    async with fake_api() as api, half(api, tmp_path, "observer", links=links) as observer:
+        await observer.agent.set_peers(told)
+        await until(lambda: observer.agent._pods.address)
+        ack = await observer.agent.set_peers(told)
+        assert ack.pod_address == f"127.0.0.1:{port}"
+        assert [(one.cluster, one.address) for one in ack.reaches] == [("west", west.pod_address)]
+        alone = await observer.agent.set_peers(msgspec.structs.replace(told, network="own"))
+        assert alone.reaches == ()
+    async with fake_api() as api, half(api, tmp_path, "executor", links=links) as executor:
+        ack = await executor.agent.set_peers(told)
+        assert (ack.pod_address, ack.reaches) == ("", ())
 
 
 async def test_an_executor_watches_what_it_checks_orders_against_and_asks_no_kubelet(tmp_path: Path) -> None:

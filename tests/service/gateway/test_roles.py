@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agents.runtime.outbound.dialling import Dialler
@@ -11,7 +12,7 @@ from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.links.link import AgentFault, AgentMismatch, AgentMissing
-from shared.messages import Bind, Changes, Hello, IntentBatch, LinkReading, Peers, PeersAck, PodRef
+from shared.messages import Bind, Changes, Hello, IntentBatch, LinkReading, Peers, PeersAck, PodReach, PodRef
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, Site, dialling, eventually, problem_of, section
 
@@ -34,7 +35,9 @@ class Half(FakeAgent):
 
     async def set_peers(self, peers: Peers) -> PeersAck:
         self.peers.append(peers)
-        return PeersAck("east", f"word of {self.name}", probe=self.name, links=(LinkReading(self.name, 1.0),))
+        links, reaches = (LinkReading(self.name, 1.0),), (PodReach(self.name),)
+        said = PeersAck("east", f"word of {self.name}", probe=self.name, links=links)
+        return msgspec.structs.replace(said, pod_address=self.name, reaches=reaches)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +84,7 @@ async def test_reports_come_from_the_observer_and_outcomes_and_keys_from_the_exe
             "observer",
             ["observer"],
         )
+        assert (ack.pod_address, [one.cluster for one in ack.reaches]) == ("observer", ["observer"])
 
 
 async def test_without_its_executor_a_cluster_reports_and_takes_no_orders(site: Site) -> None:
