@@ -55,6 +55,13 @@ def status(code: int, message: str, reason: str = "") -> Reply:
     return code, msgspec.json.encode(body)
 
 
+_SAID_ALWAYS: dict[str, Reply] = {
+    "/version": (200, b'{"gitVersion":"v1.36.0","major":"1","minor":"36"}'),
+    # agents may do all
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": (201, b'{"status":{"allowed":true}}'),
+}
+
+
 class ApiServer:
     """The API of one cluster. `wall` is its own clock; what begins with one of `hidden` it answers with 404."""
 
@@ -102,10 +109,8 @@ class ApiServer:
 
     def handle(self, actor: str, method: str, path: str, body: bytes, kind: str, *, limit: int = 0) -> Reply:
         """Do what is asked; (status, JSON). `limit` of a list, 0 for none."""
-        if path == "/version":
-            return 200, b'{"gitVersion":"v1.36.0","major":"1","minor":"36"}'
-        if path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":  # agents may do all
-            return 201, b'{"status":{"allowed":true}}'
+        if path in _SAID_ALWAYS:
+            return _SAID_ALWAYS[path]
         if path.startswith(self.hidden):
             return status(404, "the server could not find the requested resource", "NotFound")
         path, _, query = path.partition("?")
