@@ -31,14 +31,15 @@ def status(phase: str = "Running", *, ready: bool = True, ip: str = "10.0.0.7", 
         "podIP": ip,
         "podIPs": [{"ip": ip}],
         "hostIP": "192.168.0.1",
+        "hostIPs": [{"ip": "192.168.0.1"}, {"ip": "fd00::1"}],
         "startTime": "2026-01-01T00:00:00Z",
         "qosClass": "Burstable",
         **more,
     }
 
 
-def mirror(ref: PodRef, wanted: dict[str, Any], *, routed: bool = True) -> MirrorStatus:
-    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted), routed)
+def mirror(ref: PodRef, wanted: dict[str, Any], *, routed: bool = True, generation: int = 0) -> MirrorStatus:
+    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted), routed, generation=generation)
 
 
 def source(world: World) -> PodRef:
@@ -63,7 +64,43 @@ def test_the_source_shows_what_the_delegate_does_and_keeps_its_own_pod_scheduled
         {"type": "PodScheduled", "status": "True", "reason": "here"},
         {"type": "Ready", "status": "True"},
     ]
-    assert "hostIP" not in shown
+    assert (shown["hostIP"], shown["hostIPs"]) == ("192.168.0.1", [{"ip": "192.168.0.1"}, {"ip": "fd00::1"}])
+
+
+def generations(world: World) -> list[int | None]:
+    shown = status_of(world)
+    return [one.get("observedGeneration") for one in (shown, *shown["conditions"])]
+
+
+def test_the_generation_that_the_kubelet_there_has_seen_is_shown_as_home_counts_it() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    assert world.do(mirror(ref, status(observedGeneration=3), generation=2)).verdict == DONE
+    assert generations(world) == [2, None, 2]  # nobody there says when home's PodScheduled was seen
+
+
+def test_of_a_condition_of_an_earlier_generation_home_shows_the_earlier_one() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(observedGeneration=3), generation=2))
+    world.sync()
+    world.do(mirror(ref, status(observedGeneration=5), generation=4))
+    assert generations(world) == [4, None, 2]
+
+
+def test_while_the_kubelet_has_not_seen_a_change_the_generation_before_it_is_shown() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(observedGeneration=3), generation=2))
+    world.sync()
+    world.do(mirror(ref, status(observedGeneration=3, message="pulls")))
+    assert (status_of(world)["message"], generations(world)) == ("pulls", [2, None, 2])
+
+
+def test_a_kubelet_that_says_of_no_generation_has_none_shown() -> None:
+    world = World(peers=("b",))
+    assert world.do(mirror(source(world), status(), generation=2)).verdict == DONE
+    assert generations(world) == [None, None, None]
 
 
 def test_no_generation_of_the_delegate_is_shown_as_one_of_the_source() -> None:
