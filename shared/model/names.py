@@ -21,6 +21,7 @@ REQUIRE_DATA = PREFIX + "require-data"  # the same, and nowhere else than where 
 SERVICES = PREFIX + "services"
 # "none": it needs neither rights nor token of its ServiceAccount
 SERVICE_ACCOUNT = PREFIX + "service-account"
+DEFAULT_ACCOUNT = "default"  # a ServiceAccount of each namespace, of pods that name none
 PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
 NONE = "none"  # what says so in the three above, and in FOLLOW
 # "false": never moved off a hot node; "true": also if a Job or the like controls it
