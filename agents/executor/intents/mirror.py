@@ -29,7 +29,7 @@ from agents.executor.objects.pods import Lookup
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
-from shared.model.delegate_events import events_of
+from shared.model.delegate_events import all_events_of
 from shared.model.names import CARRIES
 from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
@@ -57,7 +57,8 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
     """Patch the source's status; no request if it has ended or shows this status already.
 
     A refusal makes a Warning event StatusNotMirrored on the source, once for each cause. Events
-    that come with the status of the delegate become events of the source.
+    that come with the status of the delegate become events of the source; those that are normal as
+    long as statuses may be written, from whose bytes they are taken.
     """
     _tell_events(intent, local, now)
     result = yield from _mirror(intent, local, now)
@@ -76,12 +77,16 @@ def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
         local.told_events.drop(uid)
         return
     cluster = local.behind(pod.node)
-    happened = events_of(intent.status) if cluster else []
+    happened = all_events_of(intent.status) if cluster else []
     if not happened:
         return
     told = local.told_events.get(uid) or ToldEvents()
-    for one in told.new(happened, now.mono, now.wall):
-        events.of_delegate(local, intent.pod, cluster, one, now)
+    namespace = intent.pod.namespace
+    room = local.events.has_room and not local.status_bytes.spent(cluster, namespace, now.mono)
+    for one in told.new(happened, now.mono, now.wall, normal=room):
+        size = events.of_delegate(local, intent.pod, cluster, one, now)
+        if one.normal:
+            local.status_bytes.spend(cluster, namespace, now.mono, size)
     local.told_events.put(uid, told)
 
 

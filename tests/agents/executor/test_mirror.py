@@ -8,6 +8,7 @@ import pytest
 
 from agents.executor.bounds.byte_budget import ByteRate
 from agents.executor.context import local
+from agents.executor.context.event_queue import EventQueue
 from agents.executor.context.local import Moment
 from agents.executor.context.relayed_events import BURST, EVERY_S
 from agents.executor.intents.procedures import carry_out
@@ -317,6 +318,55 @@ def test_events_that_cannot_be_read_leave_the_status_as_it_is(events: Any) -> No
     wanted = {"events": events, **status()}
     assert world.do(mirror(source(world), wanted)).verdict == DONE
     assert (status_of(world)["phase"], events_at_home(world)) == ("Running", [])
+
+
+def ordinary(*said: str) -> dict[str, Any]:
+    normal = [{"reason": "Started", "message": one, "at": NOW.wall} for one in said]
+    return {"events": [{"reason": "Unhealthy", "message": "m", "at": NOW.wall}], "normal": normal, **status()}
+
+
+def test_what_the_kubelet_there_says_of_containers_reads_as_at_home() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    for _ in range(2):
+        assert world.do(mirror(ref, ordinary("Started container main"))).verdict == DONE
+        world.sync()
+    assert events_at_home(world) == [
+        ("Warning", "Unhealthy", "in cluster b: m"),
+        ("Normal", "Started", "in cluster b: Started container main"),
+    ]
+    assert "normal" not in status_of(world)
+
+
+def test_a_flood_of_what_is_normal_is_cut_and_takes_no_room_from_warnings() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    for number in range(10):
+        world.do(mirror(ref, {**ordinary(*(f"{number}-{one}" for one in range(12))), "events": []}))
+    assert len(events_at_home(world)) == BURST
+    happens(world, ref, ("FailedMount", 1, 0.0))
+    assert events_at_home(world)[-1][:2] == ("Warning", "FailedMount")
+
+
+def test_where_the_bytes_of_statuses_are_used_up_only_warnings_are_told_until_there_are_more() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.local.status_bytes.spend("b", ref.namespace, NOW.mono, 2**30)
+    world.do(mirror(ref, ordinary("x")))
+    assert [reason for _, reason, _ in events_at_home(world)] == ["Unhealthy", "StatusNotMirrored"]
+    later = Moment(NOW.mono + 3600, NOW.wall + 1)
+    world.do(mirror(ref, ordinary("x")), later)
+    assert events_at_home(world)[-1][:2] == ("Normal", "Started")
+
+
+def test_what_is_normal_pushes_no_other_event_out_of_the_queue() -> None:
+    world = World(peers=("b",))
+    world.local.events = EventQueue(most=4)
+    ref = source(world)
+    world.do(mirror(ref, ordinary("x", "y", "z")))
+    world.sync()
+    world.do(mirror(ref, ordinary("v", "w")))
+    assert [reason for _, reason, _ in events_at_home(world)].count("Unhealthy") == 1
 
 
 def test_nothing_is_told_of_a_pod_that_runs_here() -> None:
