@@ -57,7 +57,8 @@ class Changes(Record, frozen=True):
     which that is not known. `confirmed`: how often in this life of the agent an operator has
     confirmed that what its API server shows is meant. `uses`: what pods of single owners use, of
     those of which that is another than before; what is not told of goes on to hold.
-    `priority_classes`: all of the cluster; empty: they are not known.
+    `priority_classes`: all of the cluster; empty: they are not known. `runtime_classes`: the names
+    of all; None: they are not known.
     """
 
     cluster: Word
@@ -85,3 +86,4 @@ class Changes(Record, frozen=True):
     confirmed: int = 0
     uses: Annotated[tuple[OwnerUse, ...], Meta(max_length=MAX_USES)] = ()
     priority_classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=MAX_NAMES)] = ()
+    runtime_classes: Names | None = None

@@ -23,7 +23,7 @@ from agents.executor.crossing.manifest import (
 )
 from agents.executor.crossing.policy import Grants
 from shared.model.copy_names import HASH
-from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
+from shared.model.crossing import MAX_PRIORITY, RUNTIME_CLASS, barred_class, crosses, matches
 from shared.model.crossing import SECRETS as OF_SECRETS
 from shared.model.names import (
     DEFAULT_ACCOUNT,
@@ -172,6 +172,13 @@ def class_needed(manifest: Object) -> Iterator[Need]:
     name = manifest["spec"].get("priorityClassName")
     if name:
         yield Need(MAX_PRIORITY, name, "spec.priorityClassName", f'is PriorityClass "{name}"')
+
+
+def runtime_needed(manifest: Object) -> Iterator[Need]:
+    """The RuntimeClass that a manifest (sanitised) names: the target must have it."""
+    name = manifest["spec"].get("runtimeClassName")
+    if name:
+        yield Need(RUNTIME_CLASS, name, "spec.runtimeClassName", f'is RuntimeClass "{name}"')
 
 
 def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> Object:

@@ -239,11 +239,11 @@ class Reports:
         was_ready = view.ready
         was_restored = view.restored
         keys = view.keys
-        shown = (view.opens, view.priority_classes)
+        shown = view.told
         confirms = views.confirms(view, changes)
         views.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
-        if shown != (view.opens, view.priority_classes):
+        if shown != view.told:
             self._show_cluster(view, now)
         if keys != view.keys:
             self._keys_changed(view)
@@ -342,6 +342,7 @@ class Reports:
             synced=view.synced,
             opens=view.opens,
             priority_classes=view.priority_classes,
+            runtime_classes=view.runtime_classes,
             network=view.network if view.serves else OWN_NETWORK,
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
