@@ -138,6 +138,7 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
             needs=elsewhere.needs,
             files=elsewhere.files,
             live=elsewhere.live,
+            generation=0 if elsewhere.left else read.generation,
             features=features,
             problems=(*read.problems, *unread),
         )
@@ -319,10 +320,14 @@ def _ours(
 def _generation(
     meta: wire.Meta, spec: wire_pods.PodSpec, status: wire_status.PodStatus, *, delegate: bool
 ) -> int:
-    """As `Pod.generation`. What a kubelet has seen it says itself: servers before 1.33 count none."""
+    """As `Pod.generation`. What a kubelet has seen it says itself: servers before 1.33 count none.
+    Of a change that is refused it sees nothing.
+    """
     shown = min(max(meta.generation or 0, 0), MAX_AMOUNT)
     if delegate:
-        return shown if (status.observed_generation or 0) >= shown else 0
+        conditions = status.conditions or ()
+        refused = any(one.type == names.FOLLOWED and one.status == "False" for one in conditions)
+        return shown if (status.observed_generation or 0) >= shown and not refused else 0
     return shown if spec.node_name.startswith(names.PROXY_NODE_PREFIX) else 0
 
 

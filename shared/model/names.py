@@ -51,6 +51,7 @@ SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
 # what it names that follows it from home: in a manifest with digests, on a delegate by name
 FOLLOWS = PREFIX + "follows"
+FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 # On a delegate: which writes on its source reach it, and digests of what did last. On a source that
 # runs elsewhere: which of its writes do, so that admission lets them through.
