@@ -320,7 +320,7 @@ def _ours(
 def _generation(
     meta: wire.Meta, spec: wire_pods.PodSpec, status: wire_status.PodStatus, *, delegate: bool
 ) -> int:
-    """As `Pod.generation`. What a kubelet has seen it says itself: servers before 1.33 count none.
+    """As `Pod.generation`. What a kubelet has seen it says itself: servers before 1.34 count none.
     Of a change that is refused it sees nothing.
     """
     shown = min(max(meta.generation or 0, 0), MAX_AMOUNT)

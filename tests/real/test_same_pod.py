@@ -245,7 +245,7 @@ def test_home_shows_the_generation_that_the_kubelet_there_has_seen_and_what_it_s
     def caught_up() -> bool:
         found = world.home.admin.get(f"{PODS}/counted")
         status = found["status"]
-        ready = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+        ready: Object = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
         observed = {status.get("observedGeneration"), ready.get("observedGeneration")}
         return observed == {found["metadata"]["generation"]}
 
