@@ -22,6 +22,7 @@ from agents.kube.specs import SpecRead, read_spec
 from agents.observer.record_bounds import MAX_LABELS, MAX_PROBLEMS, memory_of_labels, within_bounds
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
 from shared.model import names
+from shared.model.bounds import MAX_AMOUNT
 from shared.model.copy_names import as_at_home
 from shared.model.pod import (
     FAILED,
@@ -137,6 +138,7 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
             needs=elsewhere.needs,
             files=elsewhere.files,
             live=elsewhere.live,
+            generation=0 if elsewhere.left else read.generation,
             features=features,
             problems=(*read.problems, *unread),
         )
@@ -311,7 +313,22 @@ def _ours(
         ends_in_s=_ends_in(meta),
         live=reached,
         carries=carries,
+        generation=_generation(meta, spec, status, delegate=delegate),
     )
+
+
+def _generation(
+    meta: wire.Meta, spec: wire_pods.PodSpec, status: wire_status.PodStatus, *, delegate: bool
+) -> int:
+    """As `Pod.generation`. What a kubelet has seen it says itself: servers before 1.34 count none.
+    Of a change that is refused it sees nothing.
+    """
+    shown = min(max(meta.generation or 0, 0), MAX_AMOUNT)
+    if delegate:
+        conditions = status.conditions or ()
+        refused = any(one.type == names.FOLLOWED and one.status == "False" for one in conditions)
+        return shown if (status.observed_generation or 0) >= shown and not refused else 0
+    return shown if spec.node_name.startswith(names.PROXY_NODE_PREFIX) else 0
 
 
 def _amounts(

@@ -335,6 +335,12 @@ def _workload(
     return made
 
 
+def _name_alone(
+    record: Callable[[str], model.AnyWatched],
+) -> Callable[[api.Described, list[str]], model.AnyWatched]:
+    return lambda found, _: record(found.metadata.name)
+
+
 def _by_name(record: Callable[[str], model.AnyWatched]) -> Callable[[str, str], model.AnyWatched]:
     return lambda _, name: record(name)
 
@@ -413,6 +419,13 @@ KINDS: tuple[Kind[Any], ...] = (
         Decoder(api.PriorityClassObject).decode,
         _priority_class,
         _unread_class,
+    ),
+    Kind(
+        "RuntimeClass",
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        Decoder(api.Described).decode,
+        _name_alone(model.RuntimeClass),
+        _by_name(model.RuntimeClass),
     ),
     Kind(
         "Service", f"{_CORE}/services", Decoder(api.ServiceObject).decode, _service, model.Service

@@ -9,7 +9,9 @@ from agents.observer.seen import EventSeen
 from shared.model.delegate_events import event
 
 PATH = "/api/v1/events"
-WARNINGS_OF_PODS = "involvedObject.kind=Pod,type=Warning"  # what the API server sends of all events
+# What the API server sends of all events.
+WARNINGS_OF_PODS = "involvedObject.kind=Pod,type=Warning"
+NORMAL_OF_PODS = "involvedObject.kind=Pod,type=Normal,source=kubelet"
 
 
 class _Regarding(wire.Wire):
@@ -28,6 +30,7 @@ class _Event(wire.Wire):
 
     metadata: wire.BareMeta
     involved_object: _Regarding = msgspec.field(default_factory=_Regarding)
+    type: wire.Text = None
     reason: wire.Text = None
     message: wire.Text = None
     count: wire.Int | None = None
@@ -57,7 +60,8 @@ def event_seen(raw: bytes | msgspec.Raw) -> EventSeen | None:
         ),
         0.0,
     )
-    made = event(told.reason or "", told.message or "", count, at)
+    normal = told.type == "Normal"
+    made = event(told.reason or "", told.message or "", count, at, normal=normal)
     version = version_of(told.metadata.resource_version)
     return EventSeen(
         told.metadata.uid, version, about.uid, about.namespace or "", about.name or "", made

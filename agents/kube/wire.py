@@ -46,6 +46,7 @@ class Meta(Wire):
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
     deletion_grace_period_seconds: int | None = None
+    generation: Long | None = None
 
 
 class Named(Wire):

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from agents.kube.wire import Condition, Text, Wire
+from agents.kube.wire import Condition, Long, Text, Wire
 from agents.kube.wire_pods import ResourceList
 
 
@@ -28,6 +28,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceList | None = None
     allocated_resources: dict[str, Any] | None = None
+    observed_generation: Long | None = None
 
 
 read_pod_status = msgspec.json.Decoder(PodStatus).decode

@@ -39,6 +39,7 @@ from shared.model.objects import (
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
+    RuntimeClass,
 )
 from shared.model.pod import HostPort, Pod, PodRef, SourceRef
 from shared.model.resources import PODS as PLACES
@@ -70,6 +71,7 @@ class ClusterCache:
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
+        self._hidden: set[str] = set()  # kinds that the server does not show (any more)
         self._warned: dict[str, tuple[str, set[int]]] = {}  # by UID: its namespace, and of what
         self._warned_in = Counter[str]()  # pods, by namespace
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
@@ -123,12 +125,14 @@ class ClusterCache:
             self._bury(kind, key, missing=True)
         for key in [key for key in self._known(kind) if key not in listed]:
             self._bury(kind, key, missing=True)
+        self._hidden.discard(kind)
         self._completed(kind)
 
     def absent(self, kind: str) -> None:
         """The server has no such kind, or does not show it: nothing of it is waited for. What was
         known stays.
         """
+        self._hidden.add(kind)
         self._completed(kind)
 
     def _completed(self, kind: str) -> None:
@@ -346,14 +350,22 @@ class ClusterCache:
         return self._objects[kind].get(key)
 
     def objects(self) -> Iterable[AnyObject]:
-        """All objects beside nodes and pods, but for priority classes."""
+        """All objects beside nodes and pods, but for those that are told otherwise, or not at all."""
         every = (record for objects in self._objects.values() for record in objects.values())
-        return (record for record in every if not isinstance(record, PriorityClass | DaemonSet))
+        apart = PriorityClass | RuntimeClass | DaemonSet
+        return (record for record in every if not isinstance(record, apart))
 
     def priority_classes(self) -> tuple[PriorityClass, ...]:
         """All PriorityClasses by name; none while that kind is not shown."""
         found = self._objects.get(PriorityClass.__name__, {})
         return tuple(one for _, one in sorted(found.items()) if isinstance(one, PriorityClass))
+
+    def runtime_classes(self) -> tuple[str, ...] | None:
+        """The names of all RuntimeClasses; None while that kind is not shown."""
+        kind = RuntimeClass.__name__
+        if kind not in self._complete or kind in self._hidden:
+            return None
+        return tuple(sorted(self._objects[kind]))
 
     def namespace(self, name: str) -> Namespace | None:
         """The Namespace of this name; None also while that kind is not watched."""

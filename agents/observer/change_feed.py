@@ -14,9 +14,12 @@ from shared.model.bounds import MAX_NAMES
 from shared.model.crossing import Opening
 from shared.model.node import Node, Reading
 from shared.model.node_group import NodeGroups
-from shared.model.objects import ObjectRef, PriorityClass
+from shared.model.objects import ObjectRef, PriorityClass, RuntimeClass
 from shared.model.owner_use import OwnerUse
 from shared.model.pod import Pod
+
+# Kinds of which all are told with each report, beside the objects that older dispatchers know.
+_TOLD_WHOLE = frozenset((PriorityClass.__name__, RuntimeClass.__name__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class ChangeFeed:
             keys=who.keys,
             opens=who.opens,
             priority_classes=self._priority_classes(),
+            runtime_classes=self._runtime_classes(),
         )
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
@@ -125,7 +129,7 @@ class ChangeFeed:
     def _difference(self, since: int, now: float) -> dict[str, object]:
         changed = self._by_kind(list(self._log.changed(since)))
         gone = self._by_kind(list(self._log.gone(since)))
-        kinds = [kind for kind in self._cache.kinds if kind != PriorityClass.__name__]
+        kinds = [kind for kind in self._cache.kinds if kind not in _TOLD_WHOLE]
         nodes: tuple[Node, ...] = tuple(
             found for key in changed[NODES] if (found := self._cache.node(key)) is not None
         )
@@ -159,6 +163,10 @@ class ChangeFeed:
         """
         found = self._cache.priority_classes()
         return found if len(found) <= MAX_NAMES else ()
+
+    def _runtime_classes(self) -> tuple[str, ...] | None:
+        found = self._cache.runtime_classes()
+        return found if found is None or len(found) <= MAX_NAMES else None
 
     def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
         return tuple(

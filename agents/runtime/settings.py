@@ -182,7 +182,7 @@ class AcceptSettings(BaseModel):
     local_accounts: tuple[str, ...] = Field(
         default=(),
         description="ServiceAccounts of this cluster that such pods run as, by its name and with its "
-        "tokens; goes before service_accounts.",
+        "tokens, also `default`; goes before service_accounts.",
     )
     services: Literal["", "none"] = Field(
         default="",

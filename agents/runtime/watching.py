@@ -10,7 +10,7 @@ from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
-from agents.kube.pod_events import PATH, WARNINGS_OF_PODS, event_seen
+from agents.kube.pod_events import NORMAL_OF_PODS, PATH, WARNINGS_OF_PODS, event_seen
 from agents.kube.pod_groups import OLDER, group_seen
 from agents.kube.pod_groups import PATH as POD_GROUPS_PATH
 from agents.observer.cache import ClusterCache
@@ -39,6 +39,7 @@ EXECUTOR_KINDS = frozenset(
 )
 
 SYNC_LOOK_S = 0.5
+EVENTS_LOOK_S = 2.0  # what is normal waits for so long, or twice, for a status that it comes with
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -86,15 +87,18 @@ class Watching:
         )
         # Beside the others, which tell whether this view is whole and right: that does not rest on
         # events.
-        self._events = ListWatch(
-            client,
-            "Event",
-            PATH,
-            event_seen,
-            handler.events,
-            pace,
-            optional=True,
-            fields=WARNINGS_OF_PODS,
+        self._warnings, self._normal = (
+            ListWatch(
+                client,
+                "Event",
+                PATH,
+                event_seen,
+                handler.events,
+                pace,
+                optional=True,
+                fields=fields,
+            )
+            for fields in (WARNINGS_OF_PODS, NORMAL_OF_PODS)
         )
         self._tells_events = whole
         self.node_groups = None
@@ -119,13 +123,29 @@ class Watching:
         self._rewatch()
         if self._tells_events:
             self.tasks["Event"] = spawn(self._watch_events(), "watch Event")
+            self.tasks["normal Event"] = spawn(self._watch_normal(), "watch normal Event")
+            self.tasks["late Event"] = spawn(self._tell_late(), "tell late Event")
         for watch in self._of_node_groups:
             self.tasks[watch.kind] = spawn(watch.run(), f"watch {watch.kind}")
 
     async def _watch_events(self) -> None:
         while not self.cache.synced:  # noqa: ASYNC110 - polled once a start; events are of pods that are known
             await asyncio.sleep(SYNC_LOOK_S)
-        await self._events.run()
+        await self._warnings.run()
+
+    async def _watch_normal(self) -> None:
+        """Kubelets tell four or five of each pod that starts: a cluster without pods of others is
+        spared them.
+        """
+        events = self.handler.events
+        while not (self.cache.synced and events.any_delegate):  # noqa: ASYNC110 - polled until one comes, hours maybe
+            await asyncio.sleep(SYNC_LOOK_S)
+        await self._normal.run()
+
+    async def _tell_late(self) -> None:
+        while True:
+            await asyncio.sleep(EVENTS_LOOK_S)
+            self.handler.events.tell_late()
 
     def start_over(self) -> None:
         """List everything anew: what was shown is to be judged otherwise."""

@@ -11,8 +11,9 @@ namespaces `kube-*`, and where the target's admin says so with the label, or ann
 
 Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of
 its own cluster) is let in by no row of the target's policy (`model.crossing.Opening`), where its
-PriorityClass is lacking or higher than these let in, or where Services are missing that its
-namespace has at home. Whatever an agent of an older version does not tell is left to the target.
+PriorityClass is lacking or higher than these let in, where its RuntimeClass is lacking, or where
+Services are missing that its namespace has at home. Whatever an agent of an older version does not
+tell is left to the target.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -31,7 +32,15 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
-from shared.model.crossing import SECRETS, Opening, makes, rows_for, unmet, unmet_class
+from shared.model.crossing import (
+    SECRETS,
+    Opening,
+    lacking_runtime,
+    makes,
+    rows_for,
+    unmet,
+    unmet_class,
+)
 from shared.model.names import ACCEPT, NONE, SERVICES
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Need
@@ -107,6 +116,7 @@ def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
     if lacking:
         return Why(Reason.CANNOT_CROSS, _wanting(lacking))
     barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
+    barred = barred or lacking_runtime(pod.needs, info.runtime_classes)
     if barred:
         return Why(Reason.CANNOT_CROSS, barred)
     missing = (

@@ -99,6 +99,7 @@ class ClusterView:
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
     priority_classes: tuple[PriorityClass, ...] = ()  # as in Changes
+    runtime_classes: tuple[str, ...] | None = None  # likewise
     # its first report is being folded: to others it is as if it had not reported yet
     hidden: bool = False
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
@@ -121,6 +122,11 @@ class ClusterView:
     def ready(self) -> bool:
         """Whether new pods may go there and absence of a pod there means something."""
         return self.synced and self.api_ok and not self.silent
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What filters go by beside its readiness."""
+        return self.opens, self.priority_classes, self.runtime_classes
 
     @property
     def serves(self) -> bool:
@@ -348,11 +354,12 @@ def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
     that is folded.
     """
     healthy = changes.synced and changes.api_ok and not (changes.restored or view.restored)
-    known = (view.keys, view.opens, view.priority_classes, view.evicts_foreign)
+    known = (view.keys, *view.told, view.evicts_foreign)
     reported = (
         changes.keys or view.keys,
         changes.opens,
         changes.priority_classes,
+        changes.runtime_classes,
         changes.evicts_foreign,
     )
     return view.ready and healthy and known == reported and not confirms(view, changes)
@@ -374,6 +381,7 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     if changes.synced:
         view.opens = changes.opens
         view.priority_classes = changes.priority_classes
+        view.runtime_classes = changes.runtime_classes
     view.heard = view.heard or changes.synced
     view.last_report_at = now
 

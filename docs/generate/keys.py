@@ -243,6 +243,12 @@ OURS = (
         "What it names that was copied from its own cluster.",
     ),
     Key(
+        "FOLLOWED",
+        "delegate and source, condition",
+        "`False`, `True`",
+        "Whether the last change that was made at home reached the delegate; no condition: all did.",
+    ),
+    Key(
         "COPY",
         "copy of a ConfigMap or Secret, label",
         "a hash",

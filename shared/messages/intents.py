@@ -7,7 +7,7 @@ DeleteSource (A); delegate gone -> FinishSource (A).
 """
 
 from shared.messages.version import VERSION
-from shared.model.bounds import Int32
+from shared.model.bounds import Amount, Int32
 from shared.model.pod import PodRef, Record, SourceRef
 
 
@@ -145,12 +145,15 @@ class MirrorStatus(Intent, frozen=True):
     `routed`: an operator has said that the pod networks of both clusters are one, so that its
     addresses lead to it from the home cluster, too. Else they are not written: at home they may be
     nobody's, or another pod's. `carries`: which writes on the source reach the delegate
-    (`Pod.carries`); it is shown on the source, whose admission lets these through.
+    (`Pod.carries`); it is shown on the source, whose admission lets these through. `generation`: that
+    of the source whose spec the delegate's kubelet has seen; 0: it has not seen the latest yet, and
+    what was shown stays.
     """
 
     status: bytes
     routed: bool = False
     carries: str = ""
+    generation: Amount = 0
 
 
 class DeleteSource(Intent, frozen=True):

@@ -60,7 +60,7 @@ class Changes(Record, frozen=True):
     those of which that is another than before; what is not told of goes on to hold.
     `priority_classes`: all of the cluster; empty: they are not known. `node_groups`: all that are
     seen, where that is news or the report is full; None: no news, or in a full one that none are
-    looked for.
+    looked for. `runtime_classes`: the names of all; None: they are not known.
     """
 
     cluster: Word
@@ -89,3 +89,4 @@ class Changes(Record, frozen=True):
     uses: Annotated[tuple[OwnerUse, ...], Meta(max_length=MAX_USES)] = ()
     priority_classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=MAX_NAMES)] = ()
     node_groups: NodeGroups | None = None
+    runtime_classes: Names | None = None

@@ -20,6 +20,7 @@ _ROLES = "node-role.kubernetes.io/"
 SECRETS = "secrets"  # the key of a `Need` that is about a Secret
 NEEDED = ("allow", SECRETS, "service_accounts")  # lists of a row that a `Need` may name
 MAX_PRIORITY = "max_priority"  # the key of a `Need` that is about a PriorityClass
+RUNTIME_CLASS = "runtime_class"  # of one that is about a RuntimeClass: no row says anything of it
 _UNTOLD = (
     "its agent does not tell what it would need in another cluster: it is of an older version, "
     "cannot read the pod, or "
@@ -150,11 +151,12 @@ def untold(pod: Pod) -> str:
 
 def class_named(needs: Needs | None) -> Need | None:
     """What a pod says of its PriorityClass."""
-    return (
-        next((one for one in needs.of_policy if one.key == MAX_PRIORITY), None)
-        if needs is not None
-        else None
-    )
+    return _named(needs, MAX_PRIORITY)
+
+
+def _named(needs: Needs | None, key: str) -> Need | None:
+    every = needs.of_policy if needs is not None else ()
+    return next((one for one in every if one.key == key), None)
 
 
 def most_priority(rows: Iterable[Opening]) -> int | None:
@@ -173,6 +175,16 @@ def unmet_class(
         return ""
     why = barred_class(need.word, most_priority(rows), classes)
     return f"{need.field} {why}" if why else ""
+
+
+def lacking_runtime(needs: Needs | None, classes: Sequence[str] | None) -> str:
+    """Why a pod cannot run in a cluster with these RuntimeClasses (None: they are not known); '' if
+    it can.
+    """
+    need = _named(needs, RUNTIME_CLASS)
+    if need is None or classes is None or need.word in classes:
+        return ""
+    return f"{need.field} {need.why}, which does not exist in that cluster: create it there"
 
 
 def priority_there(

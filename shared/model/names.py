@@ -21,6 +21,7 @@ REQUIRE_DATA = PREFIX + "require-data"  # the same, and nowhere else than where 
 SERVICES = PREFIX + "services"
 # "none": it needs neither rights nor token of its ServiceAccount
 SERVICE_ACCOUNT = PREFIX + "service-account"
+DEFAULT_ACCOUNT = "default"  # a ServiceAccount of each namespace, of pods that name none
 PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
 NONE = "none"  # what says so in the three above, and in CONSENT
 # "false": never moved off a hot node; "true": also if a Job or the like controls it
@@ -50,6 +51,7 @@ SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
 # what it names that follows it from home: in a manifest with digests, on a delegate by name
 FOLLOWERS = PREFIX + "follows"
+FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 # On a delegate: which writes on its source reach it, and digests of what did last. On a source that
 # runs elsewhere: which of its writes do, so that admission lets them through.

@@ -157,6 +157,10 @@ class PriorityClass(Named, frozen=True):
     default: bool = False
 
 
+class RuntimeClass(Named, frozen=True):
+    """node.k8s.io/v1 RuntimeClass, of which peers are told the name alone."""
+
+
 class DaemonSet(Namespaced, frozen=True):
     """apps/v1 DaemonSet: which pods it means. It is no part of `AnyObject` either: no agent tells
     of it.
@@ -233,7 +237,7 @@ AnyObject = (
     | StatefulSet
     | ReplicationController
 )
-AnyWatched = AnyObject | PriorityClass | DaemonSet
+AnyWatched = AnyObject | PriorityClass | RuntimeClass | DaemonSet
 
 
 class ObjectRef(Record, frozen=True):

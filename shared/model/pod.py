@@ -203,8 +203,9 @@ class Pod(Record, frozen=True):
     proxy node as it is, of a delegate as it reached that, of one format where they begin alike;
     "" where nothing follows. `carries`: which writes on its source reach a delegate (agents/executor/crossing/live).
     `labels_cut`: it has more labels than `labels`, which are too large to be
-    told. `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without
-    a request; None: unknown.
+    told. `generation`: of a source on a proxy node, that of its spec; of a delegate the same, where
+    its kubelet has seen that; 0: it has not, or it is not known. `expected` is (milli-CPU, bytes)
+    with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
     uid: str
@@ -255,6 +256,7 @@ class Pod(Record, frozen=True):
     labels_cut: bool = False
     live: Word = ""
     carries: Word = ""
+    generation: Amount = 0
 
     @property
     def key(self) -> str:
@@ -292,7 +294,7 @@ def without_claim(pod: Pod) -> Pod:
 # field that is new: it tells pods apart.
 OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
-    "nominated_node", "started", "preempted", "files", "at_home", "ends_in_s",
+    "nominated_node", "started", "preempted", "files", "at_home", "ends_in_s", "generation",
 )  # fmt: skip
 _of_template = attrgetter(
     *(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes"

@@ -50,6 +50,7 @@ OBSERVER = {
     *(("storage.k8s.io", kind, "", "list watch") for kind in ("csistoragecapacities", "volumeattachments")),
     ("policy", "poddisruptionbudgets", "", "list watch"),
     ("scheduling.k8s.io", "priorityclasses", "", "list watch"),
+    ("node.k8s.io", "runtimeclasses", "", "list watch"),
     ("", "services", "", "list watch"),
     ("", "replicationcontrollers", "", "list watch"),
     ("apps", "replicasets", "", "list watch"),

@@ -42,6 +42,21 @@ async def test_a_new_event_is_seen_in_both_ways(api: Api) -> None:
     assert (seen["reportingComponent"], seen["reportingInstance"], seen["source"]) == ("a.io/b", "b-0", {})
 
 
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("involvedObject.kind=Pod,type=Warning", ["failed"]),
+        ("involvedObject.kind=Pod,type=Normal,source=kubelet", ["started"]),
+    ],
+)
+async def test_warnings_and_what_kubelets_tell_are_selected(api: Api, selector: str, found: list[str]) -> None:
+    await api.add("events", old(api, metadata={"name": "failed"}))
+    for name, component in (("started", "kubelet"), ("scheduled", "default-scheduler")):
+        parts = {"metadata": {"name": name}, "type": "Normal", "source": {"component": component}}
+        await api.add("events", old(api, **parts))
+    assert await api.names("events", fieldSelector=selector) == found
+
+
 async def test_an_old_event_is_counted_up_and_a_new_one_becomes_a_series(api: Api) -> None:
     await api.add("events", old(api))
     assert (await api.change("events", "old", {"count": 2, "message": "again"}))["count"] == 2

@@ -100,3 +100,21 @@ async def test_a_status_comes_with_annotations_and_takes_conditions_off_that_may
     changed = await api.change("pods", "web/status", body, STRATEGIC)
     assert not [one for one in changed["status"].get("conditions") or () if one["type"] == "PodResizePending"]
     assert changed["metadata"]["annotations"] == {"a": "b"}
+
+
+@pytest.mark.since("1.34")
+async def test_a_status_says_of_a_generation_and_its_addresses_are_replaced_as_a_whole(api: Api) -> None:
+    made = await api.add("pods", pod())
+    assert made["metadata"]["generation"] == 1
+    ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
+    two = [{"ip": "192.168.0.1"}, {"ip": "fd00::1"}]
+    shown = {"observedGeneration": 1, "conditions": [ready], "hostIP": "192.168.0.1", "hostIPs": two}
+    await api.change("pods", "web/status", {"status": shown}, STRATEGIC)
+    one = {"hostIP": "192.168.0.2", "hostIPs": [{"ip": "192.168.0.2"}, {"$patch": "replace"}]}
+    less = {"conditions": [{"type": "Ready", "status": "False"}], **one}
+    changed = (await api.change("pods", "web/status", {"status": less}, STRATEGIC))["status"]
+    assert (changed["hostIP"], changed["hostIPs"]) == ("192.168.0.2", [{"ip": "192.168.0.2"}])
+    assert (changed["observedGeneration"], changed["conditions"][-1]["observedGeneration"]) == (1, 1)
+    gone = {"hostIP": None, "hostIPs": [{"$patch": "replace"}]}
+    changed = (await api.change("pods", "web/status", {"status": gone}, STRATEGIC))["status"]
+    assert (changed.get("hostIP", ""), changed.get("hostIPs", [])) == ("", [])

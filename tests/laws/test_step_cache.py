@@ -29,13 +29,13 @@ SOURCES: list[dict[str, object]] = [
     {}, {"phase": "Running"}, {"phase": "Failed"}, {"ready": True}, {"terminating": True}, {"has_finalizer": False},
     {"claim": None}, {"claim": None, "has_finalizer": False}, {"claim": Claim("north", "n1", 3)}, {"node": ""},
     {"node": "e1"}, {"node": proxy_node_name("north")}, {"annotations": {CLAIM: FOR_ANOTHER}}, {"files": "new"},
-    {"live": "1a"}, {"at_home": True}, {"at_home": True, "claim": None, "has_finalizer": False},
+    {"live": "1a", "generation": 2}, {"at_home": True}, {"at_home": True, "claim": None, "has_finalizer": False},
     {"terminating": True, "ends_in_s": 5}, {"terminating": True, "ends_in_s": 0},
     {"terminating": True, "phase": "Failed", "ends_in_s": 0}, {"terminating": True, "phase": "Failed", "ends_in_s": 5},
 ]  # fmt: skip
 COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
-    {"node": ""}, {"files": "old"}, {"files": "new"}, {"live": "1b"}, {"ready": True},
+    {"node": ""}, {"files": "old"}, {"files": "new"}, {"live": "1b", "generation": 7}, {"ready": True},
     {"status": b'{"phase":"Failed"}'}, {"terminating": True, "phase": "Running"},
     {"terminating": True, "status": b'{"phase":"Failed"}'},
     {"terminating": True, "ends_in_s": 5}, {"terminating": True, "ends_in_s": 300},
@@ -73,6 +73,11 @@ def _tracked() -> Iterator[Tracked]:
         one = Tracked(("east", "u"), changed(REMOTE, **how), {"west": changed(COPY, **copy)}, mirrored=mirrored)
         for until, at, ask_at in product((0.0, LATER), repeat=3):
             yield changed(one, mirrored_until=until, mirror_at=at, ask_end_at=ask_at)
+    counts: dict[str, Any] = {"live": "1a", "phase": "Running"}
+    for seen, shown, ending in product((0, 7), (0, 2), (False, True)):
+        there = changed(COPY, **counts, generation=seen)
+        source = changed(REMOTE, **counts, generation=2, terminating=ending)
+        yield Tracked(("east", "u"), source, {"west": there}, mirrored=b"old", generation=shown)
 
 
 def _fleets() -> Iterator[Fleet]:

@@ -3,7 +3,7 @@
 import json
 
 from agents.kube.objects import KINDS
-from shared.model.objects import AnyObject, DaemonSet, PriorityClass
+from shared.model.objects import AnyObject, DaemonSet, PriorityClass, RuntimeClass
 from tests.parity.case import Object
 
 _BY_NAME = {kind.name: kind for kind in KINDS}
@@ -13,4 +13,5 @@ def record_of(obj: Object) -> AnyObject | None:
     """The record of an object; None for a kind that has no say here (a PriorityClass is in the pod already)."""
     kind = _BY_NAME.get(obj["kind"])
     seen = kind.seen(json.dumps(obj).encode()) if kind else None
-    return seen.record if seen and not isinstance(seen.record, PriorityClass | DaemonSet) else None
+    apart = PriorityClass | RuntimeClass | DaemonSet
+    return seen.record if seen and not isinstance(seen.record, apart) else None

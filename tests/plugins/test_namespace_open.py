@@ -166,6 +166,26 @@ def test_a_pod_goes_only_where_it_can_be_as_important_as_its_class_says(value: i
     assert all(why in text and "global-dispatcher.io/priority: none" in text for text in found.values())
 
 
+RUNTIME = Needs(of_policy=(Need("runtime_class", "gvisor", "spec.runtimeClassName", 'is RuntimeClass "gvisor"'),))
+
+
+@pytest.mark.parametrize("opens", [None, (Opening(ALL, ALL, (), ()),)], ids=["policy unknown", "policy known"])
+@pytest.mark.parametrize(
+    ("there", "goes"),
+    [(None, True), (("gvisor", "kata"), True), (("kata",), False), ((), False)],
+    ids=["not known", "there", "others", "none"],
+)
+def test_a_pod_goes_only_where_its_runtime_class_is(
+    there: tuple[str, ...] | None, goes: bool, opens: tuple[Opening, ...] | None
+) -> None:
+    state = fleet(a=["n"], b=["n"])
+    state.set_cluster("a", ready=True, synced=True, runtime_classes=())
+    state.set_cluster("b", ready=True, synced=True, opens=opens, runtime_classes=there)
+    found = reasons(make("NamespaceOpen"), pod().namespace("shop").set(needs=RUNTIME), state)
+    assert set(found) == (set() if goes else {"b/n"})
+    assert all('is RuntimeClass "gvisor", which does not exist in that cluster' in text for text in found.values())
+
+
 def with_services(
     *names: str, home_labels: dict[str, str] | None = None, row: str = "", networks: tuple[str, str] = ("own", "own")
 ) -> FleetState:

@@ -34,7 +34,7 @@ EXECUTOR = {
         {
             "clusters": ["*"],
             "namespaces": ["*"],
-            "local_accounts": ["robot"],
+            "local_accounts": ["robot", "default"],
             "secrets_follow": ["db"],
             "services": "none",
         }
@@ -217,13 +217,15 @@ def test_a_container_has_the_host_and_domain_of_its_stateful_set(world: TwoPlane
     assert abroad == at_home
 
 
-def test_a_token_names_the_account_that_the_pod_has_at_home(world: TwoPlanes) -> None:
-    for plane in world.planes.values():
-        plane.admin.create(f"{OF_TEAM}/serviceaccounts", {"metadata": {"name": "robot"}})
+@pytest.mark.parametrize("account", ["robot", "default"])
+def test_a_token_names_the_account_that_the_pod_has_at_home(world: TwoPlanes, account: str) -> None:
+    for plane in world.planes.values() if account != "default" else ():
+        plane.admin.create(f"{OF_TEAM}/serviceaccounts", {"metadata": {"name": account}})
     shown = "cat /var/run/secrets/kubernetes.io/serviceaccount/token; echo; sleep 3600"
     subjects = []
     for cluster in (HOME, TARGET):
-        made = pod("robot", cluster, serviceAccountName="robot")
+        named = {"serviceAccountName": account} if account != "default" else {}
+        made = pod("robot", cluster, **named)
         del made["spec"]["automountServiceAccountToken"]
         made["spec"]["containers"][0]["command"] = ["sh", "-c", shown]
         world.home.admin.create(PODS, made)
@@ -232,7 +234,36 @@ def test_a_token_names_the_account_that_the_pod_has_at_home(world: TwoPlanes) ->
         subjects.append(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"])
         world.home.admin.delete(f"{PODS}/robot")
         eventually(lambda: not pods(world), WAIT_S, world.told)
-    assert subjects == [f"system:serviceaccount:{TEAM}:robot"] * 2
+    assert subjects == [f"system:serviceaccount:{TEAM}:{account}"] * 2
+
+
+def test_home_shows_the_generation_that_the_kubelet_there_has_seen_and_what_it_says_of_containers(
+    world: TwoPlanes,
+) -> None:
+    world.home.admin.create(PODS, pod("counted", TARGET))
+
+    def caught_up() -> bool:
+        found = world.home.admin.get(f"{PODS}/counted")
+        status = found["status"]
+        ready: Object = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+        observed = {status.get("observedGeneration"), ready.get("observedGeneration")}
+        return observed == {found["metadata"]["generation"]}
+
+    eventually(caught_up, WAIT_S, world.told)
+    before = world.home.admin.get(f"{PODS}/counted")["metadata"]["generation"]
+    world.home.admin.patch(f"{PODS}/counted", {"spec": {"activeDeadlineSeconds": 3000}})
+    assert world.home.admin.get(f"{PODS}/counted")["metadata"]["generation"] == before + 1
+    eventually(caught_up, WAIT_S, world.told)
+    told = f"in cluster {TARGET}: "
+    eventually(lambda: events(world, "counted") >= {("Normal", "Created", told), ("Normal", "Started", told)}, WAIT_S)
+    world.home.admin.delete(f"{PODS}/counted")
+    eventually(lambda: not pods(world), WAIT_S, world.told)
+
+
+def events(world: TwoPlanes, name: str) -> set[tuple[str, str, str]]:
+    """Type, reason, and how its note begins, of each that is about a pod at home."""
+    found = world.home.admin.get(f"{OF_TEAM}/events", fieldSelector=f"involvedObject.name={name}")["items"]
+    return {(one["type"], one["reason"], one["message"].partition(": ")[0] + ": ") for one in found}
 
 
 def test_a_mounted_file_changes_as_its_config_map_does_at_home(world: TwoPlanes) -> None:

@@ -114,6 +114,11 @@ def test_the_log_is_that_of_the_kubelet_there(world: World) -> None:
     assert re.match("main started on west-node-000; this container is simulated", world.kubectl("logs", "web"))
 
 
+def test_describe_tells_what_the_kubelet_there_says_of_the_containers(world: World) -> None:
+    told = re.compile(rf"Normal +Started .*in cluster {TARGET}: Started all containers")
+    eventually(lambda: told.search(world.kubectl("describe", "pod", "web")), WAIT_S, world.tails)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

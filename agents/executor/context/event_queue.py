@@ -19,6 +19,11 @@ class EventQueue:
         self._waiting: dict[str, deque[Request]] = {}  # by path; whose turn is next first
         self._length = 0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether what may be left out pushes out no other: half of it is free."""
+        return 2 * self._length < self._most
+
     def __len__(self) -> int:
         return self._length
 

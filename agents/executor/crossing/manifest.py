@@ -34,6 +34,7 @@ from shared.model.bounds import MAX_MANIFEST
 from shared.model.crossing import matches
 from shared.model.names import (
     CARRIED_ANNOTATIONS,
+    DEFAULT_ACCOUNT,
     GENERATED_LABELS,
     NONE,
     PREFIX,
@@ -135,7 +136,7 @@ def sanitise(pod: bytes) -> bytes:
         spec = _spec(source["spec"])
         _check_hosts(spec)
         files = downward.resolve(
-            spec, metadata, source["spec"].get("serviceAccountName") or "default"
+            spec, metadata, source["spec"].get("serviceAccountName") or DEFAULT_ACCOUNT
         )
         hostname_of(
             spec, metadata.get("name") or ""
@@ -355,20 +356,31 @@ def _spec(spec: Object) -> Object:
             clean[kind] = [_container(one, dropped) for one in clean[kind]]
     if volumes:
         clean["volumes"] = [one if len(one) > 1 else {**one, "emptyDir": {}} for one in volumes]
-    account = spec.get("serviceAccountName") or "default"
+    account = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
     asks = spec.get("automountServiceAccountToken") is True  # only where somebody wrote so
-    if asks or account != "default" or any(map(_has_token, volumes)):
+    if asks or account != DEFAULT_ACCOUNT or any(map(_has_token, volumes)):
         clean["serviceAccountName"] = account
         # API servers write both names; agents of an older version leave this one out, and do not
         # tell of the token at home.
         if spec.get("serviceAccount") == account:
             clean["serviceAccount"] = account
             asks = asks or bool(dropped)
+    elif dropped or is_given_default(spec):
+        clean["serviceAccount"] = account
     if (
         spec.get("hostUsers") is False
     ):  # true is what a pod gets that does not say: left to the target
         clean["hostUsers"] = False
     return {**clean, "schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": asks}
+
+
+def is_given_default(spec: Object) -> bool:
+    """Whether the spec of a manifest says so: its pod has at home the token that every pod gets.
+
+    It is told by the older name of its account alone. No pod that an API server stores lacks the
+    other, and agents of an older version read it as a pod without a token.
+    """
+    return "serviceAccountName" not in spec and spec.get("serviceAccount") == DEFAULT_ACCOUNT
 
 
 def _tokens(volume: Object) -> list[Object]:

@@ -6,7 +6,7 @@ import msgspec
 
 from agents.executor.crossing.fields import Object
 from agents.executor.crossing.manifest import ManifestError, readable, sanitise
-from agents.executor.crossing.restrict import class_needed, needed
+from agents.executor.crossing.restrict import class_needed, needed, runtime_needed
 from shared.model.bounds import MAX_NEEDS, MAX_WORD
 from shared.model.pod import Need, Needs
 
@@ -28,7 +28,11 @@ def needs_in(manifest: Object) -> Needs | None:
         with readable():
             found = {
                 (one.key, one.word): _cut(one)
-                for one in (*needed(manifest), *class_needed(manifest))
+                for one in (
+                    *needed(manifest),
+                    *class_needed(manifest),
+                    *runtime_needed(manifest),
+                )
             }
             if len(found) > MAX_NEEDS:
                 raise ManifestError(

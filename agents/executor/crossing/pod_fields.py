@@ -318,7 +318,7 @@ TYPES: dict[str, dict[str, Decision]] = {
         "serviceAccountToken": Decision(
             SAME,
             "where the target's policy lets the account in; what admission adds "
-            "(`kube-api-access-*`) is left behind",
+            "(`kube-api-access-*`) is left behind, and made there where that lends the account",
             "ServiceAccountTokenProjection",
         ),
         "podCertificate": Decision(REFUSED, "is a certificate that its own cluster gives"),

@@ -15,12 +15,24 @@ from typing import NamedTuple
 
 from agents.executor.crossing.baseline import of_containers, violations
 from agents.executor.crossing.fields import Object, Tree, walk
-from agents.executor.crossing.manifest import ManifestError, readable, without_account
+from agents.executor.crossing.manifest import (
+    ManifestError,
+    is_given_default,
+    readable,
+    without_account,
+)
 from agents.executor.crossing.policy import Grants
 from shared.model.copy_names import HASH
-from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
+from shared.model.crossing import MAX_PRIORITY, RUNTIME_CLASS, barred_class, crosses, matches
 from shared.model.crossing import SECRETS as OF_SECRETS
-from shared.model.names import CONSENT, DOWNWARD, SECRETS_CONSENT, SERVICE_ACCOUNT, steers
+from shared.model.names import (
+    CONSENT,
+    DEFAULT_ACCOUNT,
+    DOWNWARD,
+    SECRETS_CONSENT,
+    SERVICE_ACCOUNT,
+    steers,
+)
 from shared.model.objects import PriorityClass
 from shared.model.pod import Need
 
@@ -121,10 +133,14 @@ def needed(manifest: Object) -> Iterator[Need]:
 
 
 def _who(spec: Object, grants: Grants) -> Object:
-    """The spec with the account of that name here, where a row opens it; else without any."""
-    account = spec.get("serviceAccountName")
+    """The spec with the account of that name here, where a row opens it; else without any. The token
+    that every pod gets is of `default`, and asks for no row: without one the pod has none here.
+    """
+    account = DEFAULT_ACCOUNT if is_given_default(spec) else spec.get("serviceAccountName")
     if not account or not matches(grants.local_accounts, account):
         return without_account(spec)
+    if is_given_default(spec):
+        return {**spec, "serviceAccountName": account, "automountServiceAccountToken": True}
     if spec.get("serviceAccount") != account:
         raise ManifestError(
             "spec.serviceAccountName",
@@ -138,7 +154,7 @@ def _account_named(manifest: Object, account: str) -> tuple[str, str]:
     """The field by which a pod has more of its ServiceAccount than every pod, and what that field
     says.
     """
-    if account != "default":
+    if account != DEFAULT_ACCOUNT:
         return "spec.serviceAccountName", f'is "{account}"'
     token = next((hit.field for hit in walk(manifest, _TOKENS)), "")
     if token:
@@ -156,6 +172,13 @@ def class_needed(manifest: Object) -> Iterator[Need]:
     name = manifest["spec"].get("priorityClassName")
     if name:
         yield Need(MAX_PRIORITY, name, "spec.priorityClassName", f'is PriorityClass "{name}"')
+
+
+def runtime_needed(manifest: Object) -> Iterator[Need]:
+    """The RuntimeClass that a manifest (sanitised) names: the target must have it."""
+    name = manifest["spec"].get("runtimeClassName")
+    if name:
+        yield Need(RUNTIME_CLASS, name, "spec.runtimeClassName", f'is RuntimeClass "{name}"')
 
 
 def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> Object:

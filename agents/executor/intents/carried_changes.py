@@ -26,10 +26,9 @@ from shared.kube.http import SERVER_ERROR, STRATEGIC_PATCH, Procedure, Request, 
 from shared.kube.times import rfc3339
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, PodRef, UpdateDelegate
-from shared.model.names import CARRIES, PREFIX
+from shared.model.names import CARRIES, FOLLOWED, PREFIX
 from shared.model.pod import SourceRef
 
-FOLLOWED = PREFIX + "followed"  # condition of a delegate: "False" while a change is refused
 _MAX_WHY = 1024  # bytes of what the condition says
 _WORDS_S = 60.0  # before it says the next refusal in other words
 _FAILED = 3 * TRIES  # times that the server fails at a change in a row, until that is told

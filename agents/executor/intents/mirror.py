@@ -2,9 +2,13 @@
 
 Each write names the version it builds on, so that a write that was lost on its way and lands late
 meets a newer version and changes nothing: a pod that has ended stays ended. PodScheduled and
-conditions of others on the source are kept (strategic merge by type); host addresses are not
-mirrored, for the source's host is the proxy node. Pod addresses are mirrored only where the pod
-network is the delegate's, too: elsewhere a Service would lead to whoever has them at home.
+conditions of others on the source are kept (strategic merge by type). Addresses, of the pod and of
+its node, are mirrored only where the network is the delegate's, too: elsewhere a Service would lead
+to whoever has them at home.
+
+Generations are counted by each API server for itself. Where the order says which of the source's is
+the one that the delegate's kubelet has seen, that is shown, of the status and of each condition that
+is of the same one there; else what was shown stays, which is an earlier one.
 
 Who writes statuses in the target must not fill this cluster's etcd, each version of which has the
 whole pod: a status has a bounded size (`status_size`), and a pod, and all pods in one other
@@ -25,7 +29,7 @@ from agents.executor.objects.pods import Lookup
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
-from shared.model.delegate_events import events_of
+from shared.model.delegate_events import all_events_of
 from shared.model.names import CARRIES
 from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
@@ -44,6 +48,7 @@ _COPIED = (
 # What a resize in place shows: servers that know none have neither.
 _RESIZED = ("resources", "allocatedResources")
 _RESIZING = ("PodResizePending", "PodResizeInProgress")
+_ADDRESSED = (("podIP", "podIPs"), ("hostIP", "hostIPs"))
 _ADDRESSES = 8
 _ENDED = "the pod has ended: its phase is final"
 
@@ -52,7 +57,8 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
     """Patch the source's status; no request if it has ended or shows this status already.
 
     A refusal makes a Warning event StatusNotMirrored on the source, once for each cause. Events
-    that come with the status of the delegate become events of the source.
+    that come with the status of the delegate become events of the source; those that are normal as
+    long as statuses may be written, from whose bytes they are taken.
     """
     _tell_events(intent, local, now)
     result = yield from _mirror(intent, local, now)
@@ -71,12 +77,16 @@ def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
         local.told_events.drop(uid)
         return
     cluster = local.behind(pod.node)
-    happened = events_of(intent.status) if cluster else []
+    happened = all_events_of(intent.status) if cluster else []
     if not happened:
         return
     told = local.told_events.get(uid) or ToldEvents()
-    for one in told.new(happened, now.mono, now.wall):
-        events.of_delegate(local, intent.pod, cluster, one, now)
+    namespace = intent.pod.namespace
+    room = local.events.has_room and not local.status_bytes.spent(cluster, namespace, now.mono)
+    for one in told.new(happened, now.mono, now.wall, normal=room):
+        size = events.of_delegate(local, intent.pod, cluster, one, now)
+        if one.normal:
+            local.status_bytes.spend(cluster, namespace, now.mono, size)
     local.told_events.put(uid, told)
 
 
@@ -104,7 +114,7 @@ def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
 def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     try:
-        phase, ready, patch = _translate(intent.status, routed=intent.routed)
+        phase, ready, patch = _translate(intent)
     except (
         msgspec.MsgspecError,
         TypeError,
@@ -202,14 +212,17 @@ def _request(ref: PodRef, what: tuple[Object, bytes], version: str) -> Request:
     return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), body, STRATEGIC_PATCH)
 
 
-def _translate(raw: bytes, *, routed: bool) -> tuple[str, bool, bytes]:
+def _translate(intent: MirrorStatus) -> tuple[str, bool, bytes]:
     """(phase, ready, strategic patch of status) from a delegate's status."""
-    status = msgspec.json.decode(raw, type=Object)
+    status = msgspec.json.decode(intent.status, type=Object)
     phase = status.setdefault("phase", PENDING)
     if phase not in _PHASES:
         raise ValueError(f"phase {str(phase)[:40]!r} is not one of {', '.join(sorted(_PHASES))}")
+    seen = status.get("observedGeneration") if intent.generation else None
     conditions = [
-        _condition(one) for one in status.get("conditions") or () if one["type"] != "PodScheduled"
+        _condition(one, seen, intent.generation)
+        for one in status.get("conditions") or ()
+        if one["type"] != "PodScheduled"
     ]
     conditions.sort(
         key=lambda one: "/" in one["type"]
@@ -218,14 +231,20 @@ def _translate(raw: bytes, *, routed: bool) -> tuple[str, bool, bytes]:
     gone = [{"type": one, "$patch": "delete"} for one in _RESIZING if one not in shown]
     patch = {name: status.get(name) for name in _COPIED}
     patch |= {name: status[name] for name in _RESIZED if name in status}
-    patch["podIP"] = status.get("podIP") if routed else None
-    # podIPs merge by ip: without the directive an address that is gone would stay.
-    addresses = (status.get("podIPs") or ()) if routed else ()
-    patch["podIPs"] = [*addresses[:_ADDRESSES], {"$patch": "replace"}]
+    patch |= {"observedGeneration": intent.generation} if seen is not None else {}
+    for one, every in _ADDRESSED:
+        patch[one] = status.get(one) if intent.routed else None
+        # They merge by ip: without the directive an address that is gone would stay.
+        addresses = (status.get(every) or ()) if intent.routed else ()
+        patch[every] = [*addresses[:_ADDRESSES], {"$patch": "replace"}]
     patch["conditions"] = [*gone, *conditions]
     ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions)
     return phase, ready, status_size.bounded(patch)
 
 
-def _condition(condition: Object) -> Object:
-    return {key: value for key, value in condition.items() if key != "observedGeneration"}
+def _condition(condition: Object, seen: int | None, generation: int) -> Object:
+    """As it is at home. `seen`: the delegate's generation that is `generation` there; None: none is."""
+    shown = {key: value for key, value in condition.items() if key != "observedGeneration"}
+    if seen is not None and condition.get("observedGeneration") == seen:
+        shown["observedGeneration"] = generation
+    return shown

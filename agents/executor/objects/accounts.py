@@ -10,10 +10,9 @@ import msgspec
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from shared.kube.http import Procedure, Request
 from shared.kube.verdicts import NOT_FOUND
-from shared.model.names import SERVICE_ACCOUNT, STAY
+from shared.model.names import DEFAULT_ACCOUNT, SERVICE_ACCOUNT, STAY
 
 _HINT = b'"serviceAccountName"'  # in each manifest that names one
-_DEFAULT = "default"  # of which each namespace has one
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -29,7 +28,7 @@ def missing(namespace: str, delegate: bytes, local: Local, now: Moment) -> Proce
     not, as far as is known.
     """
     name = _named(delegate)
-    if name in ("", _DEFAULT):
+    if name in ("", DEFAULT_ACCOUNT):
         return ""
     found = local.accounts.get((namespace, name))
     if found is not None and now.mono - found < KNOWN_S:

@@ -203,11 +203,12 @@ def invalid_annotation(local: Local, ref: PodRef, reason: str, text: str, now: M
 
 def of_delegate(
     local: Local, ref: PodRef, cluster: str, happened: DelegateEvent, now: Moment
-) -> None:
-    """What was told of the delegate in its own cluster."""
+) -> int:
+    """What was told of the delegate in its own cluster; how many bytes that has."""
     times = f" (at least {happened.count} times)" if happened.count > 1 else ""
     note = f"in cluster {cluster}{times}: {happened.message or 'no message'}"
-    _put(local, ref, (WARNING, happened.reason or "Unknown", "Running"), note, now)
+    type_ = NORMAL if happened.normal else WARNING
+    return _put(local, ref, (type_, happened.reason or "Unknown", "Running"), note, now)
 
 
 def on_proxy_node(local: Local, pod: Pod, cluster: str, now: Moment) -> None:
@@ -256,8 +257,8 @@ def _put(
     note: str,
     now: Moment,
     regarding: _Regarding | None = None,
-) -> None:
-    """`regarding`: None for the pod."""
+) -> int:
+    """`regarding`: None for the pod. How many bytes it has."""
     type_, reason, action = kind
     time = rfc3339_micro(now.wall)
     digest = hashlib.sha256(
@@ -273,4 +274,6 @@ def _put(
         note=cut(note, MAX_NOTE),
         type=type_,
     )
-    local.events.append(Request("POST", _path(ref.namespace), _ENCODE(event)))
+    body = _ENCODE(event)
+    local.events.append(Request("POST", _path(ref.namespace), body))
+    return len(body)

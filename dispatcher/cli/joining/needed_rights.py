@@ -45,6 +45,7 @@ _ADOPTERS = "replicationcontrollers replicasets.apps"
 _ADOPTED = "controllers here may take remote pods for their own"
 _BUDGETS = "poddisruptionbudgets.policy"
 _PRIORITIES = "priorityclasses.scheduling.k8s.io"
+_RUNTIMES = "runtimeclasses.node.k8s.io"
 _PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs in another"
 _RIVALS = "it cannot tell whether another executor acts here, and does not act"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
@@ -96,6 +97,12 @@ NEEDS = (
     Need("observer", _BUDGETS, _SEE, "budgets do not count where pods are to be evicted"),
     Need(
         "observer", _PRIORITIES, _SEE, "no pod is evicted here for a remote one of a PriorityClass"
+    ),
+    Need(
+        "observer",
+        _RUNTIMES,
+        _SEE,
+        "remote pods of a RuntimeClass that is not here are refused as they are made, and not before",
     ),
     Need(
         "observer",

@@ -169,6 +169,7 @@ class Outcomes:
             tracked.mirror_at = timing.next_mirror(tracked.mirror_at, now)
             if verdict == DONE:  # a newer status is written as soon as its pace allows
                 tracked.mirrored = in_flight.status
+                tracked.generation = in_flight.generation or tracked.generation
                 tracked.mirrored_until = now + timing.retry.first_s
                 return
         pause = (

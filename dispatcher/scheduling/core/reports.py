@@ -242,11 +242,11 @@ class Reports:
         was_ready = view.ready
         was_restored = view.restored
         keys = view.keys
-        shown = (view.opens, view.priority_classes)
+        shown = view.told
         confirms = views.confirms(view, changes)
         views.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
-        if shown != (view.opens, view.priority_classes):
+        if shown != view.told:
             self._show_cluster(view, now)
         if changes.synced and (changes.full or changes.node_groups is not None):
             self._take_groups(view.name, changes.node_groups, now)
@@ -359,6 +359,7 @@ class Reports:
             synced=view.synced,
             opens=view.opens,
             priority_classes=view.priority_classes,
+            runtime_classes=view.runtime_classes,
             network=view.network if view.serves else OWN_NETWORK,
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)

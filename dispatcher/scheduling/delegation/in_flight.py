@@ -147,6 +147,7 @@ class InFlightIntent(msgspec.Struct, gc=False):
     settling: bool = False
     again_at: float = float("inf")  # when to send the same intent once more
     status: bytes = b""  # what a MIRROR carries
+    generation: int = 0  # likewise
     fresh: bool = False  # a CLAIM by a decision of this life, not the resumption of an earlier one
     doubted_at: float = float("inf")  # when it first failed
     words: str = ""  # why it failed last

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.delegation.protocol import generation_seen
 from dispatcher.scheduling.records.decision import Decision
 from shared.messages import (
     Bind,
@@ -188,11 +189,20 @@ def mirror(
     delegate, routed = told
     status = delegate.status
     carries = delegate.carries if source.live else ""
+    generation = generation_seen(source, delegate)
     intent = MirrorStatus(
-        _id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed, carries
+        _id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed, carries, generation
     )
     return InFlightIntent(
-        IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status
+        IntentKind.MIRROR,
+        intent,
+        home,
+        cluster,
+        source.node,
+        epoch,
+        now,
+        status=status,
+        generation=generation,
     )
 
 

@@ -91,8 +91,9 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     claim. `untouched`: and nobody can have begun a delegate of it. `disproved`: the API server of
     its target has no delegate, and will make none for this claim or an earlier one. `fenced`:
     clusters of which an operator has said, in the home cluster, that nothing runs there any more.
-    `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not
-    show it yet. `paced`: several were a moment ago, so that another one that is no end waits.
+    `mirrored`: the status that was written last; `generation`: the last that went with one.
+    `unshown`: a status was written a moment ago, so that the watch may not show it yet. `paced`:
+    several were a moment ago, so that another one that is no end waits.
     `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands
     behind it.
     """
@@ -116,6 +117,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     disproved: bool = False
     given_up: bool = False
     mirrored: bytes = b""
+    generation: int = 0
     unshown: bool = False
     paced: bool = False
     fenced: frozenset[str] = frozenset()
@@ -321,7 +323,10 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our
     # back; a copy of an older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
-    differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
+    told = delegate.status == seen.mirrored and not unshown_generation(
+        source, delegate, seen.generation
+    )
+    differs = not told or not (shown or source.terminal or seen.unshown)
     if delegate.status and differs:
         return _show(seen, source, target, delegate)
     return (
@@ -338,16 +343,45 @@ def outdated(source: Pod, delegate: Pod) -> bool:
     return _differ(source.files, delegate.files) or _live_differs(source.live, delegate.live)
 
 
+def unshown_generation(source: Pod, delegate: Pod, shown: int) -> bool:
+    """Whether another generation than was `shown` last has been seen by the delegate's kubelet."""
+    return generation_seen(source, delegate) not in (0, shown)
+
+
+def generation_seen(source: Pod, delegate: Pod) -> int:
+    """The source's generation, where its spec is what the delegate's kubelet has seen; else 0.
+
+    All that may change of a spec has reached the delegate as the source has it now, and its kubelet
+    has seen the delegate with that (`Pod.generation`). Generations are counted by each API server
+    for itself: the two numbers are never compared. A deletion counts as one.
+    """
+    if not (source.generation and delegate.generation):
+        return 0
+    if source.terminating and not delegate.terminating:
+        return 0
+    return source.generation if _live_is(source.live, delegate.live) else 0
+
+
+def _live_is(wanted: str, there: str) -> bool:
+    """Whether both are told, and the same."""
+    if wanted == there:
+        return bool(wanted)
+    wanted, there = _of_one_format(wanted, there)
+    return wanted == there != ""
+
+
 def _live_differs(wanted: str, there: str) -> bool:
-    """By the newest format (the first character) of which both tell a digest: of another one the
+    return wanted != there and _differ(*_of_one_format(wanted, there))
+
+
+def _of_one_format(wanted: str, there: str) -> tuple[str, str]:
+    """Both digests in the newest format (the first character) that both tell: of another one the
     same would never be told.
     """
-    if wanted == there:
-        return False
     found = {one[:1]: one for one in wanted.split(".")}
     other = {one[:1]: one for one in there.split(".")}
     newest = max(found.keys() & other.keys(), default="")
-    return _differ(found.get(newest, ""), other.get(newest, ""))
+    return found.get(newest, ""), other.get(newest, "")
 
 
 def _differ(wanted: str, there: str) -> bool:

@@ -16,7 +16,13 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.protocol import NextStep, ends_shown, outdated, target_of
+from dispatcher.scheduling.delegation.protocol import (
+    NextStep,
+    ends_shown,
+    outdated,
+    target_of,
+    unshown_generation,
+)
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
 from shared.model.pod import PENDING, RUNNING, TERMINAL, Pod
 
@@ -82,6 +88,7 @@ class StepCache:
             outdated(source, delegate),
             bool(delegate.status),
             delegate.status == tracked.mirrored,
+            unshown_generation(source, delegate, tracked.generation),
             now < tracked.mirrored_until,
             now < tracked.mirror_at,
             now < tracked.ask_end_at,

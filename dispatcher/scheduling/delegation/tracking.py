@@ -64,6 +64,7 @@ class Tracked(msgspec.Struct, gc=False):
     missing_since: Mapping[str, float] = _NONE
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
+    generation: int = 0  # the last that was written with a status
     mirrored_until: float = float("-inf")
     mirror_at: float = float("-inf")  # no status is written before, but an end
     claimed_at: float = float("-inf")
@@ -350,6 +351,7 @@ def observed_state(
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
+        generation=tracked.generation,
         unshown=now < tracked.mirrored_until,
         paced=now < tracked.mirror_at,
         fenced=fenced,

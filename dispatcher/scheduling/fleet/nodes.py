@@ -92,7 +92,7 @@ class NodeTable(NodeColumns):
         self._store.reserve(self.n, len(self.axis), len(self.signal_axis))
         self._show()
 
-    def set_cluster(
+    def set_cluster(  # noqa: PLR0913 - all that plugins may know of one
         self,
         name: str,
         *,
@@ -101,10 +101,11 @@ class NodeTable(NodeColumns):
         opens: tuple[Opening, ...] | None = None,
         priority_classes: tuple[PriorityClass, ...] = (),
         network: str = OWN_NETWORK,
+        runtime_classes: tuple[str, ...] | None = None,
     ) -> None:
         """Insert or update a cluster. Its index never changes."""
         cluster = self._cluster(name)
-        info = ClusterInfo(name, ready, synced, opens, priority_classes, network)
+        info = ClusterInfo(name, ready, synced, opens, priority_classes, network, runtime_classes)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info

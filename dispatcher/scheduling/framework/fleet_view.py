@@ -51,7 +51,7 @@ Watched = type[Any] | tuple[Any, ...]
 @dataclass(frozen=True)
 class ClusterInfo:
     """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
-    `opens`, `priority_classes`: as in Changes. `network`: the pod network within which its Services
+    `opens`, `priority_classes`, `runtime_classes`: as in Changes. `network`: the pod network within which its Services
     are had elsewhere, too.
     """
 
@@ -61,6 +61,7 @@ class ClusterInfo:
     opens: tuple[Opening, ...] | None = None
     priority_classes: tuple[PriorityClass, ...] = ()
     network: str = OWN_NETWORK
+    runtime_classes: tuple[str, ...] | None = None
 
     def brings_services(self, other: "ClusterInfo") -> bool:
         """Whether Services of this cluster are made in the other one for pods that go there."""

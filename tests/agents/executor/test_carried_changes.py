@@ -12,12 +12,11 @@ from agents.executor.context.failover_mode import tolerations_for
 from agents.executor.context.local import Moment
 from agents.executor.crossing import live
 from agents.executor.crossing.policy import Accept, ExecutorPolicy, ForeignBytes
-from agents.executor.intents.carried_changes import FOLLOWED
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube.convert import pod_seen
 from agents.observer.seen import InvalidAnnotation
-from dispatcher.scheduling.delegation.protocol import outdated
+from dispatcher.scheduling.delegation.protocol import generation_seen, outdated
 from shared.kube.http import STRATEGIC_PATCH, Request, Response
 from shared.messages import BOUND, CLAIMED, DONE, REFUSED, UNKNOWN, Claim, MirrorStatus, UpdateDelegate
 from shared.model import names
@@ -41,6 +40,19 @@ def lives(fleet: Fleet) -> tuple[str, str]:
     return source, delegate
 
 
+def seen_at_home(fleet: Fleet) -> int:
+    """The generation that home is to show, by what both agents tell."""
+    found = [pod_seen(msgspec.json.encode(pod)) for pod in (fleet.source, fleet.delegate)]
+    source, delegate = (one.pod for one in found if one is not None and one.pod is not None)
+    return generation_seen(source, delegate)
+
+
+def count(fleet: Fleet, home: int, away: int, observed: int) -> None:
+    fleet.source["metadata"]["generation"] = home
+    fleet.delegate["metadata"]["generation"] = away
+    fleet.delegate["status"]["observedGeneration"] = observed
+
+
 def main_of(pod: Object) -> Object:
     found: Object = pod["spec"]["containers"][0]
     return found
@@ -48,7 +60,7 @@ def main_of(pod: Object) -> Object:
 
 def condition_of(fleet: Fleet) -> Object | None:
     said = fleet.delegate["status"].get("conditions") or ()
-    return next((one for one in said if one["type"] == FOLLOWED), None)
+    return next((one for one in said if one["type"] == names.FOLLOWED), None)
 
 
 def events_of(world: World, reason: str = "ChangeRefused") -> list[str]:
@@ -137,6 +149,31 @@ def test_labels_by_which_a_controller_there_would_adopt_the_delegate_are_refused
 
 
 # --- fields
+
+
+def test_a_generation_of_home_is_seen_once_the_kubelet_there_has_seen_all_that_it_changed() -> None:
+    fleet = Fleet()
+    count(fleet, home=2, away=1, observed=1)  # home's tolerations, which are nothing of the copy, are one more
+    assert seen_at_home(fleet) == 2
+    main_of(fleet.source)["image"] = "busybox:2"
+    count(fleet, home=3, away=1, observed=1)
+    assert seen_at_home(fleet) == 0
+    assert fleet.follow().verdict == DONE
+    count(fleet, home=3, away=2, observed=1)
+    assert seen_at_home(fleet) == 0
+    count(fleet, home=3, away=2, observed=2)
+    assert seen_at_home(fleet) == 3
+
+
+@pytest.mark.parametrize("word", ["privileged", "capabilities"], ids=["refused at home", "refused there"])
+def test_a_generation_of_which_a_part_is_refused_is_seen_by_no_kubelet(word: str) -> None:
+    fleet = Fleet()
+    what: Object = {"privileged": True} if word == "privileged" else {"capabilities": {"add": ["SYS_PTRACE"]}}
+    debugged(fleet, {**DEBUG, "securityContext": what})
+    fleet.follow()
+    count(fleet, home=3, away=1, observed=1)
+    assert lives(fleet)[0] == lives(fleet)[1]
+    assert seen_at_home(fleet) == 0
 
 
 def test_image_and_deadline_follow_and_tolerations_are_added() -> None:

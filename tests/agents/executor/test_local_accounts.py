@@ -8,6 +8,7 @@ import pytest
 from agents.executor.context.local import Moment
 from agents.executor.crossing.manifest import sanitise
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
+from agents.executor.crossing.restrict import needed
 from agents.executor.intents.procedures import carry_out
 from agents.executor.objects import mutations
 from shared.kube.http import Request, Response
@@ -119,10 +120,48 @@ def test_the_account_that_every_namespace_has_is_not_looked_for() -> None:
     assert (target.spec["serviceAccountName"], target.asked) == ("default", [])
 
 
-def test_an_ordinary_pod_has_no_token_there_whatever_the_row() -> None:
+@pytest.mark.parametrize(
+    ("row", "token", "there"),
+    [
+        ({"local_accounts": ("default",)}, True, True),
+        ({"local_accounts": ("*",)}, True, True),
+        ({"local_accounts": ("*",)}, False, False),
+        ({"local_accounts": ("app",)}, True, False),
+        ({"service_accounts": ("*",)}, True, False),
+        ({}, True, False),
+    ],
+    ids=["named", "any", "none at home", "another", "without", "no row"],
+)
+def test_an_ordinary_pod_has_a_token_of_the_default_account_there_where_a_row_lends_it(
+    row: dict[str, Any], token: bool, there: bool
+) -> None:
+    target = Target(**row)
+    assert target.create(submitted("default", token=token)).verdict == BOUND
+    assert target.spec["automountServiceAccountToken"] is there
+    assert target.spec.get("serviceAccountName") == ("default" if there else None)
+    assert target.asked == []
+    assert "volumes" not in target.spec  # of home's token nothing crosses: admission there gives one
+
+
+def test_that_a_pod_has_such_a_token_asks_for_nothing_and_is_said_once() -> None:
+    clean = sanitise(msgspec.json.encode(submitted("default")))
+    assert sanitise(clean) == clean
+    assert list(needed(msgspec.json.decode(clean))) == []
+
+
+def test_an_agent_of_an_older_version_at_home_does_not_say_of_such_a_token_and_there_is_none() -> None:
     target = Target(local_accounts=("*",))
-    assert target.create(submitted("default")).verdict == BOUND
-    assert "serviceAccountName" not in target.spec
+    pod = msgspec.json.decode(sanitise(msgspec.json.encode(submitted("default"))))
+    del pod["spec"]["serviceAccount"]
+    assert target.create(pod).verdict == BOUND
+    assert target.spec["automountServiceAccountToken"] is False
+
+
+def test_an_ordinary_pod_that_says_that_it_needs_no_account_has_no_token() -> None:
+    target = Target(local_accounts=("*",))
+    pod = submitted("default")
+    pod["metadata"]["annotations"] = {names.SERVICE_ACCOUNT: "none"}
+    assert target.create(pod).verdict == BOUND
     assert target.spec["automountServiceAccountToken"] is False
 
 

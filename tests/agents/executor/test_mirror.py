@@ -8,6 +8,7 @@ import pytest
 
 from agents.executor.bounds.byte_budget import ByteRate
 from agents.executor.context import local
+from agents.executor.context.event_queue import EventQueue
 from agents.executor.context.local import Moment
 from agents.executor.context.relayed_events import BURST, EVERY_S
 from agents.executor.intents.procedures import carry_out
@@ -31,14 +32,15 @@ def status(phase: str = "Running", *, ready: bool = True, ip: str = "10.0.0.7", 
         "podIP": ip,
         "podIPs": [{"ip": ip}],
         "hostIP": "192.168.0.1",
+        "hostIPs": [{"ip": "192.168.0.1"}, {"ip": "fd00::1"}],
         "startTime": "2026-01-01T00:00:00Z",
         "qosClass": "Burstable",
         **more,
     }
 
 
-def mirror(ref: PodRef, wanted: dict[str, Any], *, routed: bool = True) -> MirrorStatus:
-    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted), routed)
+def mirror(ref: PodRef, wanted: dict[str, Any], *, routed: bool = True, generation: int = 0) -> MirrorStatus:
+    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted), routed, generation=generation)
 
 
 def source(world: World) -> PodRef:
@@ -63,7 +65,43 @@ def test_the_source_shows_what_the_delegate_does_and_keeps_its_own_pod_scheduled
         {"type": "PodScheduled", "status": "True", "reason": "here"},
         {"type": "Ready", "status": "True"},
     ]
-    assert "hostIP" not in shown
+    assert (shown["hostIP"], shown["hostIPs"]) == ("192.168.0.1", [{"ip": "192.168.0.1"}, {"ip": "fd00::1"}])
+
+
+def generations(world: World) -> list[int | None]:
+    shown = status_of(world)
+    return [one.get("observedGeneration") for one in (shown, *shown["conditions"])]
+
+
+def test_the_generation_that_the_kubelet_there_has_seen_is_shown_as_home_counts_it() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    assert world.do(mirror(ref, status(observedGeneration=3), generation=2)).verdict == DONE
+    assert generations(world) == [2, None, 2]  # nobody there says when home's PodScheduled was seen
+
+
+def test_of_a_condition_of_an_earlier_generation_home_shows_the_earlier_one() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(observedGeneration=3), generation=2))
+    world.sync()
+    world.do(mirror(ref, status(observedGeneration=5), generation=4))
+    assert generations(world) == [4, None, 2]
+
+
+def test_while_the_kubelet_has_not_seen_a_change_the_generation_before_it_is_shown() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(observedGeneration=3), generation=2))
+    world.sync()
+    world.do(mirror(ref, status(observedGeneration=3, message="pulls")))
+    assert (status_of(world)["message"], generations(world)) == ("pulls", [2, None, 2])
+
+
+def test_a_kubelet_that_says_of_no_generation_has_none_shown() -> None:
+    world = World(peers=("b",))
+    assert world.do(mirror(source(world), status(), generation=2)).verdict == DONE
+    assert generations(world) == [None, None, None]
 
 
 def test_no_generation_of_the_delegate_is_shown_as_one_of_the_source() -> None:
@@ -280,6 +318,55 @@ def test_events_that_cannot_be_read_leave_the_status_as_it_is(events: Any) -> No
     wanted = {"events": events, **status()}
     assert world.do(mirror(source(world), wanted)).verdict == DONE
     assert (status_of(world)["phase"], events_at_home(world)) == ("Running", [])
+
+
+def ordinary(*said: str) -> dict[str, Any]:
+    normal = [{"reason": "Started", "message": one, "at": NOW.wall} for one in said]
+    return {"events": [{"reason": "Unhealthy", "message": "m", "at": NOW.wall}], "normal": normal, **status()}
+
+
+def test_what_the_kubelet_there_says_of_containers_reads_as_at_home() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    for _ in range(2):
+        assert world.do(mirror(ref, ordinary("Started container main"))).verdict == DONE
+        world.sync()
+    assert events_at_home(world) == [
+        ("Warning", "Unhealthy", "in cluster b: m"),
+        ("Normal", "Started", "in cluster b: Started container main"),
+    ]
+    assert "normal" not in status_of(world)
+
+
+def test_a_flood_of_what_is_normal_is_cut_and_takes_no_room_from_warnings() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    for number in range(10):
+        world.do(mirror(ref, {**ordinary(*(f"{number}-{one}" for one in range(12))), "events": []}))
+    assert len(events_at_home(world)) == BURST
+    happens(world, ref, ("FailedMount", 1, 0.0))
+    assert events_at_home(world)[-1][:2] == ("Warning", "FailedMount")
+
+
+def test_where_the_bytes_of_statuses_are_used_up_only_warnings_are_told_until_there_are_more() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.local.status_bytes.spend("b", ref.namespace, NOW.mono, 2**30)
+    world.do(mirror(ref, ordinary("x")))
+    assert [reason for _, reason, _ in events_at_home(world)] == ["Unhealthy", "StatusNotMirrored"]
+    later = Moment(NOW.mono + 3600, NOW.wall + 1)
+    world.do(mirror(ref, ordinary("x")), later)
+    assert events_at_home(world)[-1][:2] == ("Normal", "Started")
+
+
+def test_what_is_normal_pushes_no_other_event_out_of_the_queue() -> None:
+    world = World(peers=("b",))
+    world.local.events = EventQueue(most=4)
+    ref = source(world)
+    world.do(mirror(ref, ordinary("x", "y", "z")))
+    world.sync()
+    world.do(mirror(ref, ordinary("v", "w")))
+    assert [reason for _, reason, _ in events_at_home(world)].count("Unhealthy") == 1
 
 
 def test_nothing_is_told_of_a_pod_that_runs_here() -> None:

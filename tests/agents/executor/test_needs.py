@@ -13,7 +13,7 @@ from agents.kube.pool import Latest
 from shared.model import names
 from shared.model.bounds import MAX_NEEDS, MAX_WORD
 from shared.model.crossing import rows_for, unmet
-from shared.model.pod import Needs
+from shared.model.pod import Need, Needs
 from tests.agents.executor.world import pod_object
 
 PROXY = names.proxy_node_name("b")
@@ -135,3 +135,10 @@ def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: 
             pod["metadata"]["uid"] = f"u{at}"
             convert._elsewhere_once(msgspec.json.encode(pod))
     assert len(derived) == len(pods)
+
+
+def test_a_pod_tells_the_runtime_class_that_it_needs() -> None:
+    found = needs_of(msgspec.json.encode(pod_object(runtimeClassName="gvisor")))
+    assert found == Needs(
+        of_policy=(Need("runtime_class", "gvisor", "spec.runtimeClassName", 'is RuntimeClass "gvisor"'),)
+    )

@@ -14,6 +14,7 @@ from agents.observer.record_bounds import MAX_LABELS, MAX_MEMORY, MAX_RECORD, me
 from shared.messages import Changes, decode, encode
 from shared.messages.memory import memory_of_record
 from shared.model import names
+from shared.model.bounds import MAX_AMOUNT
 from shared.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from shared.model.pod import (
     Claim,
@@ -515,6 +516,25 @@ def test_a_delegate_carries_its_source_and_its_status_as_it_came() -> None:
     pod = read_pod(delegate_object(status=status))
     assert pod.source == SourceRef("a", "ua", "shop", "web", "s1", 3)
     assert msgspec.json.decode(pod.status) == status
+
+
+@pytest.mark.parametrize(
+    ("generation", "observed", "want"),
+    [(7, 7, 7), (7, 6, 0), (7, 8, 7), (7, None, 0), (None, None, 0), (-1, 5, 0), (2**63 - 1, 2**63 - 1, MAX_AMOUNT)],
+)
+def test_of_a_delegate_a_generation_is_told_once_its_kubelet_has_seen_it(
+    generation: int | None, observed: int | None, want: int
+) -> None:
+    thing = delegate_object(status={"phase": "Running", "observedGeneration": observed})
+    thing["metadata"]["generation"] = generation
+    assert read_pod(thing).generation == want
+
+
+@pytest.mark.parametrize(("node", "want"), [(names.proxy_node_name("b"), 3), ("n1", 0), ("", 0)])
+def test_of_a_source_its_generation_is_told_while_it_runs_elsewhere(node: str, want: int) -> None:
+    thing = pod_object(**({"nodeName": node} if node else {}))
+    thing["metadata"]["generation"] = 3
+    assert read_pod(thing).generation == want
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from shared.model.bounds import MAX_NAMES
 from shared.model.names import EPOCH
 from shared.model.node import Node, Reading
 from shared.model.node_group import NodeGroup, NodeGroups
-from shared.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget, PriorityClass
+from shared.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget, PriorityClass, RuntimeClass
 from shared.model.pod import Pod, SourceRef
 
-KINDS = ("Namespace", "PodDisruptionBudget", "PriorityClass")
+KINDS = ("Namespace", "PodDisruptionBudget", "PriorityClass", "RuntimeClass")
 WHO = Identity("east", "uid", "life-1")
 WELL = Health(api_ok=True)
 
@@ -94,6 +94,10 @@ class World:
         self.version += 1
         self.cache.apply(ObjectSeen(PriorityClass(name, value), self.version))
 
+    def runtime_class(self, name: str) -> None:
+        self.version += 1
+        self.cache.apply(ObjectSeen(RuntimeClass(name), self.version))
+
     def ask(self, follower: Follower, who: Identity = WHO) -> Changes:
         changes = self.follow.since(who, follower.incarnation, follower.revision, WELL, 0.0)
         follower.take(changes)
@@ -163,6 +167,31 @@ def test_more_priority_classes_than_a_message_may_hold_are_told_as_unknown() -> 
     assert len(world.ask(follower).priority_classes) == MAX_NAMES
 
 
+def test_runtime_classes_are_told_by_name_while_they_are_shown() -> None:
+    world, follower = World(), Follower()
+    world.cache.absent("RuntimeClass")
+    assert world.ask(follower).runtime_classes is None
+    world.empty_list("RuntimeClass")
+    assert world.ask(follower).runtime_classes == ()
+    for name in ("kata", "gvisor"):
+        world.runtime_class(name)
+    assert world.follow.has_news(WHO, follower.incarnation, follower.revision)
+    told = world.ask(follower)
+    assert (told.runtime_classes, told.objects) == (("gvisor", "kata"), ())
+    world.cache.forget("RuntimeClass", "kata")
+    told = world.ask(follower)
+    assert (told.runtime_classes, told.objects_gone) == (("gvisor",), ())
+    world.cache.absent("RuntimeClass")
+    assert world.ask(follower).runtime_classes is None
+
+
+def test_more_runtime_classes_than_a_message_may_hold_are_told_as_unknown() -> None:
+    world, follower = World(), Follower()
+    for number in range(MAX_NAMES + 1):
+        world.runtime_class(f"class-{number}")
+    assert world.ask(follower).runtime_classes is None
+
+
 def test_an_empty_cluster_is_told_once_in_full() -> None:
     world, follower = World(), Follower()
     assert world.ask(follower).full
@@ -202,7 +231,7 @@ def test_an_object_that_says_nothing_new_is_no_news() -> None:
 
 def test_a_kind_that_is_not_shown_is_not_waited_for() -> None:
     world = World(synced=False)
-    for kind in (NODES, PODS, "Namespace", "PriorityClass"):
+    for kind in (NODES, PODS, "Namespace", "PriorityClass", "RuntimeClass"):
         world.empty_list(kind)
     assert not world.follow.ready(WHO)
     world.cache.absent("PodDisruptionBudget")

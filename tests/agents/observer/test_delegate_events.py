@@ -12,7 +12,7 @@ from agents.observer.delegate_events import DelegateEvents
 from agents.observer.seen import NODES, PODS, EventSeen, PodSeen
 from shared.model import delegate_events
 from shared.model.copy_names import copy_name
-from shared.model.delegate_events import MAX_EVENTS, DelegateEvent, event, events_of
+from shared.model.delegate_events import MAX_EVENTS, MAX_NORMAL, DelegateEvent, event, events_of
 from shared.model.names import FOLLOWERS
 from shared.model.pod import Pod, SourceRef
 
@@ -42,6 +42,14 @@ class Cluster:
         made, pod = event(reason, "no such claim", count, at), self.cache.pod(uid)
         name = pod.name if pod is not None else ""
         self.events.apply(EventSeen(f"{reason}-{count}", 5, uid, namespace or "default", name, made))
+
+    def starts(self, reason: str = "Started", uid: str = "theirs", message: str = "Started container main") -> None:
+        made = event(reason, message, 1, 0.0, normal=True)
+        name = {"theirs": "web-1", "ours": "db-1"}.get(uid, "")
+        self.events.apply(EventSeen(reason, 5, uid, "default", name, made))
+
+    def normal(self) -> list[str]:
+        return [one.reason for one in delegate_events.all_events_of(self.status()) if one.normal]
 
     def told(self) -> list[DelegateEvent]:
         return events_of(self.status())
@@ -128,6 +136,66 @@ def test_delegates_beyond_the_limit_push_out_those_told_longest_ago(monkeypatch:
     assert cluster.events.with_own_events(bare) == bare
 
 
+def test_what_is_normal_goes_with_the_next_status_and_asks_for_no_message_of_its_own() -> None:
+    cluster = Cluster()
+    before = cluster.cache.log.revision
+    for reason in ("Pulled", "Created", "Started"):
+        cluster.starts(reason)
+    assert (cluster.normal(), cluster.cache.log.revision) == ([], before)
+    pod = cluster.cache.pod("theirs")
+    assert pod is not None
+    cluster.see(msgspec.structs.replace(pod, status=b'{"phase":"Running"}'), version=2)
+    assert (cluster.normal(), cluster.told()) == (["Pulled", "Created", "Started"], [])
+    told = cluster.cache.log.revision
+    for _ in range(3):
+        cluster.events.tell_late()
+    assert cluster.cache.log.revision == told
+
+
+def test_what_is_normal_and_comes_with_no_status_is_told_a_little_later() -> None:
+    cluster = Cluster()
+    cluster.starts()
+    cluster.events.tell_late()
+    assert cluster.normal() == []
+    cluster.events.tell_late()
+    assert cluster.normal() == ["Started"]
+
+
+def test_of_a_pod_that_is_gone_nothing_late_is_told() -> None:
+    cluster = Cluster()
+    cluster.starts()
+    cluster.cache.forget(PODS, "theirs")
+    for _ in range(3):
+        cluster.events.tell_late()
+    assert cluster.cache.pod("theirs") is None
+
+
+def test_a_warning_takes_along_what_waits() -> None:
+    cluster = Cluster()
+    cluster.starts()
+    cluster.happens()
+    assert (cluster.normal(), cluster.told()) == (["Started"], [MOUNT])
+
+
+@pytest.mark.parametrize(("reason", "uid"), [("Scheduled", "theirs"), ("Started", "ours"), ("Started", "nobody")])
+def test_other_reasons_and_other_pods_are_not_told(reason: str, uid: str) -> None:
+    cluster = Cluster()
+    cluster.starts(reason, uid)
+    for _ in range(2):
+        cluster.events.tell_late()
+    assert cluster.normal() == []
+
+
+def test_what_is_normal_pushes_out_no_warning() -> None:
+    cluster = Cluster()
+    cluster.happens()
+    for number in range(50):
+        cluster.starts(message=f"Started container c{number}")
+    cluster.happens(reason="Unhealthy")
+    assert [one.reason for one in cluster.told()] == ["FailedMount", "Unhealthy"]
+    assert len(cluster.normal()) == MAX_NORMAL
+
+
 METADATA = {"name": "e", "uid": "e1", "resourceVersion": "7"}
 
 
@@ -143,6 +211,7 @@ def seen(**fields: object) -> EventSeen | None:
         ({"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:10.000000Z"}}, 8, 1767225610.0),
         ({"eventTime": "2026-01-01T00:00:10.000000Z", "count": None}, 1, 1767225610.0),
         ({"lastTimestamp": "yesterday"}, 1, 0.0),
+        ({"type": "Warning"}, 1, 0.0),
         ({}, 1, 0.0),
     ],
 )
@@ -156,3 +225,9 @@ def test_events_of_kubelets_and_of_newer_clients_are_read(fields: dict[str, obje
 )
 def test_an_event_that_cannot_be_read_is_about_nobody(broken: Callable[[], EventSeen | None]) -> None:
     assert broken() is None
+
+
+def test_what_is_normal_is_read_as_such() -> None:
+    read = seen(type="Normal", reason="Started", message="x")
+    assert read is not None
+    assert read.event.normal

@@ -76,7 +76,7 @@ async def test_a_new_life_of_the_agent_knows_that_the_server_went_back_meanwhile
         async with an_agent(api, tmp_path, pace=PATIENT) as dispatcher:
             await dispatcher.poll_until(dispatcher.well)
             seen = dispatcher.agent.highest_seen()
-            assert (seen["pods"], len(seen)) == (api.version, 16)
+            assert (seen["pods"], len(seen)) == (api.version, 17)
         went_back(api)
         for _ in range(2):  # the second life ends while the server is held
             async with an_agent(api, tmp_path, seen, pace=PATIENT, truth_s=0.1) as dispatcher:

@@ -123,6 +123,7 @@ def test_many_changes_of_a_ready_cluster_are_taken_in_part_by_part_with_decision
         {"keys": ("another",)},
         {"opens": ()},
         {"priority_classes": (PriorityClass("high", 5),)},
+        {"runtime_classes": ("gvisor",)},
         {"evicts_foreign": True},
     ],
     ids=str,

@@ -119,3 +119,15 @@ def test_statuses_that_are_refused_are_sent_no_faster() -> None:
     fleet = Fleet(but(MirrorStatus, REFUSED))
     flapping(fleet)
     assert fleet.ordered[MirrorStatus] <= AT_ONCE + FLAPS_S / EVERY_S
+
+
+def test_a_generation_that_was_seen_is_told_once_without_a_new_status() -> None:
+    fleet = Fleet(all_done)
+    fleet.tell("east", source(phase="Running", live="2a", generation=5))
+    fleet.tell("west", delegate(status=status(1), live="2a"))
+    assert fleet.ordered[MirrorStatus] == 1
+    fleet.tell("west", delegate(status=status(1), live="2a", generation=9))
+    assert fleet.ordered[MirrorStatus] == 2
+    assert fleet.core.tracked["east", "uid-web"].generation == 5
+    fleet.ticks(5 * EVERY_S)
+    assert fleet.ordered[MirrorStatus] == 2

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, next_step
+from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, generation_seen, next_step
 from shared.messages import DELETING
 from shared.model.names import proxy_node_name
 from shared.model.pod import Claim, Pod
@@ -33,6 +33,34 @@ def told(pod: Pod, files: str) -> Pod:
 
 def changed(pod: Pod, live: str) -> Pod:
     return msgspec.structs.replace(pod, live=live)
+
+
+def counted(pod: Pod, generation: int, live: str = "2a.1a", **more: Any) -> Pod:
+    return msgspec.structs.replace(pod, generation=generation, live=live, **more)
+
+
+@pytest.mark.parametrize(
+    ("source", "delegate", "want"),
+    [
+        pytest.param(counted(SHOWN, 2), counted(DELEGATE, 7), 2, id="as home counts it"),
+        pytest.param(counted(SHOWN, 2), counted(DELEGATE, 0), 0, id="its kubelet has not seen it yet"),
+        pytest.param(counted(SHOWN, 0), counted(DELEGATE, 7), 0, id="home counts none"),
+        pytest.param(counted(SHOWN, 3, "2b.1b"), counted(DELEGATE, 7), 0, id="a change has not reached it"),
+        pytest.param(counted(SHOWN, 3, "2b.1b"), counted(DELEGATE, 8, "2b.1b"), 3, id="and has"),
+        pytest.param(counted(SHOWN, 3, "2b.1a"), counted(DELEGATE, 8, "1a"), 3, id="by the format that both tell"),
+        pytest.param(counted(SHOWN, 3, "2b"), counted(DELEGATE, 8, "1a"), 0, id="there is none"),
+        pytest.param(counted(SHOWN, 3, ""), counted(DELEGATE, 8, ""), 0, id="nothing follows"),
+        pytest.param(counted(SHOWN, 3, "2-.1-"), counted(DELEGATE, 8), 0, id="what home has now may not cross"),
+        pytest.param(counted(SHOWN, 3, terminating=True), counted(DELEGATE, 7), 0, id="a deletion is one, too"),
+        pytest.param(
+            counted(SHOWN, 3, terminating=True), counted(DELEGATE, 8, terminating=True), 3, id="which reached it"
+        ),
+    ],
+)
+def test_a_generation_of_home_is_seen_once_the_kubelet_there_has_seen_all_of_it(
+    source: Pod, delegate: Pod, want: int
+) -> None:
+    assert generation_seen(source, delegate) == want
 
 
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
@@ -144,6 +172,19 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             seen(SHOWN, told(DELEGATE, "old"), mirrored=b"{}"), Step.NOTHING, id="an older agent at home signs none"
         ),
         pytest.param(seen(REMOTE, DONE), Step.CONFIRM_END, id="whether a delegate has ended is asked"),
+        pytest.param(
+            seen(counted(SHOWN, 3), counted(DELEGATE, 8), mirrored=b"{}", generation=2),
+            Step.MIRROR,
+            id="a generation that was seen is shown",
+        ),
+        pytest.param(
+            seen(counted(SHOWN, 3), counted(DELEGATE, 8), mirrored=b"{}", generation=3), Step.NOTHING, id="once"
+        ),
+        pytest.param(
+            seen(counted(SHOWN, 3), counted(DELEGATE, 0), mirrored=b"{}", generation=2),
+            Step.NOTHING,
+            id="nothing is to be told of one that is awaited",
+        ),
         pytest.param(seen(REMOTE, DONE, **ENDED), Step.MIRROR, id="the end is mirrored"),
         pytest.param(seen(REMOTE, DONE, **FAILED), Step.CONFIRM_END, id="not one that is another than was confirmed"),
         pytest.param(seen(REMOTE, DONE, **GOING), Step.CONFIRM_END, id="nor that of one that was to be deleted"),

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.judges.facts import ADDRESSES, EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import NAMESPACES, PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
@@ -187,8 +187,7 @@ class HonestMirror(Judge):
         if not by_product(write.actor) or before == after or not fact.is_source:
             return
         copies = self.facts.copies[fact.source]
-        address = after.get("podIP")
-        if address and address != before.get("podIP"):
+        for address in (after[one] for one in ADDRESSES if after.get(one) and after[one] != before.get(one)):
             had = {one.cluster for one in copies if address in one.addresses}
             if not had:
                 self.say(fact.title, f"shows address {address}, which no copy of it ever had")

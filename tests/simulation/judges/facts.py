@@ -13,6 +13,7 @@ PREFIX = "global-dispatcher.io/"
 SCHEDULER, PROXY = "global-dispatcher", "global-dispatcher-"
 SOURCE_UID, EPOCH, CLAIM, CLUSTERS = PREFIX + "source-uid", PREFIX + "epoch", PREFIX + "cluster", PREFIX + "clusters"
 FINALIZER, FAILOVER = PREFIX + "delegate", PREFIX + "failover"
+ADDRESSES = ("podIP", "hostIP")
 REMEMBERED_S = 150.0  # how long a cluster that was in trouble may still be treated as one
 
 
@@ -155,8 +156,8 @@ class Facts(Judgeable):
             fact.doomed = "preempted"
         if told.get("phase") in ENDED:
             fact.ended = fact.ended or told["phase"]
-        if told.get("podIP") and write.actor == "kubelet":
-            fact.addresses.add(told["podIP"])
+        if write.actor == "kubelet":
+            fact.addresses |= {told[one] for one in ADDRESSES if told.get(one)}
 
     def _may_be_preempted(self, fact: PodFact) -> bool:
         """Whether a user has ever made a pod of higher priority; what an observer made up is none."""

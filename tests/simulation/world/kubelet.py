@@ -141,7 +141,10 @@ class Kubelets:
         self._addresses += 1
         address = f"10.{ord(self.api.cluster[0]) % 32}.0.{self._addresses}"
         ready = {"type": "Ready", "status": "True"}
-        container.status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]}
+        of_pod = {"podIP": address, "podIPs": [{"ip": address}]}
+        of_node = f"192.168.{ord(self.api.cluster[0]) % 32}.1"
+        of_host = {"hostIP": of_node, "hostIPs": [{"ip": of_node}]}
+        container.status = {"phase": "Running", **of_pod, **of_host, "conditions": [ready]}
         self._say(path, container.status)
 
     def _environment(self, pod: Object) -> list[Object | None] | None:

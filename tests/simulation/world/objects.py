@@ -9,6 +9,7 @@ Object = dict[str, Any]
 _MERGE_KEYS = {
     "conditions": "type",
     "podIPs": "ip",
+    "hostIPs": "ip",
     "ownerReferences": "uid",
     "containers": "name",
     "initContainers": "name",

@@ -33,6 +33,8 @@ def parse_fields(text: str) -> tuple[tuple[str, bool, str], ...]:
 
 def field_value(obj: Object, path: str) -> str:
     """The text a field selector compares: '' for what is absent, 'true' and 'false' for booleans."""
+    if path == "source":  # of an event, which names who reports it here or there
+        path = "source.component" if (obj.get("source") or {}).get("component") else _REPORTER
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -41,6 +43,7 @@ def field_value(obj: Object, path: str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_REPORTER = "reportingComponent"
 _BOOLEAN_FIELDS = frozenset({"spec.unschedulable", "spec.hostNetwork"})
 
 
