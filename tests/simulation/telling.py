@@ -11,11 +11,11 @@ from typing import Any
 from tests.simulation.acts import ACTS, Act, Stage, naming, plain_pod, spread_by_zone
 from tests.simulation.acts.objects import provide
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import budgets, copies, followers, progress, protocol, room, spread
+from tests.simulation.judges import budgets, copies, followers, progress, protocol, room, secrets, spread
 from tests.simulation.judges.court import Judge, NothingRaises, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.judges.followers import left_of
-from tests.simulation.world.apiserver import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES
+from tests.simulation.world.apiserver import EVENTS, FOLLOWING, LEASES, NAMESPACES, NODES
 from tests.simulation.world.controllers import ReplicaSet
 from tests.simulation.world.fleet import Fleet, Judgeable
 from tests.simulation.world.kubelet import Container
@@ -63,6 +63,9 @@ JUDGES: tuple[type[Judge], ...] = (
     followers.GivenByClaim,
     followers.CrossesOnce,
     followers.CopiesGo,
+    secrets.NobodyBetweenReads,
+    secrets.ByConsent,
+    secrets.GoneWithConsent,
     NothingRaises,
 )
 # Nothing is written for QUIET_S before it is judged, and nothing in the calm after: ten minutes of it in a few stories.
@@ -247,9 +250,10 @@ class Teller:
         return any(name.startswith(PROXY) and name not in wanted for name in nodes)
 
     def _copies_will_go(self) -> bool:
-        """Whether there still are ConfigMaps that followed pods, and nobody names them: they wait for a minute."""
+        """Whether there still are objects that followed pods, and nobody names them: they wait for a minute."""
         clusters = self.fleet.clusters.values() if self.fleet.sizes.followers else ()
-        return any(any(left_of(one.api.store.all(CONFIG_MAPS), one.api.pods())) for one in clusters)
+        kinds = FOLLOWING.values()
+        return any(any(left_of({kind: one.api.store.all(kind) for kind in kinds}, one.api.pods())) for one in clusters)
 
     async def _settle(self) -> None:
         fleet, healed = self.fleet, self.fleet.now
