@@ -69,6 +69,8 @@ class Copies:
     due: Sought = field(default_factory=dict)
     # the delegates of these pods, by UID of their cluster and their own
     bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
+    # pods, named likewise, by which their home has denied something last: others are asked by first
+    denied: set[tuple[str, str]] = field(default_factory=set)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     _barred: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)

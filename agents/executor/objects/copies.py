@@ -62,10 +62,11 @@ from shared.messages.relay import (
 )
 from shared.model import names
 from shared.model.copy_names import follows
-from shared.model.pod import PodRef, SourceRef
+from shared.model.pod import Pod, PodRef, SourceRef
 
 # between two questions to a source cluster: with kubelet's period, within a minute
 REFRESH_S = 20.0
+OTHERS_S = 5.0  # and until it is asked by another pod where it has denied something
 UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
@@ -177,6 +178,7 @@ def _fetch(
                     continue
                 problem = yield from _apply(original, one, local, now)
                 _tell_if_stale(pod, original, problem, local, now)
+                _note_denial(pod, original, one, local, now)
                 wrong = wrong or problem
             if later:
                 left.append((pod, later))
@@ -204,6 +206,21 @@ def _tell_if_stale(
     if (lasts or copy.failed >= FAILED) and local.stale_told.get(delegate.uid) != why:
         local.stale_told.put(delegate.uid, why)
         events.stale_copy(local, delegate, why, now)
+
+
+def _note_denial(pod: PodRef, original: Original, given: Given, local: Local, now: Moment) -> None:
+    """Of a pod that is not known at home any more nothing is given, and its delegate may stay for
+    hours: others that name the same are asked by from now on, the first of them soon.
+    """
+    copies = local.copies
+    asked_by = (original.cluster_uid, pod.uid)
+    if given.state != DENIED:
+        copies.denied.discard(asked_by)
+    elif asked_by not in copies.denied:
+        copies.denied.add(asked_by)
+        copy = copies.known.get(key_of(original))
+        if copy is not None and copy.failed <= FAILED:
+            copies.looked_at = min(copies.looked_at, now.mono - REFRESH_S + OTHERS_S)
 
 
 def _want(original: Original, local: Local) -> WantedObject:
@@ -429,8 +446,13 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     )
     # by other pods each time: one of them may not be known at home any more
     delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
+    denied = local.copies.denied
+    if denied:
+        denied.intersection_update([_asked_by(pod) for pod in delegates])
     looked = 0.0
-    for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
+    for pod in sorted(
+        delegates, key=lambda one: (_asked_by(one) in denied, one.terminal or one.terminating)
+    ):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
         named = named_by(pod.annotations)
@@ -459,6 +481,12 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
         much = sum(len(of) for _, of in sought) > _MUCH
         due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
     return due
+
+
+def _asked_by(pod: Pod) -> tuple[str, str]:
+    """Of the source of a delegate, the UID of its cluster and its own."""
+    source = pod.source
+    return (source.cluster_uid, source.uid) if source is not None else ("", "")
 
 
 def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -173,7 +173,7 @@ class NotCollectedInUse(_Follows):
         here = Where(write.cluster, write.place.namespace, write.place.name, _KINDS[write.place.resource])
         home = self.facts.objects.original.get(here)
         cluster = self.fleet.clusters.get(write.cluster)
-        if cluster is None or home is None:
+        if cluster is None or home is None or False in self._takes(home, here.cluster, write.at - ON_THE_WAY_S):
             return
         was = self.facts.objects.let_go(home, here.cluster, write.at - ON_THE_WAY_S)
         if None in {one.content for one in was}:

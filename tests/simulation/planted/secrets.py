@@ -188,6 +188,24 @@ def restored_after_consent(at: Scene) -> Iterator[Wait]:
     yield 130.0
 
 
+def restored_to_before_its_pods(at: Scene) -> Iterator[Wait]:
+    """Home is restored to when it had none of its pods; another one is made, and then the Secret changes."""
+    yield 12.0
+    at.put_secret(1, follow="west")
+    restore = at.back_up("north")
+    orphans = [f"a{number}" for number in range(7)]
+    for name in orphans:
+        at.submit(name, "west", 100, names=["$pass"])
+    yield at.shows("Running", *orphans)
+    restore()
+    yield 5.0
+    at.submit("b", "west", 100, names=["$pass"])
+    yield at.shows("Running", "b")
+    yield 60.0
+    at.put_secret(2)
+    yield 90.0
+
+
 @plant("a Secret is given whatever its owner says", hint=Hint(kept_from_the_start, THREE))
 def given_without_consent(patches: Patches) -> None:
     from agents.executor.objects import consent
@@ -336,6 +354,13 @@ def new_keys_unknown(patches: Patches) -> None:
     real = TrustedKeys.of
     first: dict[str, tuple[str, ...]] = {}
     patches.set(TrustedKeys, "of", lambda self, uid: first.setdefault(uid, real(self, uid)) or first.pop(uid))
+
+
+@plant("pods by which nothing is given are asked by again", hint=Hint(restored_to_before_its_pods, FOLLOW))
+def orphans_asked_by(patches: Patches) -> None:
+    from agents.executor.objects import copies
+
+    patches.set(copies, "_note_denial", lambda *_: None)
 
 
 @plant("an event says what a webhook says of a Secret", hint=Hint(refused_with_its_text, FOLLOW))
