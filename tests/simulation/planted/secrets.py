@@ -201,9 +201,9 @@ def restored_to_before_its_pods(at: Scene) -> Iterator[Wait]:
     yield 5.0
     at.submit("b", "west", 100, names=["$pass"])
     yield at.shows("Running", "b")
-    yield 60.0
+    yield 10.0
     at.put_secret(2)
-    yield 90.0
+    yield 105.0
 
 
 @plant("a Secret is given whatever its owner says", hint=Hint(kept_from_the_start, THREE))
