@@ -61,7 +61,14 @@ THEMES: dict[str, dict[str, tuple[float, float]]] = {
     "quota": {"burst": (1, 0)},
 }
 # Themes that a few seeds have besides those that are drawn: the share of seeds.
-BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04, "standbys": 0.15, "executors": 0.1, "followers": 0.15}
+BESIDES: dict[str, float] = {
+    "growth": 0.04,
+    "fleet": 0.04,
+    "standbys": 0.15,
+    "executors": 0.1,
+    "followers": 0.15,
+    "secrets": 0.1,
+}
 NAMED = ("", "shared", "shared own", "shared ?own", "?own ?lacking", "?stays shared")  # by one pod
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
 THEMES["growth"] = {"cluster-joins": (1, 0)}
@@ -85,6 +92,26 @@ THEMES["followers"] = {  # ConfigMaps follow pods, and in no world without this 
     "relay-cut": (1, 40),
     "relay-slow": (1, 40),
 }
+THEMES["secrets"] = {  # Secrets, too, by consent of both
+    "secret-changes": (3, 0),
+    "secret-kept": (2, 60),
+    "secret-narrowed": (2, 60),
+    "namespace-keeps": (1, 60),
+    "secret-replaced": (2, 40),
+    "secret-deleted": (1, 40),
+    "row-narrowed": (1, 40),
+    "key-rotated": (1, 0),
+    "asks-wrongly": (2, 0),
+    "copy-edited": (1, 0),
+    "copy-deleted": (1, 0),
+    "copy-replaced": (1, 40),
+    "asks-for-more": (1, 0),
+    "relay-cut": (1, 40),
+    "relay-slow": (1, 40),
+    "agent-dies": (1, 10),
+    "restore": (1, 0),
+}
+SECRETS = ("$pass", "$lent", "$pass $lent", "$pass shared", "?$lent $pass", "?$pass", "shared")  # by one pod
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
     "dispatchers": 2.0,
@@ -111,7 +138,7 @@ class Submission:
     replicas: int = 0
     priority: int = 0
     spread: bool = False  # as many in each zone, which is each cluster
-    names: tuple[str, ...] = ()  # ConfigMaps, as of `naming`
+    names: tuple[str, ...] = ()  # objects, as of `naming`
 
 
 @dataclass(frozen=True)
@@ -137,13 +164,16 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
         chosen = {dice.choices([*weights], [*weights.values()])[0] for _ in range(dice.choice((1, 2, 2, 3, 4)))}
         besides = random.Random(f"besides {seed}")
         themes = [*sorted(chosen), *(theme for theme, share in BESIDES.items() if besides.random() < share)]
-    sizes = replace(_sizes(dice, themes), every_kind=seed % 10 == 0, followers="followers" in themes)
+    sizes = replace(
+        _sizes(dice, themes), every_kind=seed % 10 == 0, followers=bool({"followers", "secrets"} & {*themes})
+    )
     work = _work(dice)
     if random.Random(f"spread {seed}").random() < SPREAD:
         work = [replace(one, spread=bool(one.replicas and not one.away)) for one in work]
     if sizes.followers:
         which = random.Random(f"followers {seed}")
-        work = [replace(one, names=tuple(which.choice(NAMED).split())) for one in work]
+        named = SECRETS if "secrets" in themes else NAMED
+        work = [replace(one, names=tuple(which.choice(named).split())) for one in work]
     return Story(seed, sizes, tuple(work), tuple(sorted(_faults(dice, themes))), tuple(themes))
 
 

@@ -11,17 +11,18 @@ from typing import Any
 from tests.simulation.acts import ACTS, Act, Stage, naming, plain_pod, spread_by_zone
 from tests.simulation.acts.objects import provide
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import budgets, copies, followers, progress, protocol, room, spread
+from tests.simulation.judges import budgets, copies, followers, progress, protocol, room, secrets, spread
 from tests.simulation.judges.court import Judge, NothingRaises, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.judges.followers import left_of
-from tests.simulation.world.apiserver import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES
+from tests.simulation.judges.objects import SECRET
+from tests.simulation.world.apiserver import EVENTS, FOLLOWING, LEASES, NAMESPACES, NODES
 from tests.simulation.world.controllers import ReplicaSet
 from tests.simulation.world.fleet import Fleet, Judgeable
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.loop import live, running_loop
 from tests.simulation.world.net import Weather
-from tests.simulation.world.objects import class_of, condition
+from tests.simulation.world.objects import class_of, condition, named_by
 from tests.simulation.world.processes import LinkWeather, sim_client
 from tests.simulation.world.store import Write
 
@@ -63,6 +64,9 @@ JUDGES: tuple[type[Judge], ...] = (
     followers.GivenByClaim,
     followers.CrossesOnce,
     followers.CopiesGo,
+    secrets.NobodyBetweenReads,
+    secrets.ByConsent,
+    secrets.GoneWithConsent,
     NothingRaises,
 )
 # Nothing is written for QUIET_S before it is judged, and nothing in the calm after: ten minutes of it in a few stories.
@@ -247,9 +251,20 @@ class Teller:
         return any(name.startswith(PROXY) and name not in wanted for name in nodes)
 
     def _copies_will_go(self) -> bool:
-        """Whether there still are ConfigMaps that followed pods, and nobody names them: they wait for a minute."""
+        """Whether there still are objects that followed pods, and nobody names them: they wait for a minute."""
         clusters = self.fleet.clusters.values() if self.fleet.sizes.followers else ()
-        return any(any(left_of(one.api.store.all(CONFIG_MAPS), one.api.pods())) for one in clusters)
+        kinds = FOLLOWING.values()
+        return any(any(left_of({kind: one.api.store.all(kind) for kind in kinds}, one.api.pods())) for one in clusters)
+
+    def _will_be_tried_again(self) -> bool:
+        """Whether a pod waits for a cluster that lacked consent to its Secrets, or could not ask for them: a minute."""
+        said = (
+            (condition(pod, "PodScheduled") or {}).get("message", "")
+            for cluster in self.fleet.clusters.values()
+            for pod in (cluster.api.pods() if self.fleet.sizes.followers else ())
+            if not pod["spec"].get("nodeName") and any(one.kind == SECRET for one in named_by(pod))
+        )
+        return any("refused the pod" in text for text in said)
 
     async def _settle(self) -> None:
         fleet, healed = self.fleet, self.fleet.now
@@ -259,6 +274,7 @@ class Teller:
             or self._something_will_end()
             or self._proxies_will_go()
             or self._copies_will_go()
+            or self._will_be_tried_again()
         ):
             await fleet.second()
             if any(cluster.wire.hangs for cluster in fleet.clusters.values()):

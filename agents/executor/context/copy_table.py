@@ -12,6 +12,8 @@ from shared.model.pod import PodRef, SourceRef
 MOST_OF_NAMESPACE = 2_000
 MOST_OF_CLUSTER = 20_000
 _MOST_ASKED = 10 * 1024  # bytes of one question, about
+# between two questions to a source cluster: with kubelet's period, within a minute
+REFRESH_S = 20.0
 BARRED_S = 60.0  # until it is tried again what a namespace did not let us write
 
 
@@ -84,6 +86,8 @@ class Copies:
     taken_back: Recent[Original, bool] = field(default_factory=lambda: Recent(MOST_OF_CLUSTER))
     # the delegates of these pods, by UID of their cluster and their own
     bearers: dict[tuple[str, str], PodRef] = field(default_factory=dict)
+    # pods, named likewise, by which their home has denied something last: others are asked by first
+    denied: set[tuple[str, str]] = field(default_factory=set)
     _bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     _count_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     _barred: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)

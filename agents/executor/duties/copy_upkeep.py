@@ -11,7 +11,13 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterator
 
-from agents.executor.context.copy_table import CopyKey, Original, Sought, questions
+from agents.executor.context.copy_table import (
+    REFRESH_S,
+    CopyKey,
+    Original,
+    Sought,
+    questions,
+)
 from agents.executor.context.local import Local, Moment
 from agents.executor.context.looks import look_on
 from agents.executor.context.reconcile_task import ReconcileTask
@@ -24,10 +30,8 @@ from shared.kube.http import Procedure
 from shared.kube.verdicts import Answer
 from shared.model import names
 from shared.model.copy_names import HASH
-from shared.model.pod import PodRef
+from shared.model.pod import Pod, PodRef
 
-# between two questions to a source cluster: with kubelet's period, within a minute
-REFRESH_S = 20.0
 UNUSED_S = 60.0  # for so long nobody has named a copy that is deleted
 CHECK_S = 30.0  # a copy that is in use is read again: whoever may has changed it, or deleted it
 # names of one turn, some 20 ms: pods may name 180 each, whether these exist or not
@@ -81,8 +85,13 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
     )
     # by other pods each time: one of them may not be known at home any more
     delegates.rotate(int(now.mono // REFRESH_S) % max(1, len(delegates)))
+    denied = local.copies.denied
+    if denied:
+        denied.intersection_update([_asked_by(pod) for pod in delegates])
     looked = 0.0
-    for pod in sorted(delegates, key=lambda one: one.terminal or one.terminating):
+    for pod in sorted(
+        delegates, key=lambda one: (_asked_by(one) in denied, one.terminal or one.terminating)
+    ):
         source = pod.source
         assert source is not None  # noqa: S101 - looked at above
         named = copies.named_by(pod.annotations)
@@ -110,6 +119,12 @@ def _in_use(local: Local, now: Moment) -> Generator[None, None, Sought]:
         much = sum(len(of) for _, of in sought) > _MUCH
         due.setdefault(f"{uid}/{namespace}" if much else uid, []).extend(sought)
     return due
+
+
+def _asked_by(pod: Pod) -> tuple[str, str]:
+    """Of the source of a delegate, the UID of its cluster and its own."""
+    source = pod.source
+    return (source.cluster_uid, source.uid) if source is not None else ("", "")
 
 
 def _of_nobody(

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import msgspec
 
-from agents.executor.context.copy_table import CopyKey, Original
+from agents.executor.context.copy_table import REFRESH_S, CopyKey, Original
 from agents.executor.context.local import KNOWN_S, Local, Moment
 from agents.executor.objects import copy_notes, events, followers
 from agents.executor.objects.contents import SECRET, Content, read_content
@@ -58,6 +58,7 @@ from shared.model import names
 from shared.model.copy_names import read_followers
 from shared.model.pod import PodRef, SourceRef
 
+OTHERS_S = 5.0  # until a source is asked by another pod where it has denied something
 FAILED = 3  # times in a row that a copy is not made what its original is, until that is told
 _ROUNDS = 8  # answers to one question, each as large as may be
 _COPY = "a copy of {0.kind} {0.namespace}/{0.name} of cluster {0.cluster}"
@@ -162,6 +163,7 @@ def fetch(
                     continue
                 problem = yield from _apply(original, one, local, now)
                 _tell_if_stale(pod, original, problem, local, now)
+                _note_denial(pod, original, one, local, now)
                 wrong = wrong or problem
             if later:
                 left.append((pod, later))
@@ -195,6 +197,21 @@ def tell(pod: PodRef, original: Original, why: str, local: Local, now: Moment) -
     if delegate is not None and local.stale_told.get(delegate.uid) != why:
         local.stale_told.put(delegate.uid, why)
         events.stale_copy(local, delegate, why, now)
+
+
+def _note_denial(pod: PodRef, original: Original, given: Given, local: Local, now: Moment) -> None:
+    """Of a pod that is not known at home any more nothing is given, and its delegate may stay for
+    hours: others that name the same are asked by from now on, the first of them soon.
+    """
+    copies = local.copies
+    asked_by = (original.cluster_uid, pod.uid)
+    if given.state != DENIED:
+        copies.denied.discard(asked_by)
+    elif asked_by not in copies.denied:
+        copies.denied.add(asked_by)
+        copy = copies.known.get(key_of(original))
+        if copy is not None and copy.failed <= FAILED:
+            copies.looked_at = min(copies.looked_at, now.mono - REFRESH_S + OTHERS_S)
 
 
 def _want(original: Original, local: Local) -> WantedObject:

@@ -147,6 +147,26 @@ def test_all_pods_of_one_cluster_are_asked_about_at_once_and_by_few_of_them() ->
     assert [one.name for one in wants.objects] == ["settings", "more"]
 
 
+@pytest.mark.parametrize("orphans", [1, 3])
+def test_pods_that_are_not_known_at_home_any_more_keep_no_others_from_what_follows(orphans: int) -> None:
+    fleet = Fleet()
+    naming = {**container(), "volumes": [{"name": "v", "configMap": NAMED}]}
+    for name in (*(f"orphan{number}" for number in range(orphans)), "web"):
+        assert fleet.create(naming, name).verdict == BOUND
+    for number in range(orphans):
+        fleet.home.api.objects.pop(f"/api/v1/namespaces/default/pods/orphan{number}")
+    fleet.put(BLUE)
+    for at in range(0, 61, 5):
+        fleet.tend(at)
+    assert (fleet.copy() or {})["data"] == BLUE
+    fleet.put(RED)
+    fleet.asks.clear()
+    for at in range(65, 90, 5):
+        fleet.tend(at)
+    assert (fleet.copy() or {})["data"] == RED
+    assert {wants.pod.name for ask in fleet.asks for wants in ask} == {"web"}
+
+
 def test_very_many_are_asked_for_in_questions_of_a_size_that_can_be_asked() -> None:
     ref = PodRef("default", "web", "u")
     many = [original_of(source_of(ref, 1), "ConfigMap", f"settings-{'x' * 200}-{at}") for at in range(200)]

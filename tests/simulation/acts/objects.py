@@ -1,4 +1,4 @@
-"""ConfigMaps that follow pods: what users do with them at home and elsewhere, and agents that ask for too much."""
+"""Objects that follow pods: what users do with ConfigMaps at home, with copies, and agents that ask for too much."""
 
 import asyncio
 import random
@@ -6,11 +6,12 @@ import random
 from agents.executor.objects.copies import PeerAsk
 from shared.messages.relay import PodWants, WantedObject
 from shared.model.pod import PodRef
+from tests.simulation.acts.secrets import path_of_secret, provide_secrets
 from tests.simulation.acts.table import Act, Stage, act, config_map, naming, plain_pod
 from tests.simulation.faults import Fault
 from tests.simulation.judges.facts import CLAIM, PREFIX
-from tests.simulation.judges.objects import COPY
-from tests.simulation.world.apiserver import CONFIG_MAPS, NAMESPACES
+from tests.simulation.judges.objects import COPY, SECRET
+from tests.simulation.world.apiserver import FOLLOWING, NAMESPACES
 from tests.simulation.world.fleet import Cluster, Fleet
 from tests.simulation.world.loop import in_process
 from tests.simulation.world.objects import Object, named_by
@@ -19,8 +20,9 @@ SPACES, NAMES, STAYS = ("default", "team"), ("shared", "own", "stays"), "stays"
 
 
 def provide(cluster: Cluster) -> None:
-    """Make all of them that are not there."""
+    """Make all of them that are not there, and Secrets."""
     for space in SPACES:
+        provide_secrets(cluster, space)
         for name in NAMES:
             marks = {"follow": "none"} if name == STAYS else {}
             made = config_map(name, f"first of {cluster.name}", **marks)
@@ -67,11 +69,14 @@ def _stays(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) ->
 
 
 def _copies(cluster: Cluster) -> list[Object]:
-    return [one.obj for one in cluster.api.store.all(CONFIG_MAPS) if COPY in one.obj["metadata"].get("labels", {})]
+    """And notes of copies."""
+    kept = (one.obj for kind in FOLLOWING.values() for one in cluster.api.store.all(kind))
+    return [obj for obj in kept if COPY in obj["metadata"].get("labels", {})]
 
 
 def _path_of(obj: Object) -> str:
-    return path_of_object(obj["metadata"]["namespace"], obj["metadata"]["name"])
+    meta, path = obj["metadata"], path_of_secret if obj["kind"] == SECRET else path_of_object
+    return path(meta["namespace"], meta["name"])
 
 
 @act("copy-edited")
@@ -91,7 +96,7 @@ def _copy_deleted(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Ran
 @act("copy-replaced")
 def _replaced(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
     """By an object of a user's own."""
-    copies = _copies(cluster)
+    copies = [one for one in _copies(cluster) if one["kind"] != SECRET]
     if not copies:
         return
     meta = dice.choice(copies)["metadata"]
@@ -133,7 +138,7 @@ def _claim(pod: Object) -> str:
 async def _ask(fleet: Fleet, cluster: Cluster, other: Cluster, pod: Object) -> None:
     meta, agent = pod["metadata"], cluster.agent.agent
     assert agent is not None
-    objects = tuple(WantedObject("ConfigMap", name) for name, _ in named_by(pod))
+    objects = tuple(WantedObject(one.kind, one.name) for one in named_by(pod))
     system = other.api.store.look(f"{NAMESPACES}/kube-system") or {"metadata": {"uid": ""}}
     ask = PeerAsk(
         "GET",

@@ -68,10 +68,13 @@ def plain_pod(
 
 
 def naming(pod: Object, names: Sequence[str]) -> Object:
-    """The same with these ConfigMaps in its environment; "?" before a name: it is optional."""
-    refs = [{"name": name.lstrip("?"), **({"optional": True} if name[0] == "?" else {})} for name in names]
+    """The same with these ConfigMaps in its environment; "?" before a name: it is optional, "$": it is a Secret."""
+    refs = []
+    for name in names:
+        ref = {"name": name.lstrip("?$"), **({"optional": True} if "?" in name else {})}
+        refs.append({"secretRef" if "$" in name else "configMapRef": ref})
     if refs:
-        pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": ref} for ref in refs]
+        pod["spec"]["containers"][0]["envFrom"] = refs
     return pod
 
 

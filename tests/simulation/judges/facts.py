@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tests.simulation.judges.objects import Objects
-from tests.simulation.world.apiserver import CONFIG_MAPS, NODES, PODS
+from tests.simulation.world.apiserver import FOLLOWING, NAMESPACES, NODES, PODS
 from tests.simulation.world.fleet import Fleet, Judgeable
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition, cpu_of, named_by
@@ -26,7 +26,7 @@ class PodFact:
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
     `owner`: UID of its controller. `failover`: the mode that it asks for.
     `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
-    `names`: ConfigMaps in its environment, in order.
+    `names`: kinds and names of the objects in its environment, in order.
     """
 
     uid: str
@@ -50,7 +50,7 @@ class PodFact:
     priority: int = 0
     owner: str = ""
     failover: str = ""
-    names: tuple[str, ...] = ()
+    names: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_source(self) -> bool:
@@ -100,7 +100,7 @@ class Facts(Judgeable):
             if not by_product(write.actor):
                 self.changed[write.cluster, write.place.name] = write.at
             return
-        if write.place.resource == CONFIG_MAPS:
+        if write.place.resource in FOLLOWING.values() or write.place.resource == NAMESPACES:
             self.objects.wrote(write)
         if write.place.resource != PODS:
             return
@@ -121,7 +121,7 @@ class Facts(Judgeable):
         cpu = cpu_of(obj)
         fact = PodFact(uid, source, write.cluster, meta["namespace"], meta["name"], cpu, write.at)
         fact.priority = obj["spec"].get("priority", 0)
-        fact.names = tuple(name for name, _ in named_by(obj))
+        fact.names = tuple((one.kind, one.name) for one in named_by(obj))
         fact.owner = next((str(one["uid"]) for one in meta.get("ownerReferences", ()) if one.get("controller")), "")
         self.pods[uid] = fact
         if source:
@@ -198,7 +198,8 @@ class Facts(Judgeable):
         """Its etcd was restored: pods are gone without a cause of their own, others are back."""
         self.restored[cluster] = self.fleet.loop.time()
         api = self.fleet.clusters[cluster].api
-        self.objects.went_back(cluster, self.restored[cluster], [*api.store.all(CONFIG_MAPS)])
+        kept = {kind: api.store.all(path) for kind, path in FOLLOWING.items()}
+        self.objects.went_back(cluster, self.restored[cluster], kept, api.store.all(NAMESPACES))
         there = {pod["metadata"]["uid"] for pod in api.pods()}
         for fact in self.pods.values():
             if fact.cluster != cluster:

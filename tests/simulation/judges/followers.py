@@ -1,17 +1,19 @@
-"""Promises about ConfigMaps that follow pods: shown as at home, kept as at home, and nobody else's."""
+"""Promises about objects that follow pods: shown as at home, kept as at home, and nobody else's."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, PodFact, by_product
-from tests.simulation.judges.objects import COPY, Where, content_of
-from tests.simulation.world.apiserver import CONFIG_MAPS, PODS
+from tests.simulation.judges.objects import COPY, SECRET, Where, content_of, kind_of_copy
+from tests.simulation.world.apiserver import FOLLOWING, PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import Object, active, named_by
 from tests.simulation.world.relay import Gave
-from tests.simulation.world.store import Write
+from tests.simulation.world.store import Kept, Write
 
+_KINDS = {path: kind for kind, path in FOLLOWING.items()}
 OLDEST_S = 60.0  # of a copy, while its cluster and that of the original hear each other
 TROUBLED_S = 90.0  # after trouble, until that may be asked for again
 READ_S = 2.0  # timestamps of pods are cut to a second
@@ -51,12 +53,42 @@ class _Follows(Judge):
         source = self.facts.source_of(fact)
         if source is None or source is fact or len(source.names) != len(fact.names):
             return
-        for number, (own, read) in enumerate(zip(source.names, fact.names, strict=True)):
+        for number, ((kind, own), (_, read)) in enumerate(zip(source.names, fact.names, strict=True)):
             yield (
                 number,
-                Where(source.cluster, source.namespace, own),
-                Where(fact.cluster, fact.namespace, read),
+                Where(source.cluster, source.namespace, own, kind),
+                Where(fact.cluster, fact.namespace, read, kind),
             )
+
+    def _named(self) -> Iterator[tuple[PodFact, Where, Where]]:
+        """The copies that pods name which run, and that have to be as at home: pod, original, copy."""
+        for uid in [*self.facts.running]:
+            fact = self.facts.pods.get(uid)
+            if fact is not None and self._counts(fact):
+                yield from ((fact, home, here) for _, home, here in self._pairs(fact) if home.name != here.name)
+
+    def _counts(self, fact: PodFact) -> bool:
+        source = self.facts.source_of(fact)
+        if source is None or source is fact or not fact.names:
+            return False
+        if fact.doomed or source.doomed or source.gone or source.ended or fact.gone:
+            return False
+        home, here = self.fleet.clusters.get(source.cluster), self.fleet.clusters.get(fact.cluster)
+        paths = [f"/api/v1/namespaces/{one.namespace}/pods/{one.name}" for one in (source, fact)]
+        if home is None or here is None or self.fleet.meddled & {*paths}:
+            return False
+        kept = home.api.kept(paths[0])
+        claimed = kept.obj["metadata"].get("annotations", {}).get(CLAIM) if kept is not None else ""
+        return claimed == fact.cluster and self._well(source.cluster) and self._well(fact.cluster)
+
+    def _takes(self, home: Where, target: str, since: float) -> set[bool]:
+        """Whether the target takes copies of this one, at any moment from then on."""
+        cluster = self.fleet.clusters.get(target) or self.fleet.outside.get(target)
+        if home.kind != SECRET or cluster is None:
+            return {True}
+        rows = cluster.taken
+        first = max([number for number, (at, _) in enumerate(rows) if at <= since], default=0)
+        return {any(fnmatchcase(home.name, one) for one in patterns) for _, patterns in rows[first:]}
 
     def _since(self, source: PodFact) -> float:
         """From when on the environment of a pod may show what its objects were."""
@@ -79,12 +111,13 @@ class EnvironmentAsAtHome(_Follows):
         for number, home, here in self._pairs(fact):
             shown = content_of(container.shown[number])
             renamed = home.name != here.name
-            known = self.facts.objects.contents(home, self._since(source))
+            objects, since = self.facts.objects, self._since(source)
+            known = objects.contents(home, since) | {one.content for one in objects.let_go(home, cluster, since)}
             if self.facts.objects.harmed(here, lately) or shown in known:
                 continue
             if shown is None:
                 self._lacks(fact, home)
-            elif renamed:
+            elif renamed or home.kind == SECRET:  # else the target's own, which no row lends
                 self._differs(fact, home)
 
     def _lacks(self, fact: PodFact, home: Where) -> None:
@@ -116,33 +149,17 @@ class CopiesKeepUp(_Follows):
         if int(now) % 5:
             return
         lately = self.fleet.loop.time() - OLDEST_S
-        for uid in [*self.facts.running]:
-            fact = self.facts.pods.get(uid)
-            if fact is None or not self._counts(fact):
-                continue
-            for _, home, here in self._pairs(fact):
-                if home.name != here.name and self._is_old(home, here, lately):
-                    self.say(f"{fact.title} {home.name}", f"is older than {OLDEST_S:.0f} s in {here.cluster}")
-
-    def _counts(self, fact: PodFact) -> bool:
-        source = self.facts.source_of(fact)
-        if source is None or source is fact or not fact.names:
-            return False
-        if fact.doomed or source.doomed or source.gone or source.ended or fact.gone:
-            return False
-        home, here = self.fleet.clusters.get(source.cluster), self.fleet.clusters.get(fact.cluster)
-        paths = [f"/api/v1/namespaces/{one.namespace}/pods/{one.name}" for one in (source, fact)]
-        if home is None or here is None or self.fleet.meddled & {*paths}:
-            return False
-        kept = home.api.kept(paths[0])
-        claimed = kept.obj["metadata"].get("annotations", {}).get(CLAIM) if kept is not None else ""
-        return claimed == fact.cluster and self._well(source.cluster) and self._well(fact.cluster)
+        for fact, home, here in self._named():
+            if self._is_old(home, here, lately):
+                self.say(f"{fact.title} {home.name}", f"is older than {OLDEST_S:.0f} s in {here.cluster}")
 
     def _is_old(self, home: Where, here: Where, since: float) -> bool:
         objects = self.facts.objects
-        if any(one.stays for one in objects.during(home, since)) or objects.harmed(here, since):
+        stays = home.kind != SECRET and any(one.stays for one in objects.during(home, since))
+        if stays or objects.harmed(here, since) or False in self._takes(home, here.cluster, since):
             return False
-        return objects.during(here, float("inf"))[0].content not in objects.contents(home, since)
+        was = {one.content for one in objects.let_go(home, here.cluster, since)}
+        return objects.during(here, float("inf"))[0].content not in was
 
 
 class NotCollectedInUse(_Follows):
@@ -151,33 +168,35 @@ class NotCollectedInUse(_Follows):
     promise = "S34"
 
     def wrote(self, write: Write) -> None:
-        if write.place.resource != CONFIG_MAPS or write.after is not None or not by_product(write.actor):
+        if write.place.resource not in _KINDS or write.after is not None or not by_product(write.actor):
             return
-        here = Where(write.cluster, write.place.namespace, write.place.name)
+        here = Where(write.cluster, write.place.namespace, write.place.name, _KINDS[write.place.resource])
         home = self.facts.objects.original.get(here)
         cluster = self.fleet.clusters.get(write.cluster)
-        lately = write.at - ON_THE_WAY_S
-        if cluster is None or home is None or None in self.facts.objects.contents(home, lately):
+        if cluster is None or home is None or False in self._takes(home, here.cluster, write.at - ON_THE_WAY_S):
             return
-        if (write.before or {}).get("immutable") and len(self.facts.objects.contents(home, lately)) > 1:
+        was = self.facts.objects.let_go(home, here.cluster, write.at - ON_THE_WAY_S)
+        if None in {one.content for one in was}:
+            return
+        if len({one.type for one in was}) > 1 or ((write.before or {}).get("immutable") and len(was) > 1):
             return  # it is made anew
         for pod in cluster.api.pods(here.namespace):
             alive = active(pod) and "deletionTimestamp" not in pod["metadata"]
-            if alive and here.name in (name for name, _ in named_by(pod)):
+            if alive and (here.kind, here.name) in ((one.kind, one.name) for one in named_by(pod)):
                 self.say(f"{here.cluster}/{here.name}", f"is deleted while pod {pod['metadata']['name']} names it")
 
 
 class OthersObjectsStay(Judge):
-    """The product writes over no ConfigMap, and deletes none, that it has not made."""
+    """The product writes over no ConfigMap or Secret, and deletes none, that it has not made."""
 
     promise = "I7"
 
     def wrote(self, write: Write) -> None:
-        if write.place.resource != CONFIG_MAPS or write.before is None or not by_product(write.actor):
+        if write.place.resource not in _KINDS or write.before is None or not by_product(write.actor):
             return
-        made = self.facts.objects.made.get(write.before["metadata"]["uid"], "")
+        made, kind = self.facts.objects.made.get(write.before["metadata"]["uid"], ""), _KINDS[write.place.resource]
         if not by_product(made):
-            self.say(write.place.path, f"{write.actor} writes ({write.verb}) to a ConfigMap of {made or 'others'}")
+            self.say(write.place.path, f"{write.actor} writes ({write.verb}) to a {kind} of {made or 'others'}")
 
 
 class GivenByClaim(_Follows):
@@ -199,7 +218,8 @@ class GivenByClaim(_Follows):
     def gave(self, gave: Gave) -> None:
         for (uid, target), giver in self._claimed.items():
             fact = self.facts.pods[uid]
-            if (target, giver, fact.namespace) == (gave.asker, gave.giver, gave.namespace) and gave.name in fact.names:
+            way = (target, giver, fact.namespace) == (gave.asker, gave.giver, gave.namespace)
+            if way and (gave.kind, gave.name) in fact.names:
                 return
         self.say(f"{gave.giver}/{gave.name}", f"is given to {gave.asker}, where no pod goes that names it")
 
@@ -214,15 +234,22 @@ class CrossesOnce(_Follows):
         self._crossed: Counter[tuple[str, Where]] = Counter()
 
     def gave(self, gave: Gave) -> None:
-        home = Where(gave.giver, gave.namespace, gave.name)
+        home = Where(gave.giver, gave.namespace, gave.name, gave.kind)
         key = (gave.asker, home)
         objects = self.facts.objects
         self._crossed[key] += 1
         copies = [one for one, of in objects.original.items() if of == home and one.cluster == gave.asker]
         lost = sum(not one.ours or one.content is None for copy in copies for one in objects.was[copy])
-        most = 2 * (len(objects.was.get(home, ())) + lost)
+        most = 2 * (len(objects.was.get(home, ())) + lost + self._forgotten(home, gave.asker))
         if self._crossed[key] > most and self._calm(gave):
             self.say(f"{gave.giver}/{gave.name}", f"has crossed {self._crossed[key]} times to {gave.asker}")
+
+    def _forgotten(self, home: Where, asker: str) -> int:
+        """How often it may not be known any more by which key a digest is made, or a Namespace said something else."""
+        if home.kind != SECRET:
+            return 0
+        agents = [self.fleet.clusters[one].agent for one in (home.cluster, asker) if one in self.fleet.clusters]
+        return sum(one.lives for one in agents) + len(self.facts.objects.said.get((home.cluster, home.namespace), ()))
 
     def _calm(self, gave: Gave) -> bool:
         """Who is in trouble may be unable to write what it is given."""
@@ -261,7 +288,7 @@ class CopiesGo(_Follows):
 
     def _left(self) -> Iterator[tuple[str, Object]]:
         for name, cluster in self.fleet.clusters.items():
-            for copy in left_of(cluster.api.store.all(CONFIG_MAPS), cluster.api.pods()):
+            for copy in left_of({kind: cluster.api.store.all(kind) for kind in _KINDS}, cluster.api.pods()):
                 if by_product(self.facts.objects.made.get(copy["metadata"]["uid"], "")):
                     yield name, copy
 
@@ -269,10 +296,11 @@ class CopiesGo(_Follows):
         self.say(f"{cluster}/{copy['metadata']['name']}", "is still there, and no pod names it")
 
 
-def left_of(config_maps: object, pods: list[Object]) -> Iterator[Object]:
-    """Copies that nobody names."""
-    named = {(pod["metadata"]["namespace"], name) for pod in pods for name, _ in named_by(pod)}
-    for kept in config_maps:  # type: ignore[attr-defined]
-        meta = kept.obj["metadata"]
-        if COPY in (meta.get("labels") or {}) and (meta["namespace"], meta["name"]) not in named:
-            yield kept.obj
+def left_of(objects: Mapping[str, Iterable[Kept]], pods: list[Object]) -> Iterator[Object]:
+    """Copies, and notes of copies, that nobody names. `objects`: by the path of all of a kind."""
+    named = {(pod["metadata"]["namespace"], one.kind, one.name) for pod in pods for one in named_by(pod)}
+    for resource, of in objects.items():
+        for kept in of:
+            meta, kind = kept.obj["metadata"], kind_of_copy(kept.obj, _KINDS[resource])
+            if COPY in (meta.get("labels") or {}) and (meta["namespace"], kind, meta["name"]) not in named:
+                yield kept.obj

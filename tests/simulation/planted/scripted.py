@@ -21,8 +21,9 @@ from tests.simulation.world.loop import WORLD, in_process
 from tests.simulation.world.net import Asked
 from tests.simulation.world.objects import Object, class_of
 from tests.simulation.world.processes import DispatcherProcess, LinkWeather
+from tests.simulation.world.secrets import secret
 
-OBJECTS = f"{NAMESPACES}/default/configmaps"
+OBJECTS, SECRETS = f"{NAMESPACES}/default/configmaps", f"{NAMESPACES}/default/secrets"
 PATIENCE_S = 60  # for what a script waits for; then it goes on all the same
 Wait = float | Callable[[], object]
 Script = Callable[["Scene"], Iterator[Wait]]
@@ -150,10 +151,27 @@ class Scene(Teller):
         """kubectl delete configmap."""
         self.cluster(cluster).api.ask(actor, "DELETE", f"{OBJECTS}/{name}")
 
+    def put_secret(
+        self, number: int, name: str = "pass", *, follow: str | None = None, kind: str = "Opaque", anew: bool = False
+    ) -> None:
+        """A Secret of cluster north with the text of this number, made or changed; `anew`: another one of its name."""
+        api, path = self.cluster("north").api, f"{SECRETS}/{name}"
+        made = secret("north", "default", name, number, kind, follow)
+        if anew:
+            api.ask("user", "DELETE", path)
+        if api.ask("user", "POST", SECRETS, made)[0] == 409:
+            marks = {"annotations": made["metadata"]["annotations"]} if follow is not None else {}
+            api.ask("user", "PATCH", path, {"metadata": marks, "data": made["data"]})
+
     def copied(self, cluster: str) -> list[str]:
         """Names of what has followed pods to there."""
         found = (one.obj["metadata"] for one in self.cluster(cluster).api.store.all(CONFIG_MAPS, "default"))
         return [meta["name"] for meta in found if COPY in meta.get("labels", {})]
+
+    def copied_secrets(self, cluster: str) -> list[str]:
+        """Paths of Secrets that have followed pods to there."""
+        found = (one.obj["metadata"] for one in self.cluster(cluster).api.store.all("/api/v1/secrets", "default"))
+        return [f"{SECRETS}/{meta['name']}" for meta in found if COPY in meta.get("labels", {})]
 
     def delete(self, name: str, *, home: str = "north", grace: int | None = None) -> None:
         """kubectl delete pod."""

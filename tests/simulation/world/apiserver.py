@@ -25,7 +25,8 @@ from tests.simulation.world.objects import (
 from tests.simulation.world.store import Backup, Kept, Store, found
 
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
-CONFIG_MAPS = "/api/v1/configmaps"
+CONFIG_MAPS, SECRETS = "/api/v1/configmaps", "/api/v1/secrets"
+FOLLOWING = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}  # kinds of which objects follow pods
 LEASES, EVENTS = "/apis/coordination.k8s.io/v1/leases", "/apis/events.k8s.io/v1/events"
 POLICY = "/apis/policy"
 PRIORITY_CLASSES, PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses", (10,)  # class_of(10) has value 10
@@ -278,6 +279,8 @@ class ApiServer:
             old, new = obj["spec"], made["spec"]
             if old.get("nodeName") != new.get("nodeName"):
                 return status(422, "spec: Forbidden: pod updates may not change nodeName", "Invalid")
+        elif place.resource in FOLLOWING.values() and (fixed := _unchangeable(obj, made)):
+            return status(422, f"{fixed}: Invalid value: field is immutable", "Invalid")
         meta, was = made["metadata"], obj["metadata"]
         for fixed in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "name"):
             if fixed in was:
@@ -327,6 +330,12 @@ class ApiServer:
     def kept(self, path: str) -> Kept | None:
         """What is stored there."""
         return self.store.kept.get(path)
+
+
+def _unchangeable(obj: Object, made: Object) -> str:
+    """The field of a ConfigMap or Secret that may not be what it is made, '' for none."""
+    fixed = ("data", "binaryData", "immutable") if obj.get("immutable") else ()
+    return next((one for one in ("type", *fixed) if obj.get(one) != made.get(one)), "")
 
 
 def _grace(place: Place, obj: Object, asked: int | None) -> int:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulation.world.apiserver import CONFIG_MAPS, NAMESPACES, NODES, PODS, ApiServer
+from tests.simulation.world.apiserver import FOLLOWING, NAMESPACES, NODES, PODS, ApiServer
 from tests.simulation.world.budgets import BUDGETS, counted
-from tests.simulation.world.objects import Object, active, condition, place_of
+from tests.simulation.world.objects import Object, Place, active, condition, place_of
 
 STRATEGIC = "application/strategic-merge-patch+json"
 PROXY = "global-dispatcher-"
@@ -186,9 +186,10 @@ class Controllers:
             if not meta.get("deletionTimestamp"):
                 continue
             left = list(self.api.store.all(PODS, meta["name"]))
-            for held in list(self.api.store.all(CONFIG_MAPS, meta["name"])):
-                path = place_of(f"{NAMESPACES}/{meta['name']}/configmaps/{held.obj['metadata']['name']}").path
-                self.api.ask("namespace-controller", "DELETE", path)
+            for kind in FOLLOWING.values():
+                for held in list(self.api.store.all(kind, meta["name"])):
+                    path = Place(kind, meta["name"], held.obj["metadata"]["name"], "").path
+                    self.api.ask("namespace-controller", "DELETE", path)
             for pod in left:
                 if not pod.obj["metadata"].get("deletionTimestamp"):
                     self.api.ask("namespace-controller", "DELETE", path_of(pod.obj))

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
+from agents.runtime.settings import AcceptSettings, AgentSettings, ApiSettings, KubeletSettings
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection, TimingSection
 from shared.model.tenant import Tenant
@@ -40,7 +40,7 @@ class Sizes:
     tenants: tuple[Tenant, ...] = ()
     every_kind: bool = False  # agents see kinds, too, of which there are no objects
     budgets: bool = False  # they see PodDisruptionBudgets
-    followers: bool = False  # ConfigMaps follow pods
+    followers: bool = False  # ConfigMaps follow pods, and Secrets by consent
 
 
 class Cluster:
@@ -59,7 +59,19 @@ class Cluster:
         self.nodes = [f"{name}-{number}" for number in range(fleet.sizes.nodes)]
         for node in self.nodes:
             self.add_node(node)
+        self.turns = 0  # how often its agent has got another key
+        self.taken: list[tuple[float, tuple[str, ...]]] = []  # since when it takes which Secrets
         self.agent = AgentProcess(self._settings(), self.wire)
+        if fleet.sizes.followers:
+            self.take_secrets("*")
+
+    def take_secrets(self, *patterns: str) -> None:
+        """Its next agent takes copies of these."""
+        settings = self.agent.settings
+        rows = (AcceptSettings(secrets_follow=patterns),)
+        policy = settings.executor.model_copy(update={"accept": rows})
+        self.agent.settings = settings.model_copy(update={"executor": policy})
+        self.taken.append((self.api.store.clock(), patterns))
 
     def add_second_agent(self, fleet: "Fleet") -> AgentProcess:
         """Somebody has scaled the agent, or installed it twice."""
@@ -119,6 +131,9 @@ class Judgeable:
     def gave(self, gave: Gave) -> None:
         """One cluster has given another an object."""
 
+    def crossed(self, what: bytes) -> None:
+        """A dispatcher has sent, got or passed on this message. Told where objects follow pods."""
+
     def tick(self, now: float) -> None:
         """A second has passed."""
 
@@ -153,7 +168,8 @@ class Fleet(Judgeable):
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
         self.kept: dict[tuple[str, str], float] = {}  # the same -> when a claim for it was last refused at home
         self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
-        self.relays = Relays(loop, random.Random(f"{seed} relays"), self.members, self.link, self._gateways, self.gave)
+        dice = random.Random(f"{seed} relays")
+        self.relays = Relays(loop, dice, self.members, self.link, self._gateways, self.gave, self.crossed)
         for name in sizes.clusters:
             self.add_cluster(name)
         self.add_dispatcher("dispatcher")
@@ -167,6 +183,7 @@ class Fleet(Judgeable):
     def ears(self, ears: Sequence[Judgeable]) -> None:
         self._ears = tuple(ears)
         self._of_writes, self._of_ticks = _hears(ears, "wrote"), _hears(ears, "tick")
+        self._of_messages = _hears(ears, "crossed")
 
     @property
     def now(self) -> float:
@@ -222,6 +239,7 @@ class Fleet(Judgeable):
                 self.ordered,
                 self.kept,
                 self.heard,
+                self.crossed if self.sizes.followers else lambda _: None,
             )
             for name, agent in sorted(self.members.items())
         ]
@@ -284,6 +302,11 @@ class Fleet(Judgeable):
         """Pass it on."""
         for ear in self.ears:
             ear.gave(gave)
+
+    def crossed(self, what: bytes) -> None:
+        """Pass it on."""
+        for crossed in self._of_messages:
+            crossed(what)
 
     def stopped(self, cluster: str, container: Container) -> None:
         """Pass it on."""

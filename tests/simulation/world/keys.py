@@ -19,9 +19,13 @@ def _folder() -> Path:
 
 
 @lru_cache(maxsize=256)
-def key_file(cluster: str) -> str:
-    """The file with the key of a cluster, which follows from its name."""
-    key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"key of {cluster}".encode()).digest())
-    path = _folder() / f"{cluster}.pem"
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+def key_file(cluster: str, turn: int = 0) -> str:
+    """The file with the key of a cluster, which follows from its name; after `turn` rotations the newest is first."""
+    path = _folder() / f"{cluster}-{turn}.pem"
+    path.write_bytes(b"".join(_pem(f"key of {cluster}{f' {number}' * (number > 0)}") for number in range(turn, -1, -1)))
     return str(path)
+
+
+def _pem(of: str) -> bytes:
+    key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(of.encode()).digest())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

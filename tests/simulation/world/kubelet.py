@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.simulation.world.apiserver import CONFIG_MAPS, NAMESPACES, NODES, PODS, ApiServer
+from tests.simulation.world.apiserver import FOLLOWING, NAMESPACES, NODES, PODS, ApiServer
 from tests.simulation.world.objects import Object, active, cpu_of, named_by, place_of
 
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -17,7 +17,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @dataclass(eq=False)
 class Container:
-    """One pod that runs, or did. `why` it stopped: ended, deleted, vanished, rejected, node. `shown`: the ConfigMaps in
+    """One pod that runs, or did. `why` it stopped: ended, deleted, vanished, rejected, node. `shown`: the objects in
     its environment, as they were when it started.
     """
 
@@ -78,11 +78,11 @@ class Kubelets:
         """Whether all is as at the last look, which has done what there was to do: then time alone changes nothing."""
         store = self.api.store
         # Other lists as soon as anything in them is written.
-        shown = (store.all(PODS), store.all(NODES), store.all(CONFIG_MAPS))
+        shown = (store.all(PODS), store.all(NODES), *(store.all(kind) for kind in FOLLOWING.values()))
         seen = (frozenset(self.cut_off), frozenset(self.dead), tuple(self.running))
         before, self._seen = self._seen, (*shown, *seen)
         same = bool(before) and all(was is now for was, now in zip(before, shown, strict=False))
-        return same and before[3:] == seen
+        return same and before[len(shown) :] == seen
 
     def _stop(self, now: float) -> None:
         for uid, container in list(self.running.items()):
@@ -150,9 +150,10 @@ class Kubelets:
     def _environment(self, pod: Object) -> list[Object | None] | None:
         """What its containers read when they start; None where one is lacking that is not optional."""
         shown = []
-        for name, optional in named_by(pod):
-            found = self.api.store.look(f"{NAMESPACES}/{pod['metadata']['namespace']}/configmaps/{name}")
-            if found is None and not optional:
+        for one in named_by(pod):
+            plural = FOLLOWING[one.kind].rpartition("/")[2]
+            found = self.api.store.look(f"{NAMESPACES}/{pod['metadata']['namespace']}/{plural}/{one.name}")
+            if found is None and not one.optional:
                 return None
             shown.append(found)
         return shown

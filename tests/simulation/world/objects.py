@@ -65,10 +65,23 @@ def cpu_of(pod: Object) -> int:
     return total
 
 
-def named_by(pod: Object) -> list[tuple[str, bool]]:
-    """The ConfigMaps from which its containers have their environment, in order, and whether each is optional."""
-    refs = [one["configMapRef"] for container in pod["spec"]["containers"] for one in container.get("envFrom", ())]
-    return [(ref["name"], bool(ref.get("optional"))) for ref in refs]
+class Named(NamedTuple):
+    """What a pod names."""
+
+    kind: str
+    name: str
+    optional: bool
+
+
+_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
+
+
+def named_by(pod: Object) -> list[Named]:
+    """The objects from which its containers have their environment, in order."""
+    refs = [
+        item for container in pod["spec"]["containers"] for one in container.get("envFrom", ()) for item in one.items()
+    ]
+    return [Named(_REFS[key], ref["name"], bool(ref.get("optional"))) for key, ref in refs]
 
 
 def stamp(wall: float) -> str:

@@ -190,6 +190,7 @@ class SimLink:
     ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
     kept: dict[tuple[str, str], float] = field(default_factory=dict)  # the same -> newest refusal of a claim for it
     heard: dict[str, set[str]] = field(default_factory=dict)  # a dispatcher's term -> clusters that have reported to it
+    crossed: Callable[[bytes], None] = lambda _: None  # told of what is sent and answered
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
@@ -210,6 +211,7 @@ class SimLink:
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
         raw = encode(batch)
+        self.crossed(raw)
         call = partial(_execute, raw)
         for one in batch.intents:
             if isinstance(one, CreateDelegate):
@@ -270,6 +272,7 @@ class SimLink:
             ORDERS.set(by)
             answer = await call(agent)
             raw = encode(answer) if isinstance(answer, Record) else b""
+            self.crossed(raw)
             weather = self.weather
             if not weather.cut_back and not (weather.lose and self.dice.random() < weather.lose):
                 late_s = self.dice.random() * weather.late_s

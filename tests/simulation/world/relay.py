@@ -6,8 +6,10 @@ frames on their way; they hear what is given to whom.
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,10 +22,12 @@ from tests.simulation.world.processes import AgentProcess, LinkWeather
 
 _NUMBER = 1  # of each stream: it has a connection of its own
 LOST = "the connection is lost"
+ASKER: ContextVar[str] = ContextVar("ASKER")  # whose stream is served
+_LATEST = 20  # questions that who passes them on has kept
 
 
 class Gave(NamedTuple):
-    """An object whose content one cluster has given to another. `name`: of kind ConfigMap, in the giver's namespace."""
+    """An object whose content one cluster has given to another, whatever that says its name is."""
 
     at: float
     giver: str
@@ -36,7 +40,7 @@ class Gave(NamedTuple):
 
 class Relays:
     """All gateways. `weather`: of a dispatcher's link to a cluster; `gateways`: names of dispatchers that are there;
-    `between`: what they make of DATA.
+    `crossed`: told of what they pass on; `between`: what they make of DATA.
     """
 
     def __init__(
@@ -47,9 +51,11 @@ class Relays:
         weather: Callable[[str, str], LinkWeather],
         gateways: Callable[[], Iterator[str]],
         gave: Callable[[Gave], None],
+        crossed: Callable[[bytes], None],
     ) -> None:
         self.loop, self.dice, self.members, self.weather = loop, dice, members, weather
-        self.gateways, self.gave = gateways, gave
+        self.gateways, self.gave, self.crossed = gateways, gave, crossed
+        self.questions: deque[tuple[str, bytes]] = deque(maxlen=_LATEST)  # and whom they went to
         self.between: Callable[[bytes], bytes] = lambda body: body
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -72,7 +78,8 @@ class Relays:
         agent = asked.agent
         assert agent is not None
         far_end = self._overheard(wanted, agent.far_end)
-        way.later(0, lambda: self._spawn(asked.process, _served(far_end.serve(way.ends[1], opening))))
+        by = asker.settings.cluster
+        way.later(0, lambda: self._spawn(asked.process, by, _served(far_end.serve(way.ends[1], opening))))
         return way.ends[0]
 
     def _overheard(self, giver: str, far_end: FarEnd) -> FarEnd:
@@ -92,11 +99,12 @@ class Relays:
         for (namespace, wanted), row in zip(objects, rows, strict=True):
             if row.state == CONTENT:
                 of = (namespace, wanted.kind, wanted.name)
-                self.gave(Gave(self.loop.time(), giver, ask.target, *of, row.content))
+                self.gave(Gave(self.loop.time(), giver, ASKER.get(), *of, row.content))
 
-    def _spawn(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, process: Process, asker: str, work: Coroutine[Any, Any, None]) -> None:
         context = self.loop.outside.copy()
         context.run(PROCESS.set, process)
+        context.run(ASKER.set, asker)
         context.run(ORDERS.set, "")
         task = self.loop.create_task(work, context=context)
         self._tasks.add(task)
@@ -120,6 +128,9 @@ class _Way:
 
     def _send(self, to: int, kind: FrameKind, body: bytes) -> None:
         if kind is FrameKind.DATA:
+            self.relays.crossed(body)
+            if to == 1:
+                self.relays.questions.append((self.names[1], body))
             body = self.relays.between(body)
         dice = self.relays.dice
         lost = any(one.lose and dice.random() < one.lose for one in self.weathers)
