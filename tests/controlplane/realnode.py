@@ -93,7 +93,7 @@ class RealNode:
         self._run("relay", [sys.executable, "-S", str(_HERE / "realnode_relay.py"), self.cable.machine, port])
         containerd = self._run("containerd", self._inside("containerd", f"--config={containerd_config(layout)}"))
         containerd.wait_until(self._containerd_serves, "serving", _START_S)
-        self._import_images()
+        self.import_images(write_image(self.folder / "images.tar", (IMAGE, PAUSE_IMAGE)))
         serving = self._authority.server(f"kubelet-{self.name}", self.address)
         kubelet = self._run("kubelet", self._inside(*kubelet_command(layout, self.plane, self._program, serving)))
         kubelet.wait_until(self._ready, "Ready", _START_S)
@@ -159,8 +159,8 @@ class RealNode:
         except RuntimeError:
             return False
 
-    def _import_images(self) -> None:
-        archive = write_image(self.folder / "images.tar", (IMAGE, PAUSE_IMAGE))
+    def import_images(self, archive: Path) -> None:
+        """Those of a docker archive, for pods that do not always pull."""
         self._ctr("images", "import", str(archive))
 
     def _ready(self) -> bool:

@@ -73,6 +73,19 @@ def test_an_older_kubectl_is_built_out_of_its_libraries_where_it_is_asked_for(em
     assert "kubectl-1.32" not in binaries.TOOLS  # what is built where nothing is asked for
 
 
+def test_specs_of_conformance_are_built_where_they_are_asked_for_with_the_program_of_their_images(empty: Path) -> None:
+    log = fake_go(empty)
+
+    found = binaries.ensure(["conformance", "agnhost"], progress=lambda _: None)
+
+    specs, images = log.read_text().splitlines()
+    assert specs.endswith("/conformance .")
+    assert images.endswith("/agnhost k8s.io/kubernetes/test/images/agnhost")
+    assert found["conformance"].parent == found["agnhost"].parent
+    assert binaries.module("conformance").version == binaries.module("kubelet").version
+    assert "conformance" not in binaries.TOOLS
+
+
 def test_programs_are_built_once_with_a_line_before_and_after(empty: Path) -> None:
     log = fake_go(empty)
     lines: list[str] = []
