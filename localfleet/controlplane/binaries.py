@@ -98,7 +98,7 @@ class Module:
         sources = [
             self.mod_path,
             self.mod_path.with_suffix(".sum"),
-            *sorted(self.mod_path.parent.glob("*.go")),
+            *sorted(self.mod_path.parent.rglob("*.go")),
         ]
         digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources))
         digest.update(" ".join([*self.go_arguments(), *self.beside]).encode())
@@ -138,14 +138,15 @@ _OTHERS = {
     ),
 }
 TOOLS = (*_COMPONENTS, *_OTHERS)
-# Specs of Kubernetes' own end-to-end tests, and the program that their containers run.
+# Specs of Kubernetes' own end-to-end tests, the program that their containers run, and what makes
+# Services of a real node.
 _CONFORMANCE = Module(
     "conformance",
     "go.mod",
     ".",
     "k8s.io/kubernetes",
-    ("conformance", "agnhost"),
-    ("k8s.io/kubernetes/test/images/agnhost",),
+    ("conformance", "agnhost", "kube-proxy", "coredns"),
+    ("k8s.io/kubernetes/test/images/agnhost", "k8s.io/kubernetes/cmd/kube-proxy", "./coredns"),
 )
 # Built only where they are asked for by name.
 _ON_DEMAND = {

@@ -3,4 +3,7 @@
 // What is built beside the specs, for `go mod tidy`.
 package main
 
-import _ "k8s.io/kubernetes/test/images/agnhost"
+import (
+	_ "k8s.io/kubernetes/cmd/kube-proxy"
+	_ "k8s.io/kubernetes/test/images/agnhost"
+)
