@@ -64,7 +64,8 @@ class Module:
     """A Go module that yields `tools`: several names of one multi-call binary, or one name.
 
     `package` is what go builds, `modfile` the go.mod in `folder`; `requirement` the module whose
-    version is ours.
+    version is ours. `beside`: further packages, each a program and a tool that is called as its
+    package.
     """
 
     folder: str
@@ -72,6 +73,7 @@ class Module:
     package: str
     requirement: str
     tools: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -96,10 +98,10 @@ class Module:
         sources = [
             self.mod_path,
             self.mod_path.with_suffix(".sum"),
-            *sorted(self.mod_path.parent.glob("*.go")),
+            *sorted(self.mod_path.parent.rglob("*.go")),
         ]
         digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources))
-        digest.update(" ".join(self.go_arguments()).encode())
+        digest.update(" ".join([*self.go_arguments(), *self.beside]).encode())
         return f"{self.folder}-{self.version}-{platform.machine()}-{digest.hexdigest()[:12]}"
 
     def go_arguments(self) -> list[str]:
@@ -136,9 +138,20 @@ _OTHERS = {
     ),
 }
 TOOLS = (*_COMPONENTS, *_OTHERS)
+# Specs of Kubernetes' own end-to-end tests, the program that their containers run, and what makes
+# Services of a real node.
+_CONFORMANCE = Module(
+    "conformance",
+    "go.mod",
+    ".",
+    "k8s.io/kubernetes",
+    ("conformance", "agnhost", "kube-proxy", "coredns"),
+    ("k8s.io/kubernetes/test/images/agnhost", "k8s.io/kubernetes/cmd/kube-proxy", "./coredns"),
+)
 # Built only where they are asked for by name.
 _ON_DEMAND = {
-    "kubectl-1.32": Module("kubectl-1.32", "go.mod", ".", "k8s.io/kubectl", ("kubectl-1.32",))
+    "kubectl-1.32": Module("kubectl-1.32", "go.mod", ".", "k8s.io/kubectl", ("kubectl-1.32",)),
+    **dict.fromkeys(_CONFORMANCE.tools, _CONFORMANCE),
 }
 
 
@@ -288,7 +301,16 @@ def _build(one: Module, progress: Progress) -> None:
 
 def _compile(one: Module, draft: Path) -> None:
     program = draft / one.folder
-    command = ["go", "build", *one.go_arguments(), "-o", str(program), one.package]
+    _go_build(one, program, one.package)
+    for package in one.beside:
+        _go_build(one, draft / package.rpartition("/")[2], package)
+    for tool in one.tools:
+        if not (draft / tool).exists():
+            (draft / tool).symlink_to(program.name)
+
+
+def _go_build(one: Module, output: Path, package: str) -> None:
+    command = ["go", "build", *one.go_arguments(), "-o", str(output), package]
     polite = ["nice", "-n", "19"] if shutil.which("nice") else []
     done = subprocess.run(  # noqa: S603 - a command of ours
         [*polite, *command],
@@ -301,9 +323,6 @@ def _compile(one: Module, draft: Path) -> None:
     if done.returncode != 0:
         tail = "\n".join(done.stderr.splitlines()[-_TAIL_LINES:])
         raise BuildFailedError(f"{' '.join(command)} in {one.mod_path.parent} failed:\n{tail}")
-    for tool in one.tools:
-        if tool != one.folder:
-            (draft / tool).symlink_to(program.name)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class RealNode:
     """A node's processes. `start` returns when the node is Ready in its plane.
 
     `authority` signs the kubelet's serving certificate (default: the plane's own), `labels` come on top of LABELS.
+    `names`: its pods ask a server at the machine's end of its cable, which runs beside it (`tests.real.node_services`).
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class RealNode:
         *,
         authority: Authority | None = None,
         labels: Mapping[str, str] | None = None,
+        names: bool = False,
     ) -> None:
         self.name = name
         self.plane = plane
@@ -60,6 +62,7 @@ class RealNode:
         folder.mkdir(parents=True, exist_ok=True)
         self._authority = authority or plane.authority
         self._labels: Mapping[str, str] = {**LABELS, **(labels or {})}
+        self._names = names
         self._program = binaries.ensure(("kubelet",), plane.spec.minor)["kubelet"]
         self._cgroup: ControlGroup | None = None
         self._cable: Cable | None = None
@@ -88,14 +91,14 @@ class RealNode:
         holder = self._run("node", self._cgroup.joined([*UNSHARE, *self._init(self._cgroup)]))
         holder.wait_until((self.folder / "ready").exists, "its mounts are made", _START_S)
         self._cable = Cable.lay(f"/proc/{holder.pid}/ns/net")
-        layout = NodeLayout(self.name, self.folder, self._cable, self._labels)
+        layout = NodeLayout(self.name, self.folder, self._cable, self._labels, self._names)
         port = self.plane.server.rsplit(":", 1)[1]
         self._run("relay", [sys.executable, "-S", str(_HERE / "realnode_relay.py"), self.cable.machine, port])
-        containerd = self._run("containerd", self._inside("containerd", f"--config={containerd_config(layout)}"))
+        containerd = self._run("containerd", self.inside("containerd", f"--config={containerd_config(layout)}"))
         containerd.wait_until(self._containerd_serves, "serving", _START_S)
-        self._import_images()
+        self.import_images(write_image(self.folder / "images.tar", (IMAGE, PAUSE_IMAGE)))
         serving = self._authority.server(f"kubelet-{self.name}", self.address)
-        kubelet = self._run("kubelet", self._inside(*kubelet_command(layout, self.plane, self._program, serving)))
+        kubelet = self._run("kubelet", self.inside(*kubelet_command(layout, self.plane, self._program, serving)))
         kubelet.wait_until(self._ready, "Ready", _START_S)
 
     def stop(self) -> None:
@@ -124,6 +127,11 @@ class RealNode:
         """Of the process that holds the namespaces; 0 when it does not run."""
         return self._components[0].pid if self._components else 0
 
+    @property
+    def network(self) -> str:
+        """The path of its network namespace."""
+        return f"/proc/{self.pid}/ns/net"
+
     def object(self) -> Object:
         """The Node as the API server has it."""
         return self.plane.admin.get(f"/api/v1/nodes/{self.name}")
@@ -142,7 +150,7 @@ class RealNode:
         hierarchies = [f"{hierarchy}={root}" for hierarchy, root in cgroup.roots()]
         return [sys.executable, "-S", str(_HERE / "realnode_init.py"), str(self.folder), LEAF, *hierarchies]
 
-    def _inside(self, *command: str) -> list[str]:
+    def inside(self, *command: str) -> list[str]:
         """A command in the node's namespaces and its cgroup for programs."""
         assert self._cgroup is not None, "not before `start`"
         at = f"/proc/{self._components[0].pid}/ns"
@@ -151,7 +159,7 @@ class RealNode:
         return self._cgroup.joined([*enter, *command], LEAF)
 
     def _ctr(self, *words: str) -> str:
-        return run(*self._inside("ctr", f"--address={CONTAINERD}", "--namespace=k8s.io", *words))
+        return run(*self.inside("ctr", f"--address={CONTAINERD}", "--namespace=k8s.io", *words))
 
     def _containerd_serves(self) -> bool:
         try:
@@ -159,8 +167,8 @@ class RealNode:
         except RuntimeError:
             return False
 
-    def _import_images(self) -> None:
-        archive = write_image(self.folder / "images.tar", (IMAGE, PAUSE_IMAGE))
+    def import_images(self, archive: Path) -> None:
+        """Those of a docker archive, for pods that do not always pull."""
         self._ctr("images", "import", str(archive))
 
     def _ready(self) -> bool:

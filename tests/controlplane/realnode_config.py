@@ -25,12 +25,15 @@ CONTAINERD = "/run/containerd/containerd.sock"
 
 @dataclass(frozen=True, slots=True)
 class NodeLayout:
-    """Where a node's parts are. `folder` is its own; `labels` are those it registers with."""
+    """Where a node's parts are. `folder` is its own; `labels` are those it registers with; `dns`: whether the machine's
+    end of its cable answers its pods' questions for names.
+    """
 
     name: str
     folder: Path
     cable: Cable
     labels: Mapping[str, str]
+    dns: bool = False
 
     @property
     def kubeconfig(self) -> Path:
@@ -132,6 +135,8 @@ def _kubelet_configuration(at: NodeLayout, plane: ControlPlane, serving: Pair) -
         "enforceNodeAllocatable": [],
         "makeIPTablesUtilChains": False,
         "resolvConf": "",
+        "clusterDNS": [at.cable.machine] if at.dns else [],
+        "clusterDomain": "cluster.local",
         # The machine's disk is not this node's: nothing is evicted or collected for its sake.
         "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),
         "imageGCHighThresholdPercent": 100,

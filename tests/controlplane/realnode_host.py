@@ -29,6 +29,7 @@ _PACKAGES = {
     "ip": "iproute2",
     "unshare": "util-linux",
     "nsenter": "util-linux",
+    "nft": "nftables",  # kube-proxy's
 }
 _CGROUP = "global-dispatcher-node-"
 LEAF = "host"

@@ -73,6 +73,20 @@ def test_an_older_kubectl_is_built_out_of_its_libraries_where_it_is_asked_for(em
     assert "kubectl-1.32" not in binaries.TOOLS  # what is built where nothing is asked for
 
 
+def test_specs_of_conformance_are_built_where_they_are_asked_for_with_the_programs_beside_them(empty: Path) -> None:
+    log = fake_go(empty)
+
+    found = binaries.ensure(["conformance", "agnhost"], progress=lambda _: None)
+
+    specs, images, *network = log.read_text().splitlines()
+    assert specs.endswith("/conformance .")
+    assert images.endswith("/agnhost k8s.io/kubernetes/test/images/agnhost")
+    assert [line.rpartition("/")[2] for line in network] == ["kube-proxy", "coredns"]
+    assert found["conformance"].parent == found["agnhost"].parent
+    assert binaries.module("conformance").version == binaries.module("kubelet").version
+    assert "conformance" not in binaries.TOOLS
+
+
 def test_programs_are_built_once_with_a_line_before_and_after(empty: Path) -> None:
     log = fake_go(empty)
     lines: list[str] = []
@@ -161,7 +175,7 @@ def test_the_key_changes_with_the_modules_it_is_built_from(tmp_path: Path, monke
     assert before.key != key
 
 
-@pytest.mark.parametrize(("tool", "minor"), [("kube-proxy", "1.36"), ("kubectl", "1.7")], ids=["tool", "minor"])
+@pytest.mark.parametrize(("tool", "minor"), [("kube-dns", "1.36"), ("kubectl", "1.7")], ids=["tool", "minor"])
 def test_an_unknown_name_is_told_with_the_known_ones(tool: str, minor: str) -> None:
     with pytest.raises(ValueError, match="there are"):
         binaries.module(tool, minor)

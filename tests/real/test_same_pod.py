@@ -1,17 +1,22 @@
 """A pod that runs in another cluster sees what it would see at home, byte for byte: two planes, each with a real node.
 
 Each pod is run twice under one name, first at home, then in the other cluster, and says from inside a container what is
-in its environment, in its files, and who it is. The namespace, the ConfigMaps and the Secret are home's alone: in the
-other cluster namespaces of that name may be made, and the Secret may follow. An account of that name is in both.
+in its environment, in its files, and who it is, and what Services of home answer it. The namespace, the ConfigMaps, the
+Secret, the Services and the pod behind them are home's alone: in the other cluster namespaces of that name may be made,
+and the Secret may follow. An account of that name is in both. The pods of both nodes reach each other; on each are
+kube-proxy and CoreDNS.
 """
 
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from localfleet.controlplane import binaries
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import KubectlError
@@ -19,7 +24,8 @@ from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
-from tests.real.two_planes import HOME, TARGET, WAIT_S, TwoPlanes, dispatching, grant
+from tests.real import node_services
+from tests.real.two_planes import HOME, ONE_NETWORK, TARGET, WAIT_S, TwoPlanes, dispatching, grant
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS
 
@@ -36,11 +42,12 @@ EXECUTOR = {
             "namespaces": ["*"],
             "local_accounts": ["robot", "default"],
             "secrets_follow": ["db"],
-            "services": "none",
         }
     ],
     "namespaces": {"create": [TEAM]},
+    "services": True,
 }
+SELLER = {"app": "seller"}
 BINARY = base64.b64encode(bytes(range(256))).decode()
 CONFIG_MAPS: dict[str, Object] = {
     "settings": {
@@ -56,6 +63,13 @@ SECRET: Object = {
     "data": {"raw": BINARY},
     "type": "Opaque",
 }
+SERVICES: list[Object] = [
+    {
+        "metadata": {"name": "shop"},
+        "spec": {"selector": SELLER, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    },
+    {"metadata": {"name": "shops"}, "spec": {"selector": SELLER, "clusterIP": "None", "ports": [{"port": 8080}]}},
+]
 ENDED = "that is all"
 # What a container can say of where it is; sorted, as the kernel lists files in no order.
 SCRIPT = f"""
@@ -68,6 +82,11 @@ for file in $(find /told -follow -type f | sort); do
 done
 cat /told/down/labels /told/down/note
 grep -c . /etc/hosts
+nslookup shop.team.svc.cluster.local | grep Address | tail -n 1
+nslookup shops.team.svc.cluster.local | grep Address | tail -n 1
+wget -qO- http://shop
+wget -qO- http://$SHOP_SERVICE_HOST:$SHOP_SERVICE_PORT
+wget -qO- http://shops:8080
 echo {ENDED}
 sleep 3600
 """
@@ -149,14 +168,35 @@ def pod(name: str, cluster: str, **spec: Any) -> Object:
     }
 
 
+def seller() -> Object:
+    """The pod behind the Services."""
+    served = "echo 'sold at home' >/tmp/index.html; httpd -f -p 8080 -h /tmp"
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", served]}
+    made = {"metadata": {"name": "seller", "labels": SELLER, "annotations": {"global-dispatcher.io/clusters": HOME}}}
+    spec = {"terminationGracePeriodSeconds": 0, "schedulerName": "global-dispatcher", "containers": [container]}
+    return {**made, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Path]:
+    if reason := binaries.unavailable(node_services.PROGRAMS):
+        pytest.skip(reason)
+    return binaries.ensure(node_services.PROGRAMS)
+
+
 @pytest.fixture(scope="module")
 def world(
-    control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+    programs: dict[str, Path],
+    control_plane: ControlPlanes,
+    real_node: RealNodes,
+    helm: Helm,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[TwoPlanes]:
     folder = tmp_path_factory.mktemp("same-pod")
     specs = [PlaneSpec(name, minor=selected_minor()) for name in CLUSTERS]
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
-    nodes = {name: real_node(plane) for name, plane in planes.items()}
+    nodes = {name: real_node(plane, names=True) for name, plane in planes.items()}
+    node_services.join(*nodes.values())
     for plane in planes.values():
         grant(plane, helm, "self-signed", EXECUTOR, secrets={"give": ["*"], "take": ["*"]})
     home = planes[HOME].admin
@@ -164,11 +204,24 @@ def world(
     for name, content in CONFIG_MAPS.items():
         home.create(f"{OF_TEAM}/configmaps", {"metadata": {"name": name}, **content})
     home.create(f"{OF_TEAM}/secrets", SECRET)
-    with dispatching(folder) as (certificates, dispatcher):
+    for service in SERVICES:
+        home.create(f"{OF_TEAM}/services", service)
+    with ExitStack() as stack:
+        for node in nodes.values():
+            stack.enter_context(node_services.services(node, programs))
+        certificates, dispatcher = stack.enter_context(dispatching(folder, ONE_NETWORK))
         world = TwoPlanes(planes, nodes, folder, certificates, dispatcher, executor=EXECUTOR)
-        with world.with_agents():
-            eventually(lambda: has_account(world, "default"), WAIT_S, world.told)
-            yield world
+        stack.enter_context(world.with_agents())
+        eventually(lambda: has_account(world, "default"), WAIT_S, world.told)
+        home.create(PODS, seller())
+        eventually(lambda: sells(world), WAIT_S, world.told)
+        yield world
+
+
+def sells(world: TwoPlanes) -> bool:
+    """Whether the Services lead to the pod."""
+    found = world.home.admin.get(f"/apis/discovery.k8s.io/v1/namespaces/{TEAM}/endpointslices")["items"]
+    return len(found) == len(SERVICES) and all(one["endpoints"] for one in found)
 
 
 def has_account(world: TwoPlanes, name: str) -> bool:
@@ -177,14 +230,21 @@ def has_account(world: TwoPlanes, name: str) -> bool:
 
 
 def seen(world: TwoPlanes, made: Object) -> list[str]:
-    """What a pod says from inside, read at home, and what its object says there; it is gone afterwards."""
+    """What a pod says from inside, read at home, where its UID and the address of a Service are told by their names, as
+    they are a pod's and a cluster's own; it is gone afterwards.
+    """
     name = made["metadata"]["name"]
     path = f"{PODS}/{name}"
     world.home.admin.create(PODS, made)
     try:
         eventually(lambda: ENDED in logs(world, name), WAIT_S, world.told)
-        uid = world.home.admin.get(path)["metadata"]["uid"]
-        return [line.replace(uid, "UID") for line in logs(world, name).splitlines()]
+        own = {world.home.admin.get(path)["metadata"]["uid"]: "UID"}
+        cluster = made["metadata"]["annotations"]["global-dispatcher.io/clusters"]
+        own[world.planes[cluster].admin.get(f"{OF_TEAM}/services/shop")["spec"]["clusterIP"]] = "ADDRESS"
+        said = logs(world, name)
+        for value, called in own.items():
+            said = said.replace(value, called)
+        return said.splitlines()
     finally:
         world.home.admin.delete(path)
         eventually(lambda: not any(one["metadata"]["name"] == name for one in pods(world)), WAIT_S, world.told)
@@ -192,6 +252,11 @@ def seen(world: TwoPlanes, made: Object) -> list[str]:
 
 def pods(world: TwoPlanes) -> list[Object]:
     return list(world.home.admin.get(PODS)["items"])
+
+
+def alone(world: TwoPlanes) -> bool:
+    """Whether only the pod behind the Services is at home."""
+    return [one["metadata"]["name"] for one in pods(world)] == ["seller"]
 
 
 def logs(world: TwoPlanes, name: str) -> str:
@@ -206,6 +271,8 @@ def test_a_container_sees_the_environment_files_and_name_that_it_has_at_home(wor
     abroad = seen(world, pod("twin", TARGET))
     assert {"COLOUR=blue", 'PASSWORD=p$ss w"rd', "FIXED_answer=42"} <= {*at_home}
     assert any(line.startswith("/told/projected/filling 644 0 0 900000 ") for line in at_home)
+    assert {"SHOP_SERVICE_HOST=ADDRESS", "SHOP_SERVICE_PORT_HTTP=80", "Address: ADDRESS"} <= {*at_home}
+    assert at_home.count("sold at home") == 3  # by the name, the environment, and the name of the pods themselves
     assert abroad == at_home
 
 
@@ -233,7 +300,7 @@ def test_a_token_names_the_account_that_the_pod_has_at_home(world: TwoPlanes, ac
         claims = logs(world, "robot").split(".")[1]
         subjects.append(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"])
         world.home.admin.delete(f"{PODS}/robot")
-        eventually(lambda: not pods(world), WAIT_S, world.told)
+        eventually(lambda: alone(world), WAIT_S, world.told)
     assert subjects == [f"system:serviceaccount:{TEAM}:{account}"] * 2
 
 
@@ -257,7 +324,7 @@ def test_home_shows_the_generation_that_the_kubelet_there_has_seen_and_what_it_s
     told = f"in cluster {TARGET}: "
     eventually(lambda: events(world, "counted") >= {("Normal", "Created", told), ("Normal", "Started", told)}, WAIT_S)
     world.home.admin.delete(f"{PODS}/counted")
-    eventually(lambda: not pods(world), WAIT_S, world.told)
+    eventually(lambda: alone(world), WAIT_S, world.told)
 
 
 def events(world: TwoPlanes, name: str) -> set[tuple[str, str, str]]:

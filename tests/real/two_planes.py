@@ -18,6 +18,10 @@ from tests.system.ray_fleet import JoinedAgent, free_ports
 
 HOME, TARGET = CLUSTERS
 WAIT_S = 120.0
+# Sections of a dispatcher: the pods of both reach each other.
+ONE_NETWORK: Mapping[str, Any] = {
+    "clusters": [{"name": name, "via": "gateway", "network": "flat"} for name in CLUSTERS]
+}
 
 
 @dataclass
@@ -91,11 +95,11 @@ class TwoPlanes:
 
 
 @contextmanager
-def dispatching(folder: Path) -> Iterator[tuple[Path, Dispatcher]]:
-    """A dispatcher that both clusters may dial, and the folder of their certificates."""
+def dispatching(folder: Path, more: Mapping[str, Any] | None = None) -> Iterator[tuple[Path, Dispatcher]]:
+    """A dispatcher that both clusters may dial, and the folder of their certificates. `more`: its sections."""
     certificates = folder / "certificates"
     ensure(certificates, ["127.0.0.1"], CLUSTERS)
-    with Dispatcher(folder, certificates) as dispatcher:
+    with Dispatcher(folder, certificates, more=more) as dispatcher:
         yield certificates, dispatcher
 
 
