@@ -80,7 +80,7 @@ THEMES["fleet"] = {
 }
 THEMES["executors"] = {"second-executor": (3, 60), "agent-pauses": (1, 25), "cut-there": (1, 30)}
 THEMES["standbys"] = {"fail-over": (2, 40), "standby-cut": (1, 40)}
-THEMES["followers"] = {  # ConfigMaps follow pods, and in no world without this theme
+THEMES["followers"] = {  # ConfigMaps follow pods, and in no world without this theme or the next
     "config-changes": (4, 0),
     "config-deleted": (2, 60),
     "config-stays": (1, 40),

@@ -113,7 +113,9 @@ class EnvironmentAsAtHome(_Follows):
             renamed = home.name != here.name
             objects, since = self.facts.objects, self._since(source)
             known = objects.contents(home, since) | {one.content for one in objects.let_go(home, cluster, since)}
-            if self.facts.objects.harmed(here, lately) or shown in known:
+            if objects.harmed(here, lately) or shown in known:
+                continue
+            if shown is None and False in self._takes(home, cluster, lately):
                 continue
             if shown is None:
                 self._lacks(fact, home)
