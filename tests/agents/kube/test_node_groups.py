@@ -75,8 +75,9 @@ def test_a_group_whose_nodes_are_not_told_is_one_of_unknown_size(annotations: di
     assert made(annotations).group == NodeGroup("MachineDeployment/fleet/large", 2, 9)
 
 
-def test_a_group_whose_sizes_cannot_be_read_is_there_and_does_not_grow() -> None:
-    group = made({**LARGE, next(iter(SIZES)): "few"}).group
+@pytest.mark.parametrize("size", ["few", "1" * 5_000])
+def test_a_group_whose_sizes_cannot_be_read_is_there_and_does_not_grow(size: str) -> None:
+    group = made({**LARGE, next(iter(SIZES)): size}).group
     assert group is not None
     assert not group.grows
 
@@ -145,6 +146,9 @@ nodeGroups:
         pytest.param("Cluster-autoscaler status at 2021-10-06:\nCluster-wide:\n", set(), id="before"),
         pytest.param("a: [", set(), id="no YAML"),
         pytest.param(STATUS + "#" * 200_000, set(), id="too large"),
+        pytest.param(STATUS + "a: " + "[" * 50_000, set(), id="too deep"),
+        pytest.param(STATUS + "a:\n" + "- a\n" * 25_000, set(), id="too long"),
+        pytest.param(STATUS + "a: &a {b: c}\nd: {<<: [*a, *a]}", set(), id="that stands for more than it is"),
     ],
 )
 def test_the_autoscaler_tells_for_which_groups_it_makes_no_nodes(text: str, backing_off: set[str]) -> None:
