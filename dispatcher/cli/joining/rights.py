@@ -3,16 +3,15 @@
 import asyncio
 import json
 
-import msgspec
-
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.agents import (
-    AGAIN,
+    ODD,
     RELEASES,
     Account,
     agents,
     agents_in_sight,
     not_known,
+    odd_answer,
     several,
     user,
 )
@@ -55,11 +54,8 @@ async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Fin
             *(await lacking_here(cluster, member, moving) if started_here else ()),
             *await unguarded(member, run_starts_agents=started_here),
         ]
-    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        text = (
-            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
-        )
-        return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]
+    except ODD as error:
+        return [odd_answer(member.name, ABOUT, error)]
 
 
 async def lacking(member: Member, moving: bool = False) -> list[Finding]:
