@@ -81,7 +81,10 @@ def _services(row: Row, known: Sequence[Row]) -> Iterator[Finding]:
             f"Services do not follow pods between it and {', '.join(without)}, whose agents have "
             "executor.services off"
         )
-        fix = "set executor.services: true in those agents, too (the chart gives the rights), or in none"
+        fix = (
+            "set executor.services: true in those agents, too (the chart gives the rights), or in "
+            "none"
+        )
         yield Finding(row["name"], "Services", NOTE, text, fix)
 
 

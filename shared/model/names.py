@@ -106,7 +106,7 @@ FORGET_KEYS = PREFIX + "forget-keys."
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
 OWN_NETWORK = "own"  # value of `network` of a cluster whose pod network no other cluster is part of
-# Pods of another cluster of the same network answer at their addresses, do not, or that is not known
+# Whether pods of another cluster of the same network answer at their addresses
 REACHED = "reached"
 UNREACHED = "unreached"
 UNTRIED = "untried"

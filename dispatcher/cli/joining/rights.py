@@ -28,8 +28,8 @@ ABOUT = "rights of the agent"
 _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
 _ASKING = "list deployments and rolebindings, and to create subjectaccessreviews"
 _FIX_HERE = (
-    "run `global-dispatcher install` for that cluster (with --may for what its settings ask for), or "
-    "grant it"
+    "run `global-dispatcher install` for that cluster (with --may for what its settings ask for), "
+    "or grant it"
 )
 _ASKING_HERE = "list deployments and rolebindings"
 

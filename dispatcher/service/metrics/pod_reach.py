@@ -1,4 +1,4 @@
-"""A metric of which clusters' pods reach those of others at their addresses, as agents have tried."""
+"""A metric of which clusters' pods reach those of others at their addresses, as agents tried."""
 
 from collections.abc import Callable, Iterator, Mapping
 
