@@ -54,19 +54,21 @@ NO_OUTLOOK: Final = Outlook()
 
 
 class _Kept(NamedTuple):
-    """An outlook, and what it rests on; that no new node is large enough rests on those that are
-    there, too.
+    """An outlook, and what it rests on: on the clock only where a filter looked at it (`by_time`);
+    that no new node is large enough rests on those that are there, too.
     """
 
     outlook: Outlook
+    by_time: bool
     standing: Hashable
     objects: dict[str, int]
     nodes_at: int
 
 
 class FutureNodes:
-    """Of one profile. `anew` makes its plugins a second time: what they keep of one fleet must not
-    be taken for what they know of another. `fault` is told what they fail with.
+    """Of one profile. `anew` makes its plugins a second time: what they keep of one fleet, by rows
+    and positions in its log, must not be taken for what they know of another. `fault` is told what
+    they fail with.
     """
 
     def __init__(
@@ -110,8 +112,9 @@ class FutureNodes:
             return NO_OUTLOOK
         versions = fleet.kept.versions
         objects = {one: versions[one] for one in observed.kinds}
-        standing = self._standing(now=observed.now)
-        self._kept[kind] = _Kept(outlook, standing, objects, self._fleet.changes.position)
+        standing = self._standing(by_time=observed.now)
+        nodes_at = self._fleet.changes.position
+        self._kept[kind] = _Kept(outlook, observed.now, standing, objects, nodes_at)
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return outlook
@@ -133,21 +136,21 @@ class FutureNodes:
         ]
         return FutureFleet(self._fleet)
 
-    def _standing(self, *, now: bool) -> tuple[Hashable, ...]:
+    def _standing(self, *, by_time: bool) -> tuple[Hashable, ...]:
+        """What filters may look at without its being noted by their view, and the clock."""
         fleet = self._fleet
         return (
             fleet.groups.version,
             fleet.clusters_version,
             tuple(fleet.closed.items()),
             tuple(fleet.proxy_taints.items()),
-            fleet.clock if now else None,
+            fleet.clock if by_time else None,
         )
 
     def _holds(self, kept: _Kept) -> bool:
         versions = self._fleet.kept.versions
-        standing = self._standing(now=False), self._standing(now=True)
         return (
-            kept.standing in standing
+            kept.standing == self._standing(by_time=kept.by_time)
             and all(versions[one] == at for one, at in kept.objects.items())
             and (not kept.outlook.beyond_home or kept.nodes_at == self._fleet.changes.position)
         )
