@@ -1,5 +1,5 @@
-"""Node groups of Cluster API, as Cluster Autoscaler reads them, and which of them it has given up
-for a while.
+"""Node groups of Cluster API, as Cluster Autoscaler reads them, and which of them it has given up for
+a while.
 
 A MachineDeployment, MachineSet or MachinePool is a group if it has the annotations of its least and
 most size. What a new node of it would be like is what the annotations of its capacity say; they
@@ -22,6 +22,7 @@ from agents.kube.listwatch import Read
 from agents.kube.selectors import labels_size
 from agents.kube.wire_nodes import Taint as TaintObject
 from agents.observer.seen import AutoscalerSeen, NodeGroupSeen
+from shared.kube.plain_yaml import is_plain
 from shared.model.bounds import MAX_WORD
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from shared.model.node_group import NodeGroup
@@ -52,10 +53,7 @@ _USUAL = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}  # for the
 # domains whose labels Cluster API gives to nodes of what it makes
 _TO_NODES = ("node-restriction.kubernetes.io", f"node.{_GROUP}", "node-role.kubernetes.io")
 _EFFECTS = frozenset((NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE))
-_MOST_DIGITS = 18  # of a number of nodes: Python refuses to read very many
-_DEEPEST = 16  # nesting of its status: recursion of a YAML loader ends the process
-_MOST_PARTS = 20_000  # of its status, words and brackets: some 100 ms
-_LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Labelled(wire.Wire):
@@ -121,9 +119,7 @@ def reader(kind: str, cluster: str) -> Read:
 
 
 def _seen(kind: str, cluster: str, raw: bytes | msgspec.Raw) -> NodeGroupSeen | None:
-    """One that cannot be read is kept as a group of which nothing is known; None for one that has
-    no name.
-    """
+    """One that cannot be read is kept as a group of which nothing is known; without a name, None."""
     try:
         found = _decode(raw)
         meta: wire.Meta | wire.BareMeta = found.metadata
@@ -169,9 +165,9 @@ def _group(kind: str, cluster: str, found: _Scalable) -> NodeGroup | None:
 
 
 def _count(text: str) -> int | None:
-    if len(text) > _MOST_DIGITS or not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit()):
         return None
-    return min(int(text), MOST_NODES)
+    return int(text) if len(text) < len(str(MOST_NODES)) else MOST_NODES
 
 
 def _template(annotations: Mapping[str, str], template: _Template) -> Node | None:
@@ -234,36 +230,20 @@ def status_seen(raw: bytes | msgspec.Raw) -> AutoscalerSeen | None:
     groups = _loaded(told).get("nodeGroups") if len(told) <= MAX_STATUS else None
     meta = found.metadata
     listed = groups if isinstance(groups, list) else ()
-    backing_off = frozenset(str(one["name"])[:MAX_WORD] for one in listed if _backs_off(one))
+    backing_off = frozenset(one["name"][:MAX_WORD] for one in listed if _backs_off(one))
     return AutoscalerSeen(meta.name, version_of(meta.resource_version), backing_off)
 
 
 def _loaded(text: str) -> Mapping[str, Any]:
-    """The status, scalars as they are written; {} for what is none."""
     try:
-        if not _is_plain(text):
-            return {}
-        found = yaml.load(text, Loader=_LOADER)  # noqa: S506 - makes nothing but text
-    except yaml.YAMLError:
+        found = yaml.load(text, Loader=_LOADER) if is_plain(text) else None  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _is_plain(text: str) -> bool:
-    """Whether it is no longer and no deeper than a status, and names nothing twice, by which a few
-    lines could stand for very many. YAMLError.
-    """
-    depth = 0
-    for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if number > _MOST_PARTS or depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
-            return False
-    return True
-
-
 def _backs_off(group: object) -> bool:
-    if not isinstance(group, dict) or "name" not in group:
+    if not isinstance(group, dict) or not isinstance(group.get("name"), str):
         return False
     grows = group.get("scaleUp")
     return isinstance(grows, dict) and grows.get("status") == "Backoff"

@@ -127,13 +127,12 @@ def test_a_group_is_told_of_exactly_where_a_node_of_it_would_take_the_pod(
     assert isinstance(placed, Decision) is fits
 
 
-def test_a_group_is_not_told_of_where_the_runtime_class_of_the_pod_is_lacking() -> None:
-    gvisor = Need("runtime_class", "gvisor", "spec.runtimeClassName", 'is RuntimeClass "gvisor"')
-    asks = web().set(needs=Needs(of_policy=(gvisor,)))
+def test_a_group_of_a_cluster_without_the_pods_runtime_class_is_not_told() -> None:
+    needs = Needs(of_policy=(Need("runtime_class", "gvisor", "spec.runtimeClassName", 'is RuntimeClass "gvisor"'),))
     world = World(west=group())
-    assert world.refused(asks).hints
-    world.state.set_cluster("west", ready=True, synced=True, runtime_classes=("kata",))
-    assert not world.refused(asks).hints
+    for there, told in (((), 0), (("gvisor",), 1), (None, 1)):
+        world.state.set_cluster("west", ready=True, synced=True, runtime_classes=there)
+        assert len(world.refused(web().set(needs=needs)).hints) == told
 
 
 def test_a_disk_of_which_nothing_is_told_refuses_no_pod() -> None:
