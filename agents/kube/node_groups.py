@@ -22,6 +22,7 @@ from agents.kube.listwatch import Read
 from agents.kube.selectors import labels_size
 from agents.kube.wire_nodes import Taint as TaintObject
 from agents.observer.seen import AutoscalerSeen, NodeGroupSeen
+from shared.kube.plain_yaml import is_plain
 from shared.model.bounds import MAX_WORD
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from shared.model.node_group import NodeGroup
@@ -164,7 +165,9 @@ def _group(kind: str, cluster: str, found: _Scalable) -> NodeGroup | None:
 
 
 def _count(text: str) -> int | None:
-    return min(int(text), MOST_NODES) if text.isascii() and text.isdigit() else None
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text) if len(text) < len(str(MOST_NODES)) else MOST_NODES
 
 
 def _template(annotations: Mapping[str, str], template: _Template) -> Node | None:
@@ -227,20 +230,20 @@ def status_seen(raw: bytes | msgspec.Raw) -> AutoscalerSeen | None:
     groups = _loaded(told).get("nodeGroups") if len(told) <= MAX_STATUS else None
     meta = found.metadata
     listed = groups if isinstance(groups, list) else ()
-    backing_off = frozenset(str(one["name"])[:MAX_WORD] for one in listed if _backs_off(one))
+    backing_off = frozenset(one["name"][:MAX_WORD] for one in listed if _backs_off(one))
     return AutoscalerSeen(meta.name, version_of(meta.resource_version), backing_off)
 
 
 def _loaded(text: str) -> Mapping[str, Any]:
     try:
-        found = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a SafeLoader
+        found = yaml.load(text, Loader=_LOADER) if is_plain(text) else None  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _backs_off(group: object) -> bool:
-    if not isinstance(group, dict) or "name" not in group:
+    if not isinstance(group, dict) or not isinstance(group.get("name"), str):
         return False
     grows = group.get("scaleUp")
     return isinstance(grows, dict) and grows.get("status") == "Backoff"

@@ -350,7 +350,7 @@ class ClusterCache:
         return self._objects[kind].get(key)
 
     def objects(self) -> Iterable[AnyObject]:
-        """All objects beside nodes and pods, but for those that are told otherwise, or not at all."""
+        """All objects beside nodes and pods, but for those told otherwise, or not at all."""
         every = (record for objects in self._objects.values() for record in objects.values())
         apart = PriorityClass | RuntimeClass | DaemonSet
         return (record for record in every if not isinstance(record, apart))

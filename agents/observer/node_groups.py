@@ -48,7 +48,9 @@ class NodeGroupWatch:
         self._told = NodeGroups()
 
     def told(self) -> NodeGroups:
-        """All groups by name; where these are more than can be told, some of them, and not as all."""
+        """All groups by name; where these are more than can be told, some of them, and not as
+        all.
+        """
         found = [one for seen in self._seen.values() for one in seen.values() if one is not None]
         told = tuple(map(self._now, sorted(found, key=lambda one: one.name)[:MAX_GROUPS]))
         hidden = [kind for kind in self._unknown if not self.is_unserved(kind)]
@@ -103,8 +105,8 @@ class NodeGroupWatch:
 
     def apply(self, seen: Seen) -> None:
         """One of them as it is now."""
-        self._put(seen)
-        self._changed()
+        if self._put(seen):
+            self._changed()
 
     def forget(self, kind: str, key: str) -> None:
         """One of them was deleted."""
@@ -117,18 +119,23 @@ class NodeGroupWatch:
         """Objects that the server has shown."""
         return len(self._seen.get(kind, ()))
 
-    def _put(self, seen: Seen) -> None:
+    def _put(self, seen: Seen) -> bool:
+        """Whether something else may be told then: most objects of a management cluster are no
+        groups of this one.
+        """
         if isinstance(seen, AutoscalerSeen):
             self._backing_off = seen.backing_off
         elif isinstance(seen, NodeGroupSeen):
             kept = self._seen[seen.kind]
             if seen.key not in kept and len(kept) >= MOST_SEEN:
-                self._only_these = False
-                return
+                self._only_these = False  # one that is left out may be a group
+                return True
             before = kept.get(seen.key)
             kept[seen.key] = seen.group
-            if seen.group is not None:
-                self._time(before, seen.group, seen.ready)
+            if seen.group is None:
+                return before is not None
+            self._time(before, seen.group, seen.ready)
+        return True
 
     def _drop(self, kind: str, key: str) -> None:
         self._seen.get(kind, {}).pop(key, None)

@@ -36,7 +36,8 @@ class LinkSettings(BaseModel):
         default=10.0,
         ge=1.0,
         le=3600.0,
-        description="Seconds between two probes of one cluster; its pods are tried a third as often.",
+        description="Seconds between two probes of one cluster; its pods are tried a third as "
+        "often.",
     )
 
     pod_address: str = Field(

@@ -138,7 +138,7 @@ class Watching:
         spared them.
         """
         events = self.handler.events
-        while not (self.cache.synced and events.any_delegate):  # noqa: ASYNC110 - polled until one comes, hours maybe
+        while not (self.cache.synced and events.any_delegate):  # noqa: ASYNC110 - hours maybe
             await asyncio.sleep(SYNC_LOOK_S)
         await self._normal.run()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.tables import age
+from shared.messages.peer_links import UNREACHED, UNTRIED
 from shared.model import names
 
 Row = Mapping[str, Any]
@@ -26,7 +27,7 @@ def _reach(row: Row) -> Iterator[Finding]:
     here = row["name"]
     untried: dict[str, list[str]] = {}
     for one in row["pod_reach"]:
-        if one["state"] == names.UNREACHED:
+        if one["state"] == UNREACHED:
             tried = f", {one['failed']} of {one['tries']} tries" if one["tries"] else ""
             text = (
                 f"pods of {here} do not reach pods of {one['cluster']} ({one['address']}: "
@@ -38,7 +39,7 @@ def _reach(row: Row) -> Iterator[Finding]:
                 f"the entry of one of both ({names.OWN_NETWORK})"
             )
             yield Finding(here, ABOUT, PROBLEM, text, fix)
-        elif one["state"] == names.UNTRIED:
+        elif one["state"] == UNTRIED:
             untried.setdefault(one["problem"], []).append(one["cluster"])
     if more := row["pod_reach_more"]:
         text = f"{more} more clusters of its network are not reached, or not known to be"
@@ -81,7 +82,10 @@ def _services(row: Row, known: Sequence[Row]) -> Iterator[Finding]:
             f"Services do not follow pods between it and {', '.join(without)}, whose agents have "
             "executor.services off"
         )
-        fix = "set executor.services: true in those agents, too (the chart gives the rights), or in none"
+        fix = (
+            "set executor.services: true in those agents, too (the chart gives the rights), or in "
+            "none"
+        )
         yield Finding(row["name"], "Services", NOTE, text, fix)
 
 

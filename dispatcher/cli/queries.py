@@ -171,10 +171,10 @@ def doctor(
     networks that are declared to be one and whose pods do not reach each other; what of the
     gateway's and the agents' certificates and of revocation lists ends soon. With --config also
     what gives pods our schedulerName in each cluster, tried with a pod that is never stored,
-    DaemonSets with pods on proxy nodes, pod networks that overlap, Services that remote pods find in
-    place of those at home, consents that name no cluster, which agents ask in vain for a certificate
-    to serve logs of remote pods with, and which rights the agents lack (RBAC). Why one pod waits:
-    `explain`. Exit code 1 if anything is wrong.
+    DaemonSets with pods on proxy nodes, pod networks that overlap, Services that remote pods find
+    in place of those at home, consents that name no cluster, which agents ask in vain for a
+    certificate to serve logs of remote pods with, and which rights the agents lack (RBAC). Why one
+    pod waits: `explain`. Exit code 1 if anything is wrong.
     """
     from dispatcher.cli.doctor import examine
 

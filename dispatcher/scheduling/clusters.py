@@ -16,7 +16,7 @@ import msgspec
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from shared.messages import Changes
 from shared.messages.memory import memory_of_record
-from shared.messages.peer_links import PodReach
+from shared.messages.peer_links import REACH, PodReach
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.bounds import REPORT_MIB
@@ -163,7 +163,7 @@ def credible(told: Iterable[PodReach], others: Collection[str]) -> tuple[PodReac
     """What an agent tells of the pods of others, each once; nonsense is left out."""
     found: dict[str, PodReach] = {}
     for one in told:
-        known = one.cluster in others and one.state in names.REACH
+        known = one.cluster in others and one.state in REACH
         if known and math.isfinite(one.for_s) and min(one.for_s, one.tries, one.failed) >= 0:
             found[one.cluster] = msgspec.structs.replace(
                 one, problem=one.problem[:_MOST_TEXT], address=published(one.address)

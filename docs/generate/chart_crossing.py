@@ -6,8 +6,8 @@ from agents.executor.crossing.pod_fields import REFUSED, TYPES
 
 FILE = Path(__file__).parents[2] / "helm" / "agent" / "files" / "crossing.yaml"
 _BY = """\
-# What of a volume crosses, by the fields of its kinds, as agents/executor/crossing/pod_fields.py has it:
-# written by `python -m docs.generate`.
+# What of a volume crosses, by the fields of its kinds, as agents/executor/crossing/pod_fields.py
+# has it: written by `python -m docs.generate`.
 """
 
 

@@ -1,4 +1,4 @@
-"""DELETE of exactly one object: by its UID, so that nothing made anew under its name goes instead."""
+"""DELETE of exactly one object, by its UID: nothing made anew under its name goes instead."""
 
 from typing import Any
 

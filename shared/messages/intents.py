@@ -145,9 +145,9 @@ class MirrorStatus(Intent, frozen=True):
     `routed`: an operator has said that the pod networks of both clusters are one, so that its
     addresses lead to it from the home cluster, too. Else they are not written: at home they may be
     nobody's, or another pod's. `carries`: which writes on the source reach the delegate
-    (`Pod.carries`); it is shown on the source, whose admission lets these through. `generation`: that
-    of the source whose spec the delegate's kubelet has seen; 0: it has not seen the latest yet, and
-    what was shown stays.
+    (`Pod.carries`); it is shown on the source, whose admission lets these through. `generation`:
+    that of the source whose spec the delegate's kubelet has seen; 0: it has not seen the latest
+    yet, and what was shown stays.
     """
 
     status: bytes

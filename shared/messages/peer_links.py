@@ -1,8 +1,19 @@
-"""What an agent measured on the way to another cluster's agent."""
+"""What an agent measured on the way to another cluster's agent.
+
+`LinkReading` is of the round trip to where that agent says that it is reached, if the settings of
+both ends allow it: decisions may go by it. `PodReach` is whether pods of a network that is declared
+to be one reach each other at their own addresses: nothing is decided by it.
+"""
+
+from typing import Final
 
 from shared.model.bounds import Text, Word
-from shared.model.names import UNTRIED
 from shared.model.pod import Record
+
+REACHED: Final = "reached"
+UNREACHED: Final = "unreached"
+UNTRIED: Final = "untried"  # or not often enough yet to be one of the others
+REACH: Final = (REACHED, UNREACHED, UNTRIED)
 
 
 class LinkReading(Record, frozen=True):

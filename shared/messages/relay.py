@@ -56,8 +56,8 @@ class PodWants(Record, frozen=True):
 
 
 class Given(Record, frozen=True):
-    """One object: SAME, CONTENT, ABSENT, DENIED, LATER or WITHDRAWN; `text` says why it is kept back.
-    `key`: of the digests of a Secret.
+    """One object: SAME, CONTENT, ABSENT, DENIED, LATER or WITHDRAWN; `text` says why it is kept
+    back. `key`: of the digests of a Secret.
     """
 
     state: Word

@@ -118,8 +118,8 @@ def events_of(status: bytes) -> list[DelegateEvent]:
 
 
 def all_events_of(status: bytes) -> list[DelegateEvent]:
-    """The Warnings in a status, and then what else its kubelet has told, MAX_NORMAL at most, whoever
-    has written it; none where they cannot be read.
+    """The Warnings in a status, and then what else its kubelet has told, MAX_NORMAL at most,
+    whoever has written it; none where they cannot be read.
     """
     if not status.startswith(_START):
         return []

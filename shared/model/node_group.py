@@ -1,4 +1,6 @@
-"""Groups of nodes that an autoscaler makes and removes, and what a new node of one would be like."""
+"""Groups of nodes that an autoscaler makes and removes, and what a new node of one would be
+like.
+"""
 
 from typing import Annotated, Final
 

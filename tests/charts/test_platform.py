@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.charts.rendering import NAMES, Helm, HelmError, Object, of_kind, only
 
@@ -139,6 +140,8 @@ def test_agents_of_one_pod_network_try_each_other_where_services_follow_pods(
     observer, executor = (one["spec"] for one in of_kind(objects, "NetworkPolicy"))
     assert (ports(observer["ingress"] or []), ports(executor["ingress"])) == (opened, [[10250]])
     assert ports(observer["egress"])[2:] == opened
+    (settings,) = (yaml.safe_load(one["data"]["agent.yaml"]) for one in of_kind(objects, "ConfigMap"))
+    assert settings["links"]["pod_port"] == (pod_port if opened else 0)
     assert ports(executor["egress"])[2:] == []
 
 

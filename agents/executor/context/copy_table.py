@@ -65,9 +65,9 @@ class Copy:
 
 @dataclass(slots=True)
 class Copies:
-    """All of it may be lost: each is read again before it is relied upon, and those without a pod are
-    found by their label (`listed`; `listed_in`: while that lasts, namespaces that were listed each
-    for itself).
+    """All of it may be lost: each is read again before it is relied upon, and those without a pod
+    are found by their label (`listed`; `listed_in`: while that lasts, namespaces that were listed
+    each for itself).
     """
 
     known: dict[CopyKey, Copy] = field(default_factory=dict)

@@ -172,7 +172,7 @@ class Local:
     kubelet: KubeletEndpoint | None = None
     # kinds of objects that can be fetched from other clusters: none without a way to ask them
     follows: tuple[str, ...] = ()
-    # whether Services of others are made here, and ours given to them; None: without a way to ask them
+    # whether Services of others are made here, and ours given to them; None: no way to ask them
     serves: bool | None = None
     server_minor: int = 0  # of this cluster's Kubernetes 1.x; 0: not known
     label_bytes: ByteBudget = field(

@@ -58,8 +58,8 @@ Users = dict[Space, list[PodRef]]  # a few of its delegates' sources
 @dataclass(slots=True)
 class Services:
     """By namespace of a source cluster. All of it may be lost: marks on the objects tell of what
-    was made (`listed`; `listed_in`: while that lasts, kinds and namespaces that were listed each for
-    itself; `overflowed`: there was more than may be known at once).
+    was made (`listed`; `listed_in`: while that lasts, kinds and namespaces that were listed each
+    for itself; `overflowed`: there was more than may be known at once).
     """
 
     known: dict[Space, Held] = field(default_factory=dict)

@@ -133,8 +133,9 @@ def needed(manifest: Object) -> Iterator[Need]:
 
 
 def _who(spec: Object, grants: Grants) -> Object:
-    """The spec with the account of that name here, where a row opens it; else without any. The token
-    that every pod gets is of `default`, and asks for no row: without one the pod has none here.
+    """The spec with the account of that name here, where a row opens it; else without any. The
+    token that every pod gets is of `default`, and asks for no row: without one the pod has none
+    here.
     """
     account = DEFAULT_ACCOUNT if is_given_default(spec) else spec.get("serviceAccountName")
     if not account or not matches(grants.local_accounts, account):
@@ -208,9 +209,9 @@ def _only(cluster: str, key: str, word: str) -> str:
 
 def _not_given(cluster: str, word: str) -> str:
     return (
-        f"it does not follow the pod, as at home neither its annotation {CONSENT} nor, where it has "
-        f'none, {SECRETS_CONSENT} of its Namespace names cluster "{cluster}", or its type is one '
-        f'that never follows, or the agent there may not get it; a Secret "{word}" of cluster '
+        f"it does not follow the pod, as at home neither its annotation {CONSENT} nor, where it "
+        f'has none, {SECRETS_CONSENT} of its Namespace names cluster "{cluster}", or its type is '
+        f'one that never follows, or the agent there may not get it; a Secret "{word}" of cluster '
         f'"{cluster}" itself needs a row with it in `secrets`'
     )
 

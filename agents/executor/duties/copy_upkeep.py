@@ -1,7 +1,7 @@
 """Copies of the objects that delegates name are kept as their originals, and go after the last.
 
-They are kept as their originals while delegates name them (`refresh`): each source cluster is asked for
-all at once, with the digests of what is here. One that is not named any more is deleted after a
+They are kept as their originals while delegates name them (`refresh`): each source cluster is asked
+for all at once, with the digests of what is here. One that is not named any more is deleted after a
 while, once this agent has seen everything and the API server shows no pod that names it; silence of
 a source cluster is no word against any.
 """

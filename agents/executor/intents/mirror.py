@@ -7,8 +7,8 @@ its node, are mirrored only where the network is the delegate's, too: elsewhere 
 to whoever has them at home.
 
 Generations are counted by each API server for itself. Where the order says which of the source's is
-the one that the delegate's kubelet has seen, that is shown, of the status and of each condition that
-is of the same one there; else what was shown stays, which is an earlier one.
+the one that the delegate's kubelet has seen, that is shown, of the status and of each condition
+that is of the same one there; else what was shown stays, which is an earlier one.
 
 Who writes statuses in the target must not fill this cluster's etcd, each version of which has the
 whole pod: a status has a bounded size (`status_size`), and a pod, and all pods in one other
@@ -243,7 +243,7 @@ def _translate(intent: MirrorStatus) -> tuple[str, bool, bytes]:
 
 
 def _condition(condition: Object, seen: int | None, generation: int) -> Object:
-    """As it is at home. `seen`: the delegate's generation that is `generation` there; None: none is."""
+    """As it is at home. `seen`: the delegate's generation that is `generation` there, if any."""
     shown = {key: value for key, value in condition.items() if key != "observedGeneration"}
     if seen is not None and condition.get("observedGeneration") == seen:
         shown["observedGeneration"] = generation

@@ -38,8 +38,9 @@ class Follower(NamedTuple):
 
 
 def followers_of(manifest: bytes) -> list[Follower]:
-    """The followers of the pod of this manifest (JSON), as its own cluster says in it; [] of an agent
-    of an older version. Users cannot write that: the annotation is left behind of what they write.
+    """The followers of the pod of this manifest (JSON), as its own cluster says in it; [] of an
+    agent of an older version. Users cannot write that: the annotation is left behind of what they
+    write.
 
     ManifestError if it is not readable.
     """

@@ -1,4 +1,4 @@
-"""GET of one object, once more where the server does not tell, and the metadata that objects share."""
+"""GET of one object, again where the server does not tell, and the metadata that objects share."""
 
 import msgspec
 

@@ -30,7 +30,7 @@ ALL = "*"  # the name by which all of a namespace are asked for
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 HEADLESS = "service.kubernetes.io/headless"  # as the EndpointSlice controller marks them
-# what kubelets tell of Services of these names goes before, or into, what they tell of the API server
+# whose environment variables kubelets put before, or into, those of the API server
 API_SERVER = frozenset(("kubernetes", "kubernetes-service"))
 # by the search domains of a pod, HOSTNAME.SERVICE of its namespace goes before kubernetes.default
 _API_SERVER_IN_DNS = ("kubernetes", "default")

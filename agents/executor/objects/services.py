@@ -358,7 +358,7 @@ class _Part(NamedTuple):
 
 
 def _still_there(part: _Part, space: Space, local: Local) -> Procedure[None]:
-    """NotWritten where its Service is another one by now: its owner never asked for our addresses."""
+    """NotWritten where its Service is another one by now, whose owner never asked for these."""
     at = path("services", space.namespace, part.slice.service)
     response = yield Request("GET", at)
     if not response.ok:

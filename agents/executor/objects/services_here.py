@@ -1,8 +1,8 @@
 """Services and EndpointSlices that this agent, or an earlier life of it, has made for pods of other
 clusters: found by their marks, and deleted.
 
-Who may write Services in a namespace may forge the marks: what is found so is only ever deleted, and
-counts for nothing until a delegate uses it.
+Who may write Services in a namespace may forge the marks: what is found so is only ever deleted,
+and counts for nothing until a delegate uses it.
 """
 
 from urllib.parse import quote

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.operate.members import Member, MemberError
@@ -90,6 +92,8 @@ def several(cluster: str, found: Iterable[Agent]) -> list[Finding]:
 
 
 AGAIN = "see why it answers so, and run doctor again"
+# what reading an answer fails with that is in another form than Kubernetes'
+ODD = (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError)
 
 
 def not_known(cluster: str, about: str, error: MemberError, rights: str) -> Finding:
@@ -99,6 +103,12 @@ def not_known(cluster: str, about: str, error: MemberError, rights: str) -> Find
     may_not_ask = error.status in (401, 403)
     fix = f"give the context the right to {rights}" if may_not_ask else AGAIN
     return Finding(cluster, about, NOTE, f"not known: {error}", fix)
+
+
+def odd_answer(cluster: str, about: str, error: Exception) -> Finding:
+    """What doctor says where reading an answer failed, with one of ODD."""
+    text = f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
+    return Finding(cluster, about, NOTE, text, AGAIN)
 
 
 async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:

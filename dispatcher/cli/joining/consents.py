@@ -5,10 +5,8 @@ such a row, or annotation, lets nothing through, and says nothing.
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-import msgspec
-
 from dispatcher.cli.diagnosis import NOTE, Finding
-from dispatcher.cli.joining.agents import AGAIN, not_known, settings
+from dispatcher.cli.joining.agents import ODD, not_known, odd_answer, settings
 from dispatcher.cli.joining.needed_rights import accepted
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, Members, Object, chosen
@@ -42,11 +40,8 @@ async def _of(cluster: ClusterSection, member: Member, known: Collection[str]) -
         found = [*await _rows(cluster, member, known), *await _objects(member, known)]
     except MemberError as error:
         return [not_known(member.name, ABOUT, error, _ASKING)] if error.status else []
-    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        text = (
-            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
-        )
-        return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]
+    except ODD as error:
+        return [odd_answer(member.name, ABOUT, error)]
     if len(found) > MOST:
         more = f"{len(found) - MOST} more name clusters that are none"
         return [*found[:MOST], Finding(member.name, ABOUT, NOTE, more, "see to those above first")]

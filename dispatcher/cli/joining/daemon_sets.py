@@ -14,7 +14,7 @@ import msgspec
 
 from agents.runtime.admission.proxy_nodes import PodSpec
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
-from dispatcher.cli.joining.agents import AGAIN, not_known
+from dispatcher.cli.joining.agents import ODD, not_known, odd_answer
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.census import daemon_set_of
 from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
@@ -57,11 +57,8 @@ async def _of(cluster: ClusterSection, member: Member) -> list[Finding]:
         return [] if await uncertain(cluster, member) else await on_proxy_nodes(member)
     except MemberError as error:
         return [not_known(member.name, ABOUT, error, _ASKING)] if error.status else []
-    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        text = (
-            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
-        )
-        return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]
+    except ODD as error:
+        return [odd_answer(member.name, ABOUT, error)]
 
 
 async def on_proxy_nodes(member: Member) -> list[Finding]:

@@ -1,5 +1,5 @@
-"""What an `install` has made in a cluster, in whichever namespaces: found by its label or, of versions
-that wrote none, by name.
+"""What an `install` has made in a cluster, in whichever namespaces: found by its label or, of
+versions that wrote none, by name.
 """
 
 from collections.abc import Iterable, Sequence

@@ -102,7 +102,8 @@ NEEDS = (
         "observer",
         _RUNTIMES,
         _SEE,
-        "remote pods of a RuntimeClass that is not here are refused as they are made, and not before",
+        "remote pods of a RuntimeClass that is not here are refused as they are made, and not "
+        "before",
     ),
     Need(
         "observer",

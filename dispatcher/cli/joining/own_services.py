@@ -5,10 +5,8 @@ call: these pods call the target's, as the event OtherServices tells their owner
 import asyncio
 from collections.abc import Mapping
 
-import msgspec
-
 from dispatcher.cli.diagnosis import NOTE, Finding
-from dispatcher.cli.joining.agents import AGAIN, not_known, settings
+from dispatcher.cli.joining.agents import ODD, not_known, odd_answer, settings
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, Members, Object
@@ -106,11 +104,8 @@ async def _of(section: ClusterSection, member: Member) -> _Cluster | Finding | N
         return _Cluster(await member.metadata(_SERVICES, MOST_PODS), remote)
     except MemberError as error:
         return not_known(member.name, ABOUT, error, _ASKING) if error.status else None
-    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        text = (
-            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
-        )
-        return Finding(member.name, ABOUT, NOTE, text, AGAIN)
+    except ODD as error:
+        return odd_answer(member.name, ABOUT, error)
 
 
 def _key(meta: Object) -> Key:

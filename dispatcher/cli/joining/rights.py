@@ -3,16 +3,15 @@
 import asyncio
 import json
 
-import msgspec
-
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.agents import (
-    AGAIN,
+    ODD,
     RELEASES,
     Account,
     agents,
     agents_in_sight,
     not_known,
+    odd_answer,
     several,
     user,
 )
@@ -29,8 +28,8 @@ ABOUT = "rights of the agent"
 _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
 _ASKING = "list deployments and rolebindings, and to create subjectaccessreviews"
 _FIX_HERE = (
-    "run `global-dispatcher install` for that cluster (with --may for what its settings ask for), or "
-    "grant it"
+    "run `global-dispatcher install` for that cluster (with --may for what its settings ask for), "
+    "or grant it"
 )
 _ASKING_HERE = "list deployments and rolebindings"
 
@@ -55,11 +54,8 @@ async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Fin
             *(await lacking_here(cluster, member, moving) if started_here else ()),
             *await unguarded(member, run_starts_agents=started_here),
         ]
-    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        text = (
-            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
-        )
-        return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]
+    except ODD as error:
+        return [odd_answer(member.name, ABOUT, error)]
 
 
 async def lacking(member: Member, moving: bool = False) -> list[Finding]:

@@ -33,7 +33,7 @@ from shared.model.node_group import NodeGroup
 
 MAX_HINTS: Final = 3  # clusters that are named in a message
 _MOST_KEPT: Final = 1024  # classes of pods
-# A group that brought no room in its time is not waited for again for so long.
+# Pods of a class for which no node came in its time do not wait for one again for so long.
 REST_S: Final = 600.0
 _ROOM_FOR_LATE: Final = 2.0  # times what the last growth of a group took
 
@@ -54,19 +54,21 @@ NO_OUTLOOK: Final = Outlook()
 
 
 class _Kept(NamedTuple):
-    """An outlook, and what it rests on; that no new node is large enough rests on those that are
-    there, too.
+    """An outlook, and what it rests on: on the clock only where a filter looked at it (`by_time`);
+    that no new node is large enough rests on those that are there, too.
     """
 
     outlook: Outlook
+    by_time: bool
     standing: Hashable
     objects: dict[str, int]
     nodes_at: int
 
 
 class FutureNodes:
-    """Of one profile. `anew` makes its plugins a second time: what they keep of one fleet must not
-    be taken for what they know of another. `fault` is told what they fail with.
+    """Of one profile. `anew` makes its plugins a second time: what they keep of one fleet, by rows
+    and positions in its log, must not be taken for what they know of another. `fault` is told what
+    they fail with.
     """
 
     def __init__(
@@ -110,8 +112,9 @@ class FutureNodes:
             return NO_OUTLOOK
         versions = fleet.kept.versions
         objects = {one: versions[one] for one in observed.kinds}
-        standing = self._standing(now=observed.now)
-        self._kept[kind] = _Kept(outlook, standing, objects, self._fleet.changes.position)
+        standing = self._standing(by_time=observed.now)
+        nodes_at = self._fleet.changes.position
+        self._kept[kind] = _Kept(outlook, observed.now, standing, objects, nodes_at)
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return outlook
@@ -133,21 +136,21 @@ class FutureNodes:
         ]
         return FutureFleet(self._fleet)
 
-    def _standing(self, *, now: bool) -> tuple[Hashable, ...]:
+    def _standing(self, *, by_time: bool) -> tuple[Hashable, ...]:
+        """What filters may look at without its being noted by their view, and the clock."""
         fleet = self._fleet
         return (
             fleet.groups.version,
             fleet.clusters_version,
             tuple(fleet.closed.items()),
             tuple(fleet.proxy_taints.items()),
-            fleet.clock if now else None,
+            fleet.clock if by_time else None,
         )
 
     def _holds(self, kept: _Kept) -> bool:
         versions = self._fleet.kept.versions
-        standing = self._standing(now=False), self._standing(now=True)
         return (
-            kept.standing in standing
+            kept.standing == self._standing(by_time=kept.by_time)
             and all(versions[one] == at for one, at in kept.objects.items())
             and (not kept.outlook.beyond_home or kept.nodes_at == self._fleet.changes.position)
         )
@@ -210,14 +213,15 @@ class FutureNodes:
         if not fitting:
             return None
         found = [one for one in self._fleet.groups.of(cluster).groups if one.name in fitting]
-        return min(found, key=lambda one: (not one.grows, one.seconds, one.name), default=None)
+        return min(found, key=_rank, default=None)
 
     def waits_until(self, key: Hashable, pod_info: PodInfo, outlook: Outlook) -> float | None:
         """Until when the pod evicts nobody, as a node group of its own cluster may bring it room;
-        None: it need not wait.
+        None: it need not wait. One that waits goes on to where the group has all its nodes: the
+        last may be on its way.
         """
         group = self._best(pod_info.home, outlook)
-        if not self.wait_s or group is None or not group.grows:
+        if not self.wait_s or group is None or group.backs_off:
             return None
         now = self._fleet.now
         usual = group.seconds * _ROOM_FOR_LATE
@@ -225,17 +229,23 @@ class FutureNodes:
         kind = (key, pod_info.home, pod_info.pod.priority)
         since = self._since.get(kind)
         if since is None or now - since >= wait_s + REST_S:
-            if not self._has_room(now):
+            if not group.grows or not self._has_room(now):
                 return None
             since = self._since[kind] = now
         return since + wait_s if now - since < wait_s else None
 
     def _has_room(self, now: float) -> bool:
-        """Nobody is forgotten whose time runs: with pods of many kinds others would wait for ever."""
+        """Whether one more may wait. Nobody is forgotten whose time runs: with pods of many kinds
+        others would wait for ever.
+        """
         if len(self._since) >= _MOST_KEPT:
             oldest = now - self.wait_s - REST_S
             self._since = {kind: at for kind, at in self._since.items() if at > oldest}
         return len(self._since) < _MOST_KEPT
+
+
+def _rank(group: NodeGroup) -> tuple[bool, bool, float, str]:
+    return not group.grows, group.backs_off, group.seconds, group.name
 
 
 def _told(cluster: str, group: NodeGroup, *, at_home: bool) -> str:
@@ -256,7 +266,9 @@ def _index_of(fleet: FleetState, cluster: str) -> int:
 
 
 def _by_cluster(fleet: FutureFleet, rows: RowList, home: str) -> Mapping[str, frozenset[str]]:
-    """cluster -> names of the groups of these rows, `home` first, and MAX_HINTS clusters at most."""
+    """cluster -> names of the groups of these rows, `home` first, and MAX_HINTS clusters at
+    most.
+    """
     indices = fleet.cluster[rows]
     found = {fleet.clusters[at].name: at for at in np.unique(indices).tolist()}
     told = sorted(found, key=lambda one: (one != home, one))[:MAX_HINTS]

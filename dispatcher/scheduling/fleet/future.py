@@ -1,5 +1,5 @@
-"""The nodes that autoscalers could make, as a fleet of its own: one row for each node group, as if a
-node of it had just come and no pod was there.
+"""The nodes that autoscalers could make, as a fleet of its own: one row for each node group, as if
+a node of it had just come and no pod was there.
 """
 
 import msgspec
@@ -32,14 +32,7 @@ class FutureFleet(FleetState):
             return
         self._at = (present.groups.version, present.clusters_version)
         for info in present.clusters:  # in their order: an index means the same cluster in both
-            self.set_cluster(
-                info.name,
-                ready=info.ready,
-                synced=info.synced,
-                opens=info.opens,
-                priority_classes=info.priority_classes,
-                network=info.network,
-            )
+            self.put_cluster(info)
         for info in present.clusters:
             groups = present.groups.of(info.name).groups
             nodes = [_future(one, one.template) for one in groups if one.template is not None]

@@ -104,8 +104,13 @@ class NodeTable(NodeColumns):
         runtime_classes: tuple[str, ...] | None = None,
     ) -> None:
         """Insert or update a cluster. Its index never changes."""
-        cluster = self._cluster(name)
-        info = ClusterInfo(name, ready, synced, opens, priority_classes, network, runtime_classes)
+        self.put_cluster(
+            ClusterInfo(name, ready, synced, opens, priority_classes, network, runtime_classes)
+        )
+
+    def put_cluster(self, info: ClusterInfo) -> None:
+        """The same, of what plugins may know of it."""
+        cluster = self._cluster(info.name)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info

@@ -51,8 +51,8 @@ Watched = type[Any] | tuple[Any, ...]
 @dataclass(frozen=True)
 class ClusterInfo:
     """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
-    `opens`, `priority_classes`, `runtime_classes`: as in Changes. `network`: the pod network within which its Services
-    are had elsewhere, too.
+    `opens`, `priority_classes`, `runtime_classes`: as in Changes. `network`: the pod network within
+    which its Services are had elsewhere, too.
     """
 
     name: str

@@ -9,7 +9,7 @@ from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
-from shared.messages import PodReach
+from shared.messages.peer_links import REACHED, UNREACHED, PodReach
 from shared.model import names
 from shared.model.crossing import makes, rows_for
 from shared.model.objects import Namespace, Service
@@ -78,7 +78,7 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         if pod.node and pod.node not in proxies and not pod.terminal
     )
     heard = view.last_report_at > float("-inf")
-    unreached = sorted(_unreached(core, view), key=lambda one: one["state"] != names.UNREACHED)
+    unreached = sorted(_unreached(core, view), key=lambda one: one["state"] != UNREACHED)
     problem = view.problem if view.ready else view.problem or "not synced yet"
     return {
         "name": view.name,
@@ -141,7 +141,7 @@ def _unreached(core: SchedulerCore, view: ClusterView) -> Iterator[Row]:
         if other is view or not share_network(view, other):
             continue
         one = told.get(name) or PodReach(name, problem=_untried(view, other))
-        if one.state == names.REACHED:
+        if one.state == REACHED:
             continue
         for_s = round(one.for_s + since, 1) if name in told else None
         yield {

@@ -1,4 +1,4 @@
-"""A metric of which clusters' pods reach those of others at their addresses, as agents have tried."""
+"""A metric of which clusters' pods reach those of others at their addresses, as agents tried."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -6,7 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.scheduling.clusters import ClusterView, share_network
-from shared.model.names import REACHED, UNTRIED
+from shared.messages.peer_links import REACHED, UNTRIED
 
 
 class PodReachCollector(Collector):

@@ -118,6 +118,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- /* agent.yaml, as agents/runtime/join/settings.py reads it. */ -}}
+{{/* Where agents of the same pod network try each other: nowhere if the NetworkPolicy does not let them, for a try that it
+stops tells nothing of the network. */}}
+{{- define "agent.podPort" -}}
+{{- $shut := and .Values.networkPolicy.enabled (not (dig "executor" "services" false .Values.config)) -}}
+{{- ternary 0 ((.Values.config.links | default dict).pod_port | int) $shut -}}
+{{- end -}}
+
 {{- define "agent.config" -}}
 {{- $own := dict
       "cluster" .Values.cluster
@@ -149,7 +156,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not .Values.config.kubelet.account -}}
 {{- $_ := set $own "kubelet" (dict "account" (printf "%s/%s" .Release.Namespace (include "agent.kubeletAccount" .))) -}}
 {{- end -}}
-{{- merge $own .Values.config | toYaml -}}
+{{- $links := merge (dict) (.Values.config.links | default dict) -}}
+{{- $_ := set $links "pod_port" (include "agent.podPort" . | int) -}}
+{{- merge $own (set (deepCopy .Values.config) "links" $links) | toYaml -}}
 {{- end -}}
 
 {{- define "agent.check" -}}
