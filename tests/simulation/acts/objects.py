@@ -104,7 +104,7 @@ def _replaced(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random)
     cluster.api.ask("hostile", "DELETE", path)
     cluster.api.ask("hostile", "POST", path_of_object(meta["namespace"]), config_map(meta["name"], "mine"))
     yield
-    if (cluster.api.store.look(path) or {"data": {}})["data"] == {"text": "mine"}:
+    if (cluster.api.store.look(path) or {}).get("data") == {"text": "mine"}:
         cluster.api.ask("hostile", "DELETE", path)
 
 
