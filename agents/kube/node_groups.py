@@ -40,6 +40,7 @@ STATUS_FIELDS: Final = "metadata.name=cluster-autoscaler-status"
 MAX_STATUS: Final = 128 * 1024  # characters of it
 MAX_LABELS: Final = 4096  # characters of the labels of a group's nodes, and of its taints
 MOST_NODES: Final = 100_000
+_DEEPEST: Final = 16  # levels of it
 
 _GROUP = "cluster.x-k8s.io"
 _LEAST = f"{_GROUP}/cluster-api-autoscaler-node-group-min-size"
@@ -164,7 +165,9 @@ def _group(kind: str, cluster: str, found: _Scalable) -> NodeGroup | None:
 
 
 def _count(text: str) -> int | None:
-    return min(int(text), MOST_NODES) if text.isascii() and text.isdigit() else None
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text) if len(text) < len(str(MOST_NODES)) else MOST_NODES
 
 
 def _template(annotations: Mapping[str, str], template: _Template) -> Node | None:
@@ -227,20 +230,35 @@ def status_seen(raw: bytes | msgspec.Raw) -> AutoscalerSeen | None:
     groups = _loaded(told).get("nodeGroups") if len(told) <= MAX_STATUS else None
     meta = found.metadata
     listed = groups if isinstance(groups, list) else ()
-    backing_off = frozenset(str(one["name"])[:MAX_WORD] for one in listed if _backs_off(one))
+    backing_off = frozenset(one["name"][:MAX_WORD] for one in listed if _backs_off(one))
     return AutoscalerSeen(meta.name, version_of(meta.resource_version), backing_off)
 
 
 def _loaded(text: str) -> Mapping[str, Any]:
     try:
-        found = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a SafeLoader
+        found = yaml.load(text, Loader=_LOADER) if _is_plain(text) else None  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
+def _is_plain(text: str) -> bool:
+    """Whether it is as small when read, and no deeper, than its autoscaler writes it: a few aliases
+    are a terabyte, and on what is nested very deep libyaml's loader dies with the process.
+    """
+    deep = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            deep += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            deep -= 1
+        if deep > _DEEPEST or isinstance(event, yaml.AliasEvent):
+            return False
+    return True
+
+
 def _backs_off(group: object) -> bool:
-    if not isinstance(group, dict) or "name" not in group:
+    if not isinstance(group, dict) or not isinstance(group.get("name"), str):
         return False
     grows = group.get("scaleUp")
     return isinstance(grows, dict) and grows.get("status") == "Backoff"

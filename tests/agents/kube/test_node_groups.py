@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from agents.kube.node_groups import KINDS, MAX_LABELS, paths, reader, status_seen
+from agents.kube.node_groups import KINDS, MAX_LABELS, MOST_NODES, paths, reader, status_seen
 from agents.observer.seen import NodeGroupSeen
 from shared.model.node import Node, Taint
 from shared.model.node_group import NodeGroup
@@ -81,6 +81,12 @@ def test_a_group_whose_sizes_cannot_be_read_is_there_and_does_not_grow() -> None
     assert not group.grows
 
 
+def test_a_size_of_more_digits_than_python_reads_is_the_most_that_is_told() -> None:
+    group = made({**LARGE, next(reversed(SIZES)): "9" * 5_000}).group
+    assert group is not None
+    assert group.most == MOST_NODES
+
+
 def test_amounts_are_those_that_the_annotations_name() -> None:
     more = {"ephemeral-disk": "100Gi", "maxPods": "30", "gpu-type": "nvidia.com/gpu", "gpu-count": "2"}
     told = template({CAPACITY + key: value for key, value in more.items()})
@@ -137,6 +143,9 @@ nodeGroups:
 - odd
 """
 
+BOMB = "x0: &x0 [a]\n" + "".join(f"x{n}: &x{n} [{f'*x{n - 1},' * 10}]\n" for n in range(1, 10))
+MERGED = "x0: &x0 {a: b}\n" + "".join(f"x{n}: &x{n} {{<<: [{f'*x{n - 1},' * 10}]}}\n" for n in range(1, 10))
+
 
 @pytest.mark.parametrize(
     ("text", "backing_off"),
@@ -145,6 +154,10 @@ nodeGroups:
         pytest.param("Cluster-autoscaler status at 2021-10-06:\nCluster-wide:\n", set(), id="before"),
         pytest.param("a: [", set(), id="no YAML"),
         pytest.param(STATUS + "#" * 200_000, set(), id="too large"),
+        pytest.param("- " * 60_000 + "a", set(), id="so deep that libyaml's loader takes the process with it"),
+        pytest.param("[" * 60_000, set(), id="as deep, in one line"),
+        pytest.param(BOMB + "nodeGroups: [{name: *x9, scaleUp: {status: Backoff}}]", set(), id="a gigabyte of aliases"),
+        pytest.param(MERGED, set(), id="as many keys"),
     ],
 )
 def test_the_autoscaler_tells_for_which_groups_it_makes_no_nodes(text: str, backing_off: set[str]) -> None:
