@@ -22,6 +22,7 @@ from agents.kube.listwatch import Read
 from agents.kube.selectors import labels_size
 from agents.kube.wire_nodes import Taint as TaintObject
 from agents.observer.seen import AutoscalerSeen, NodeGroupSeen
+from shared.kube.plain_yaml import is_plain
 from shared.model.bounds import MAX_WORD
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from shared.model.node_group import NodeGroup
@@ -40,7 +41,6 @@ STATUS_FIELDS: Final = "metadata.name=cluster-autoscaler-status"
 MAX_STATUS: Final = 128 * 1024  # characters of it
 MAX_LABELS: Final = 4096  # characters of the labels of a group's nodes, and of its taints
 MOST_NODES: Final = 100_000
-_DEEPEST: Final = 16  # levels of it
 
 _GROUP = "cluster.x-k8s.io"
 _LEAST = f"{_GROUP}/cluster-api-autoscaler-node-group-min-size"
@@ -236,25 +236,10 @@ def status_seen(raw: bytes | msgspec.Raw) -> AutoscalerSeen | None:
 
 def _loaded(text: str) -> Mapping[str, Any]:
     try:
-        found = yaml.load(text, Loader=_LOADER) if _is_plain(text) else None  # noqa: S506 - a SafeLoader
+        found = yaml.load(text, Loader=_LOADER) if is_plain(text) else None  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _is_plain(text: str) -> bool:
-    """Whether it is as small when read, and no deeper, than its autoscaler writes it: a few aliases
-    are a terabyte, and on what is nested very deep libyaml's loader dies with the process.
-    """
-    deep = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            deep += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            deep -= 1
-        if deep > _DEEPEST or isinstance(event, yaml.AliasEvent):
-            return False
-    return True
 
 
 def _backs_off(group: object) -> bool:
