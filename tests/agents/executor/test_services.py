@@ -15,7 +15,7 @@ from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.executor.duties.service_upkeep import STALE_S, reconcile_tasks, withdraw
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects import service_content, services
+from agents.executor.objects import pages, service_content, services
 from agents.executor.objects.service_content import (
     HEADLESS,
     MANAGED_BY,
@@ -714,6 +714,20 @@ def test_marks_that_somebody_forges_keep_no_pod_out() -> None:
         assert fleet.create().verdict == BOUND
         fleet.tend_until(200, 10)
     assert [path for path in fleet.there.api.objects if path.startswith(SERVICES)] == [f"{SERVICES}/web"]
+
+
+def test_marks_that_somebody_forges_on_very_much_do_not_keep_what_is_left_of_others() -> None:
+    fleet = with_web()
+    fleet.create()
+    fleet.ends()
+    begins_anew(fleet)
+    forged = service("forged")
+    forged["metadata"] |= {"labels": {names.COPY: "x"}, "annotations": {"note": "x" * 300}}
+    fleet.there.api.put("/api/v1/namespaces/other/services/forged", forged)
+    with patch.dict(pages.each_allowed.__kwdefaults__, most=200):
+        assert fleet.tend(0) == []
+    fleet.tend_until(200, 10)
+    assert fleet.here() is None
 
 
 def test_a_service_of_others_is_never_deleted() -> None:
