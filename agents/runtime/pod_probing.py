@@ -54,6 +54,8 @@ class PodProbes:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._ways: dict[_Key, PodWay] = {}
         self._trying: dict[_Key, asyncio.Task[None]] = {}
+        # Until when no other address of a cluster is tried: it may say another one each second.
+        self._rests: dict[str, float] = {}
         ip = settings.pod_address
         on = bool(ip and settings.pod_port)
         self._own = ProbeAddress(ipaddress.ip_address(ip), settings.pod_port) if on else None
@@ -100,11 +102,13 @@ class PodProbes:
             self._shared = bool(near)
             self._said.set()
         wanted = {key for one in near[:_MOST_PEERS] if (key := self._key(one)) is not None}
+        now = time.monotonic()
+        self._rests = {cluster: until for cluster, until in self._rests.items() if until > now}
         for key in self._trying.keys() - wanted:
             self._trying.pop(key).cancel()
             del self._ways[key]
         for key in wanted - self._trying.keys():
-            way = self._ways[key] = PodWay(str(key[2]), time.monotonic())
+            way = self._ways[key] = PodWay(str(key[2]), now)
             self._trying[key] = asyncio.create_task(self._keep(key, way), name=f"reach {key[0]}")
 
     def _key(self, peer: Peer) -> _Key | None:
@@ -116,9 +120,12 @@ class PodProbes:
             return None
 
     async def _keep(self, key: _Key, way: PodWay) -> None:
-        _, uid, address = key
-        await asyncio.sleep(random.uniform(0.0, FIRST_S))
+        cluster, uid, address = key
+        rests_s = self._rests.get(cluster, 0.0) - time.monotonic()
+        await asyncio.sleep(max(rests_s, 0.0) + random.uniform(0.0, FIRST_S))
         while True:
+            pause_s = SELDOMER * self._settings.interval_s * random.uniform(0.5, 1.5)
+            self._rests[cluster] = time.monotonic() + pause_s
             if taken := self._taken(address):
                 way.not_tried(taken, time.monotonic(), closed=True)
             elif unfit := self._unfit(address):
@@ -127,7 +134,7 @@ class PodProbes:
                 async with self._slots:
                     problem = await reach(address, uid)
                 way.took(problem, time.monotonic())
-            await asyncio.sleep(SELDOMER * self._settings.interval_s * random.uniform(0.5, 1.5))
+            await asyncio.sleep(pause_s)
 
     def _taken(self, address: ProbeAddress) -> str:
         """Who of this cluster has the address; '' for nobody."""

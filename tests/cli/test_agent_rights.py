@@ -292,6 +292,7 @@ def test_logs_are_relayed_by_default_and_nothing_else() -> None:
     assert features("gateway: {urls: ['wss://g:1']}") == {"logs"}
     assert features("executor: {relay: all}") == {"logs", "exec"}
     assert features("executor: {relay: none}") == set()
+    assert features("- " * 60_000) == set(), "what would overflow the loader's stack is not loaded"
     assert "pods/log" in {one.kinds for one in needs("executor", {"logs"})}
 
 

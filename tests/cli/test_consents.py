@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.cli.diagnosis import NOTE, Finding
+from dispatcher.cli.joining import consents
 from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.consents import all_unknown
 from dispatcher.cli.joining.own_services import all_conflicts
@@ -113,6 +114,22 @@ async def test_what_owners_say_of_clusters_that_are_none_is_told_by_the_object(
         "ConfigMap default/conf says global-dispatcher.io/follow: norht, and there is no cluster norht",
     ]
     assert await unknown(config_of(fleet), "west") == []
+
+
+async def test_of_the_patterns_of_one_list_few_are_looked_at_and_of_its_names_all(
+    fleet: EmbeddedFleet, east: ClusterApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def none_of(patterns: tuple[str, ...], name: str) -> bool:
+        asked.append(name)
+        return False
+
+    monkeypatch.setattr(consents, "matches", none_of)
+    marked(east, "configmaps", "conf", follow=",".join([*(f"we*{n}" for n in range(500)), "east", "moon"]))
+    (found,) = await unknown(config_of(fleet))
+    assert found.text.endswith("there is no cluster we*0, we*1, we*2 and 30 more")
+    assert len(asked) == 32 * 2
 
 
 async def test_secrets_are_listed_without_what_they_hold(fleet: EmbeddedFleet, east: ClusterApi) -> None:

@@ -218,6 +218,17 @@ def test_who_asks_for_less_has_less_after_it(monkeypatch: pytest.MonkeyPatch, ol
     assert set(server.objects) == {theirs}
 
 
+def test_a_binding_that_is_named_like_a_query_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings"
+    theirs = {"metadata": {"name": "theirs", "namespace": "shop"}, "roleRef": {}}
+    ours = {"app.kubernetes.io/managed-by": "global-dispatcher-install"}
+    forged = {"metadata": {"name": "theirs?a", "namespace": "shop", "labels": ours}, "roleRef": {}}
+    server.objects = {f"{bindings}/theirs": theirs, f"{bindings}/theirs%3Fa": forged}
+    assert installing(server, monkeypatch, "--uninstall").exit_code == 0
+    assert server.objects == {f"{bindings}/theirs": theirs}
+
+
 def test_changes_of_pods_that_went_are_refused_also_where_pods_do_not_opt_in_by_annotation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,7 +4,8 @@ Each write names the version it builds on, so that a write that was lost on its 
 meets a newer version and changes nothing: a pod that has ended stays ended. PodScheduled and
 conditions of others on the source are kept (strategic merge by type). Addresses, of the pod and of
 its node, are mirrored only where the network is the delegate's, too: elsewhere a Service would lead
-to whoever has them at home.
+to whoever has them at home. Nor those that no EndpointSlice takes (loopback, link-local): with one of
+them its controller writes none of the Service's other endpoints, either.
 
 Generations are counted by each API server for itself. Where the order says which of the source's is
 the one that the delegate's kubelet has seen, that is shown, of the status and of each condition
@@ -26,6 +27,7 @@ from agents.executor.context.relayed_events import ToldEvents
 from agents.executor.crossing import live, status_size
 from agents.executor.objects import events, pods
 from agents.executor.objects.pods import Lookup
+from agents.executor.objects.service_content import is_unicast
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
@@ -233,10 +235,12 @@ def _translate(intent: MirrorStatus) -> tuple[str, bool, bytes]:
     patch |= {name: status[name] for name in _RESIZED if name in status}
     patch |= {"observedGeneration": intent.generation} if seen is not None else {}
     for one, every in _ADDRESSED:
-        patch[one] = status.get(one) if intent.routed else None
+        addresses = (status.get(every) or ())[:_ADDRESSES] if intent.routed else ()
+        told = [status.get(one), *(each["ip"] for each in addresses)]
+        leads = intent.routed and all(each is None or is_unicast(each) for each in told)
+        patch[one] = told[0] if leads else None
         # They merge by ip: without the directive an address that is gone would stay.
-        addresses = (status.get(every) or ()) if intent.routed else ()
-        patch[every] = [*addresses[:_ADDRESSES], {"$patch": "replace"}]
+        patch[every] = [*(addresses if leads else ()), {"$patch": "replace"}]
     patch["conditions"] = [*gone, *conditions]
     ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions)
     return phase, ready, status_size.bounded(patch)

@@ -314,7 +314,7 @@ def checked(body: bytes) -> Content:
         _must(_LABEL.fullmatch(service.name) is not None and service.name not in API_SERVER, what)
         _must(0 <= service.sticky_s <= _MOST_STICKY_S, what)
         _must(all(_is_port(one, least=1) for one in service.ports), what)
-        _must(not service.address or _is_unicast(service.address), what)
+        _must(not service.address or is_unicast(service.address), what)
     known = {service.name for service in content.services}
     for one in content.slices:
         what = f"EndpointSlice {one.name[:80]!r}"
@@ -348,11 +348,13 @@ def _is_endpoint(one: Endpoint, family: str) -> bool:
 
 def _is_address(text: str, family: str) -> bool:
     """Whether a pod of another cluster may have it."""
-    return _is_unicast(text) and ip_address(text).version == _FAMILIES[family]
+    return is_unicast(text) and ip_address(text).version == _FAMILIES[family]
 
 
-def _is_unicast(text: str) -> bool:
-    """Whether it is an address, and none of the node's own, or of a link."""
+def is_unicast(text: str) -> bool:
+    """Whether it is an address, and none of the node's own, or of a link: no EndpointSlice takes
+    these.
+    """
     try:
         address = ip_address(text)
     except ValueError:

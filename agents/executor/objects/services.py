@@ -292,11 +292,12 @@ def _service(
     verb = "POST" if whole is None else "PUT"
     collection = path("services", space.namespace)
     response = yield Request(verb, collection if whole is None else at, body)
-    if response.status == INVALID and whole is None and one.address:
+    asks = one.address and not (whole or {}).get("spec", {}).get("clusterIP")
+    if response.status == INVALID and asks:
         # That address is taken here, or not of this cluster's range.
         other = msgspec.structs.replace(one, address="")
-        body = msgspec.json.encode(service_object(other, space, None))
-        response = yield Request(verb, collection, body)
+        body = msgspec.json.encode(service_object(other, space, whole))
+        response = yield Request(verb, collection if whole is None else at, body)
     if response.ok or response.unknown:
         local.foreign_budget.spend(space.whose, now.mono, len(body))
     if response.ok:

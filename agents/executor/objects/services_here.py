@@ -5,6 +5,7 @@ Who may write Services in a namespace may forge the marks: what is found so is o
 and counts for nothing until a delegate uses it.
 """
 
+import math
 from urllib.parse import quote
 
 import msgspec
@@ -29,6 +30,8 @@ from shared.messages import UNKNOWN
 from shared.model import names
 
 KINDS = ("services", "endpointslices")
+# Whoever may make Services may mark them: of all together no bound may end the list.
+_LISTED = "10"  # each may have more than a mebibyte
 _MAY = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -118,12 +121,15 @@ def list_all(local: Local, now: Moment) -> Procedure[str]:
         if space is not None:
             table.found(space, now.mono)
 
+    def listed(at: str) -> Procedure[bool]:
+        return pages.each_allowed(at, take, names.COPY, page=_LISTED, most=math.inf)
+
     for kind in KINDS:
         try:
-            may = yield from pages.each_allowed(path(kind, ""), take, names.COPY)
+            may = yield from listed(path(kind, ""))
             for space in () if may else tuple(local.view.namespaces()):
                 if (kind, space.name) not in table.listed_in:
-                    yield from pages.each_allowed(path(kind, space.name), take, names.COPY)
+                    yield from listed(path(kind, space.name))
                     table.listed_in.add((kind, space.name))
         except ListError as error:
             return str(error)

@@ -3,6 +3,7 @@ such a row, or annotation, lets nothing through, and says nothing.
 """
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from dispatcher.cli.diagnosis import NOTE, Finding
@@ -19,6 +20,8 @@ ABOUT = "consent"
 MOST = 20  # findings of a cluster
 MOST_OBJECTS = 10_000  # of a kind that are looked at
 _MOST_SAID = 4_096  # characters of a list of clusters, as agents take it
+_MOST_PATTERNS = 32  # of one list of clusters: there may be 10,000 such, of whoever likes
+_GLOB = re.compile(r"[*?[]")
 _NAMED = 3
 _ASKING = "list deployments and namespaces"
 _KINDS = (("Secret", "/api/v1/secrets"), ("ConfigMap", "/api/v1/configmaps"))
@@ -97,8 +100,16 @@ def _words(text: str) -> list[str]:
 
 
 def _unknown(given: Iterable[str], known: Collection[str]) -> list[str]:
-    """Names and patterns that mean no cluster, each once."""
-    return [one for one in dict.fromkeys(given) if not any(matches((one,), name) for name in known)]
+    """Names and patterns that mean no cluster, each once; of patterns, which take long, some."""
+    others = [one for one in dict.fromkeys(given) if one not in known]
+    patterns = [one for one in others if _GLOB.search(one)]
+    passed = set(patterns[_MOST_PATTERNS:])
+    passed |= {one for one in patterns[:_MOST_PATTERNS] if _means_any(one, known)}
+    return [one for one in others if one not in passed]
+
+
+def _means_any(pattern: str, known: Collection[str]) -> bool:
+    return any(matches((pattern,), name) for name in known)
 
 
 def _some(wrong: list[str]) -> str:

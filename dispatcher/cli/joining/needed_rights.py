@@ -9,6 +9,7 @@ import msgspec
 from agents.executor.trust.state import NAME, NAMESPACE
 from agents.runtime.executor_lease import PLACE
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
+from shared.kube.plain_yaml import is_plain
 
 # the namespace of the agent's account; as `name`: the account beside it as which kubelets are asked
 OWN = "."
@@ -311,11 +312,15 @@ def accepted(text: str) -> list[str]:
 
 
 def _read(text: str) -> _File:
-    """An agent.yaml; of one that cannot be read nothing is known."""
+    """An agent.yaml; of one that cannot be read nothing is known. Whoever may make a Deployment in
+    that cluster may have written it.
+    """
     try:
-        return msgspec.yaml.decode(text, type=_File)
+        if is_plain(text):
+            return msgspec.yaml.decode(text, type=_File)
     except msgspec.DecodeError:
-        return _File(executor=_Executor(relay="none"))
+        pass
+    return _File(executor=_Executor(relay="none"))
 
 
 def features(text: str) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.config.access import AccessError, check_context, usual_kubeconfig
@@ -164,8 +165,10 @@ class Target:
 
 
 def path_of(one: Mapping[str, Any]) -> str:
-    """Where an object of a known kind is."""
-    return f"{_collection(one)}/{one['metadata']['name']}"
+    """Where an object of a known kind is. What is found by a label may have any name, and names of
+    RBAC may have question marks.
+    """
+    return f"{_collection(one)}/{quote(one['metadata']['name'], safe=':')}"
 
 
 def _collection(one: Mapping[str, Any]) -> str:

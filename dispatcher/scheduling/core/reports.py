@@ -19,6 +19,7 @@ from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.fleet.group_table import credible
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import (
     OBJECT_EVENTS,
@@ -268,7 +269,7 @@ class Reports:
                 "they count for nothing"
             )
             told = None
-        if state.fleet.groups.put(cluster, told):
+        if state.fleet.groups.put(cluster, credible(told) if told is not None else None):
             state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:

@@ -1,11 +1,33 @@
 """The node groups of each cluster, as their agents tell of them."""
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Final
 
-from shared.model.node_group import NodeGroups
+import msgspec
+
+from shared.model.node_group import NodeGroup, NodeGroups
 
 _NONE: Final = NodeGroups()
+_LONGEST_S: Final = 1e6
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*")
+
+
+def credible(told: NodeGroups) -> NodeGroups:
+    """What an agent tells, as far as it can be: names and numbers are shown to owners of pods in
+    other clusters, and of each name there is one row of `FutureFleet`. Of groups that no autoscaler
+    can have named so nothing is kept, and then these are not all.
+    """
+    known = {one.name: _sane(one) for one in told.groups if _NAME.fullmatch(one.name)}
+    return NodeGroups(tuple(known.values()), told.all and len(known) == len(told.groups))
+
+
+def _sane(one: NodeGroup) -> NodeGroup:
+    seconds = min(max(0.0, one.seconds), _LONGEST_S) if math.isfinite(one.seconds) else 0.0
+    if one.size >= 0 and seconds == one.seconds:
+        return one
+    return msgspec.structs.replace(one, size=max(0, one.size), seconds=seconds)
 
 
 class NodeGroupTable:

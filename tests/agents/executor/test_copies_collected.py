@@ -155,15 +155,26 @@ def test_what_pods_name_is_found_page_by_page_in_whatever_field() -> None:
         )
         for field, one in zip(NEEDS, hashes, strict=True)
     ]
-    assert run(copy_upkeep.named_in("default"), pages_of(pods)) == set(hashes)
+    sought = {*hashes, "e" * 16, "f" * 16}
+    assert run(copy_upkeep.named_in("default", sought), pages_of(pods)) == set(hashes)
     pods[0]["metadata"]["annotations"] = {"note": '"s-ffffffffffffffff" s-eeeeeeeeeeeeeeee.'}
-    assert run(copy_upkeep.named_in("default"), pages_of(pods)) == set(hashes)
+    assert run(copy_upkeep.named_in("default", sought), pages_of(pods)) == set(hashes)
+
+
+def test_of_the_names_that_pods_make_up_none_is_kept() -> None:
+    pods = [pod_object(**container(args=[f"s-{page:04x}{at:012x}" for at in range(2_000)])) for page in range(50)]
+    tracemalloc.start()
+    try:
+        assert run(copy_upkeep.named_in("default", {"f" * 16}), pages_of(pods)) == set()
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"items":null}', b'{"items":[', b"[]"])
 def test_what_is_no_list_is_no_word_that_nothing_is_named(body: bytes) -> None:
     with pytest.raises(ListError, match="cannot be read"):
-        run(copy_upkeep.named_in("default"), lambda request: Response(200, body))
+        run(copy_upkeep.named_in("default", set()), lambda request: Response(200, body))
 
 
 def test_of_pods_that_are_as_large_as_may_be_a_turn_makes_no_objects_and_takes_few() -> None:
@@ -177,7 +188,7 @@ def test_of_pods_that_are_as_large_as_may_be_a_turn_makes_no_objects_and_takes_f
 
     tracemalloc.start()
     try:
-        assert run(copy_upkeep.named_in("default"), answer) == set()
+        assert run(copy_upkeep.named_in("default", {"f" * 16}), answer) == set()
         assert tracemalloc.get_traced_memory()[1] < 4 * len(body)
     finally:
         tracemalloc.stop()

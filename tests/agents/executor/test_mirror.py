@@ -124,6 +124,16 @@ def test_addresses_of_a_pod_network_that_is_not_that_of_home_are_not_shown_and_t
     assert {"type": "Ready", "status": "True"} in shown["conditions"]
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1", "web"])
+def test_an_address_that_no_endpoint_slice_takes_is_not_shown(address: str) -> None:
+    world = World(peers=("b",))
+    hosts = [{"ip": "192.168.0.1"}, {"ip": address}]
+    assert world.do(mirror(source(world), status(ip=address, hostIPs=hosts))).verdict == DONE
+    shown = status_of(world)
+    assert [key for key in shown if "IP" in key and shown[key]] == []
+    assert {"type": "Ready", "status": "True"} in shown["conditions"]
+
+
 def test_what_the_delegate_has_no_more_is_taken_off_the_source() -> None:
     world = World(peers=("b",))
     ref = source(world)

@@ -15,7 +15,7 @@ from agents.executor.context.reconcile_task import ReconcileTask
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.executor.duties.service_upkeep import STALE_S, reconcile_tasks, withdraw
 from agents.executor.intents.procedures import carry_out
-from agents.executor.objects import service_content, services
+from agents.executor.objects import pages, service_content, services
 from agents.executor.objects.service_content import (
     HEADLESS,
     MANAGED_BY,
@@ -123,7 +123,7 @@ class Fleet(TwoClusters):
             asked = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
             allowed = {"allowed": asked["verb"] == "delete" and asked["resource"] not in self.lost}
             return Response(201, msgspec.json.encode({"status": allowed}))
-        if request.method == "POST" and request.path == SERVICES:
+        if request.method in ("POST", "PUT") and request.path.startswith(SERVICES):
             address = msgspec.json.decode(request.body)["spec"].get("clusterIP", "None")
             if address != "None" and not address.startswith(self.range):
                 return Response(422, b'{"kind": "Status", "message": "failed to allocate IP"}')
@@ -210,6 +210,16 @@ def test_where_its_address_of_home_cannot_be_had_it_has_another_one_and_keeps_it
     fleet.tend_until(120, 70)
     spec = (fleet.here() or {})["spec"]
     assert (spec["clusterIP"], spec["sessionAffinity"]) == ("10.100.0.9", "ClientIP")
+
+
+def test_one_that_somebody_makes_an_alias_is_mended_also_where_its_address_of_home_cannot_be_had() -> None:
+    fleet = with_web()
+    fleet.range = "10.100."
+    fleet.create()
+    (fleet.here() or {})["spec"].update(type="ExternalName", externalName="evil.example")
+    fleet.tend_until(60)
+    spec = (fleet.here() or {})["spec"]
+    assert (spec["type"], spec.get("externalName"), spec.get("clusterIP")) == ("ClusterIP", None, None)
 
 
 def test_a_headless_service_keeps_the_names_of_its_pods() -> None:
@@ -582,7 +592,7 @@ def test_a_service_that_is_made_anew_by_another_meanwhile_gets_no_addresses() ->
 
     def answer(request: Request) -> Response:
         answered = asked(request)
-        if request.method == "POST" and request.path == SERVICES:
+        if request.method in ("POST", "PUT") and request.path.startswith(SERVICES):
             fleet.there.api.put(f"{SERVICES}/web", service(selector={"app": "mine"}))["metadata"]["uid"] = "mine"
         return answered
 
@@ -714,6 +724,20 @@ def test_marks_that_somebody_forges_keep_no_pod_out() -> None:
         assert fleet.create().verdict == BOUND
         fleet.tend_until(200, 10)
     assert [path for path in fleet.there.api.objects if path.startswith(SERVICES)] == [f"{SERVICES}/web"]
+
+
+def test_marks_that_somebody_forges_on_very_much_do_not_keep_what_is_left_of_others() -> None:
+    fleet = with_web()
+    fleet.create()
+    fleet.ends()
+    begins_anew(fleet)
+    forged = service("forged")
+    forged["metadata"] |= {"labels": {names.COPY: "x"}, "annotations": {"note": "x" * 300}}
+    fleet.there.api.put("/api/v1/namespaces/other/services/forged", forged)
+    with patch.dict(pages.each_allowed.__kwdefaults__, most=200):
+        assert fleet.tend(0) == []
+    fleet.tend_until(200, 10)
+    assert fleet.here() is None
 
 
 def test_a_service_of_others_is_never_deleted() -> None:

@@ -121,6 +121,25 @@ async def test_what_a_peer_claims_chooses_no_address_that_is_not_a_pods(
     probes.follow("flat", [])
 
 
+async def test_a_peer_that_says_another_address_each_time_has_no_more_of_them_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[ProbeAddress] = []
+
+    async def count(where: ProbeAddress, uid: str) -> str:
+        tried.append(where)
+        return "connection refused"
+
+    monkeypatch.setattr(pod_probing, "reach", count)
+    monkeypatch.setattr(pod_probing, "SELDOMER", 10.0)
+    probes = PodProbes(LinkSettings(pod_address="10.1.2.3"), lambda: "uid-east", lambda: NODES)
+    for last in range(20):
+        probes.follow("flat", [peer(f"10.2.3.{last}:7491"), peer("10.3.3.3:7491", cluster="north")])
+        await asyncio.sleep(0.002)
+        probes.follow("flat", [])
+    assert sorted(map(str, tried)) == ["10.2.3.0:7491", "10.3.3.3:7491"]
+
+
 async def never(where: ProbeAddress, uid: str) -> str:
     raise AssertionError(where)
 

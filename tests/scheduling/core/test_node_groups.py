@@ -1,5 +1,6 @@
 """Node groups in the core: what a pod's own cluster is told, and when a pod that waits for a node evicts others."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,7 @@ class World:
 
 
 HUGE = a_pod("huge", 64_000)
+HUGE_NODE = Node("", ready=True, allocatable={"cpu": 96_000, "pods": 20})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_new_nodes_are_said_to_help_no_pod_that_is_larger_than_those_of_all_grou
 
 def test_a_group_that_comes_is_told_to_pods_that_wait_already() -> None:
     world = World(HUGE, groups=NodeGroups((LARGE,), all=True))
-    larger = NodeGroup("huge", 0, 1, Node("", ready=True, allocatable={"cpu": 96_000, "pods": 20}))
+    larger = NodeGroup("huge", 0, 1, HUGE_NODE)
     world.report(node_groups=NodeGroups((LARGE, larger), all=True))
     world.run(30.0)
     first, *_, last = world.told
@@ -129,3 +131,24 @@ def test_groups_that_are_told_in_more_bytes_than_are_kept_count_for_nothing_and_
     world = World(groups=NodeGroups(tuple(groups)))
     assert not world.core.fleet.groups
     assert any("node groups" in text for text in world.warned)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -5.0, 1e308])
+def test_numbers_that_no_autoscaler_has_are_told_to_nobody(seconds: float) -> None:
+    groups = NodeGroups((NodeGroup("large", -5, 10, HUGE_NODE, seconds=seconds),))
+    (told,) = World(HUGE, groups=groups, wait_s=30.0).told
+    assert "node group large, 0 of at most 10 nodes" in told.message
+    assert len(told.message) < 300
+
+
+def test_a_cluster_writes_nothing_into_conditions_of_pods_by_the_name_of_a_group() -> None:
+    forged = NodeGroup("ok\nEvents: <none>\x1b[2J", 0, 10, HUGE_NODE)
+    world = World(HUGE, groups=NodeGroups((LARGE, forged), all=True))
+    assert world.core.fleet.groups.of("east") == NodeGroups((LARGE,), all=False)
+    (told,) = world.told
+    assert "Events" not in told.message
+
+
+def test_of_groups_of_one_name_there_is_one() -> None:
+    groups = World(groups=NodeGroups((LARGE,) * 64, all=True)).core.fleet.groups
+    assert groups.of("east") == NodeGroups((LARGE,), all=False)
