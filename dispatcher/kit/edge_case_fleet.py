@@ -140,7 +140,7 @@ def another_of_its_template(pod_info: PodInfo) -> PodInfo:
         "claim": Claim("west", "w3", 7),
         "source": SourceRef("west", "uid-west", "a", "b", "c", 7),
     }
-    own |= {"files": "another", "at_home": True, "ends_in_s": 7}
+    own |= {"files": "another", "at_home": True, "ends_in_s": 7, "generation": 7}
     own["volumes"] = tuple(
         msgspec.structs.replace(one, name=f"another-{one.name}") if one.kind == CLAIM else one
         for one in pod_info.pod.volumes
