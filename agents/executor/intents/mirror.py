@@ -1,11 +1,12 @@
 """MirrorStatus: the delegate's status, written onto the source pod that is bound to a proxy node.
 
 Each write names the version it builds on, so that a write that was lost on its way and lands late
-meets a newer version and changes nothing: a pod that has ended stays ended. PodScheduled and
-conditions of others on the source are kept (strategic merge by type). Addresses, of the pod and of
-its node, are mirrored only where the network is the delegate's, too: elsewhere a Service would lead
-to whoever has them at home. Nor those that no EndpointSlice takes (loopback, link-local): with one of
-them its controller writes none of the Service's other endpoints, either.
+meets a newer version and changes nothing: a pod that has ended stays ended. PodScheduled, but for
+its generation, and conditions of others on the source are kept (strategic merge by type).
+Addresses, of the pod and of its node, are mirrored only where the network is the delegate's, too:
+elsewhere a Service would lead to whoever has them at home. Nor those that no EndpointSlice takes
+(loopback, link-local): with one of them its controller writes none of the Service's other
+endpoints, either.
 
 Generations are counted by each API server for itself. Where the order says which of the source's is
 the one that the delegate's kubelet has seen, that is shown, of the status and of each condition
@@ -221,11 +222,9 @@ def _translate(intent: MirrorStatus) -> tuple[str, bool, bytes]:
     if phase not in _PHASES:
         raise ValueError(f"phase {str(phase)[:40]!r} is not one of {', '.join(sorted(_PHASES))}")
     seen = status.get("observedGeneration") if intent.generation else None
-    conditions = [
-        _condition(one, seen, intent.generation)
-        for one in status.get("conditions") or ()
-        if one["type"] != "PodScheduled"
-    ]
+    told = [_condition(one, seen, intent.generation) for one in status.get("conditions") or ()]
+    conditions = [_of_home(one) if one["type"] == "PodScheduled" else one for one in told]
+    conditions = [one for one in conditions if one]
     conditions.sort(
         key=lambda one: "/" in one["type"]
     )  # where there are too many, Kubernetes' own are shown
@@ -252,3 +251,13 @@ def _condition(condition: Object, seen: int | None, generation: int) -> Object:
     if seen is not None and condition.get("observedGeneration") == seen:
         shown["observedGeneration"] = generation
     return shown
+
+
+def _of_home(scheduled: Object) -> Object:
+    """What the delegate's PodScheduled says of that of the source, which is bound: the generation, {}
+    if it says of none.
+    """
+    seen = scheduled.get("observedGeneration")
+    if seen is None:
+        return {}
+    return {"type": "PodScheduled", "status": "True", "observedGeneration": seen}

@@ -77,7 +77,17 @@ def test_the_generation_that_the_kubelet_there_has_seen_is_shown_as_home_counts_
     world = World(peers=("b",))
     ref = source(world)
     assert world.do(mirror(ref, status(observedGeneration=3), generation=2)).verdict == DONE
-    assert generations(world) == [2, None, 2]  # nobody there says when home's PodScheduled was seen
+    assert generations(world) == [2, None, 2]  # that kubelet says of no PodScheduled
+
+
+def test_home_keeps_its_own_pod_scheduled_and_shows_the_generation_of_it_that_the_kubelet_has_seen() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    wanted = status(observedGeneration=3)
+    wanted["conditions"][1]["observedGeneration"] = 3
+    assert world.do(mirror(ref, wanted, generation=2)).verdict == DONE
+    scheduled = {"type": "PodScheduled", "status": "True", "reason": "here", "observedGeneration": 2}
+    assert status_of(world)["conditions"][0] == scheduled
 
 
 def test_of_a_condition_of_an_earlier_generation_home_shows_the_earlier_one() -> None:
