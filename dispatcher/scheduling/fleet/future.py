@@ -39,6 +39,7 @@ class FutureFleet(FleetState):
                 opens=info.opens,
                 priority_classes=info.priority_classes,
                 network=info.network,
+                runtime_classes=info.runtime_classes,
             )
         for info in present.clusters:
             groups = present.groups.of(info.name).groups

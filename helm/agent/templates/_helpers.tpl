@@ -234,6 +234,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $ports := dict "health.port" .Values.health.port -}}
 {{- if .Values.metrics.enabled -}}{{- $_ := set $ports "metrics.port" .Values.metrics.port -}}{{- end -}}
 {{- if include "agent.relays" . -}}{{- $_ := set $ports "relay.port" .Values.relay.port -}}{{- end -}}
+{{- with (.Values.config.links | default dict).pod_port -}}{{- $_ := set $ports "config.links.pod_port" . -}}{{- end -}}
 {{- $taken := dict -}}
 {{- range $name, $port := $ports -}}
 {{- $number := int $port -}}

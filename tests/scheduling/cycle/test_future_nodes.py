@@ -15,6 +15,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.names import CLUSTERS, STAY
 from shared.model.node_group import NodeGroup, NodeGroups
+from shared.model.pod import Need, Needs
 from shared.model.refusal import ClusterRefusal
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put
 from tests.scheduling.tiny_plugins import Fit, profile
@@ -124,6 +125,14 @@ def test_a_group_is_told_of_exactly_where_a_node_of_it_would_take_the_pod(
     world.state.put_node("east", msgspec.structs.replace(template.build(), name="large"))
     placed = world.scheduler.schedule(asks.placed("east"), ("east", asks.build().uid))
     assert isinstance(placed, Decision) is fits
+
+
+def test_a_group_of_a_cluster_without_the_pods_runtime_class_is_not_told() -> None:
+    needs = Needs(of_policy=(Need("runtime_class", "gvisor", "spec.runtimeClassName", 'is RuntimeClass "gvisor"'),))
+    world = World(west=group())
+    for there, told in (((), 0), (("gvisor",), 1), (None, 1)):
+        world.state.set_cluster("west", ready=True, synced=True, runtime_classes=there)
+        assert len(world.refused(web().set(needs=needs)).hints) == told
 
 
 def test_a_disk_of_which_nothing_is_told_refuses_no_pod() -> None:
