@@ -18,6 +18,7 @@ from dispatcher.cli.tables import age
 from dispatcher.service.errors import CommandError, ExitCode
 
 Row = Mapping[str, Any]
+_SILENT_FIX = "see whether it is up, and reached from here by its context, and run doctor again"
 
 
 def examine(client: ApiClient, cluster: str, config: Path | None, output: Output) -> int:
@@ -85,7 +86,7 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     from dispatcher.service.run import read_config
 
     config = read_config(file)[0]
-    async with reached(config) as members:
+    async with reached(config, patient=False) as members:
         wrong = await wrong_contexts(file, config, members, only)
         found = await all_in_force(config, members, only)
         lacks = await all_lacks(config, members, only)
@@ -98,9 +99,14 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     waiting = [
         Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks
     ]
+    silent = [
+        Finding(name, "API server", NOTE, f"{one.silent}: it was asked nothing more", _SILENT_FIX)
+        for name, one in members.items()
+        if one.silent and only in ("", name)
+    ]
     misled = {one.cluster for one in wrong}
     opt_ins = _about_opt_ins([row for row in opted if row["cluster"] not in misled])
-    return opted, [*wrong, *opt_ins, *waiting, *networks, *unknown, *stuck, *lacking]
+    return opted, [*wrong, *silent, *opt_ins, *waiting, *networks, *unknown, *stuck, *lacking]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

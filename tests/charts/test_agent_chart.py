@@ -689,3 +689,16 @@ def test_the_notes_call_a_policy_that_a_feature_gate_can_turn_off_by_no_more_tha
         "doctor --cluster east --config FILE",
     )
     assert [words in notes for words in uncertain] == [by == "v1beta1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("health.port", {"config": {"links": {"pod_port": 7481}}}),
+        ("metrics.port", {"metrics": {"enabled": True, "port": 7491}}),
+        ("relay.port", {"relay": {"port": 7491}}),
+    ],
+)
+def test_the_port_of_pods_is_that_of_nothing_else(helm: Helm, key: str, values: Object) -> None:
+    with pytest.raises(HelmError, match=rf"{key}: \d+ is config\.links\.pod_port, too: give each a port of its own"):
+        helm.template("agent", values)
