@@ -77,7 +77,7 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
         all_on_proxy_nodes,
     )  # the plugin of kubectl does without
     from dispatcher.cli.joining.opt_in import all_in_force
-    from dispatcher.cli.joining.own_services import all_conflicts
+    from dispatcher.cli.joining.own_services import all_conflicts, all_left
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
     from dispatcher.cli.joining.serving import all_lacks
@@ -92,6 +92,7 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
         lacks = await all_lacks(config, members, only)
         networks = await all_overlaps(config, members, only)
         networks += await all_conflicts(config, members, only)
+        networks += await all_left(config, members, only)
         unknown = await all_unknown(config, members, only)
         stuck = await all_on_proxy_nodes(config, members, only)
         lacking = await all_lacking(config, members, only)
