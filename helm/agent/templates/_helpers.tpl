@@ -229,12 +229,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 ^({{- range $at, $one := . -}}{{- if $at -}}|{{- end -}}{{- $one | replace "." "[.]" | replace "*" ".*" | replace "?" "." -}}{{- end -}})$
 {{- end -}}
 
+{{- /* Where agents of other clusters are answered; values of an older chart have none, and the agent its default. */ -}}
+{{- define "agent.podPort" -}}
+{{- $port := (.Values.config.links | default dict).pod_port -}}
+{{- kindIs "invalid" $port | ternary 7491 (int $port) -}}
+{{- end -}}
+
 {{- /* What listens in one pod: no port can be of two. */ -}}
 {{- define "agent.checkPorts" -}}
 {{- $ports := dict "health.port" .Values.health.port -}}
 {{- if .Values.metrics.enabled -}}{{- $_ := set $ports "metrics.port" .Values.metrics.port -}}{{- end -}}
 {{- if include "agent.relays" . -}}{{- $_ := set $ports "relay.port" .Values.relay.port -}}{{- end -}}
-{{- with (.Values.config.links | default dict).pod_port -}}{{- $_ := set $ports "config.links.pod_port" . -}}{{- end -}}
+{{- with include "agent.podPort" . | int -}}{{- $_ := set $ports "config.links.pod_port" . -}}{{- end -}}
 {{- $taken := dict -}}
 {{- range $name, $port := $ports -}}
 {{- $number := int $port -}}
