@@ -63,8 +63,12 @@ class LinkSettings(BaseModel):
     @field_validator("pod_address")
     @classmethod
     def _ip(cls, given: str) -> str:
-        if given:
-            ipaddress.ip_address(given)
+        if given and (
+            (ip := ipaddress.ip_address(given)).is_unspecified
+            or ip.is_multicast
+            or getattr(ip, "scope_id", None)
+        ):
+            raise ValueError(f"must be the address that other pods have of it, not {given!r}")
         return given
 
     @field_validator("allow")

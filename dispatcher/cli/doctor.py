@@ -18,6 +18,7 @@ from dispatcher.cli.tables import age
 from dispatcher.service.errors import CommandError, ExitCode
 
 Row = Mapping[str, Any]
+_SILENT_FIX = "see whether it is up, and reached from here by its context, and run doctor again"
 
 
 def examine(client: ApiClient, cluster: str, config: Path | None, output: Output) -> int:
@@ -76,7 +77,7 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
         all_on_proxy_nodes,
     )  # the plugin of kubectl does without
     from dispatcher.cli.joining.opt_in import all_in_force
-    from dispatcher.cli.joining.own_services import all_conflicts
+    from dispatcher.cli.joining.own_services import all_conflicts, all_left
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
     from dispatcher.cli.joining.serving import all_lacks
@@ -85,12 +86,13 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     from dispatcher.service.run import read_config
 
     config = read_config(file)[0]
-    async with reached(config) as members:
+    async with reached(config, patient=False) as members:
         wrong = await wrong_contexts(file, config, members, only)
         found = await all_in_force(config, members, only)
         lacks = await all_lacks(config, members, only)
         networks = await all_overlaps(config, members, only)
         networks += await all_conflicts(config, members, only)
+        networks += await all_left(config, members, only)
         unknown = await all_unknown(config, members, only)
         stuck = await all_on_proxy_nodes(config, members, only)
         lacking = await all_lacking(config, members, only)
@@ -98,9 +100,14 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     waiting = [
         Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks
     ]
+    silent = [
+        Finding(name, "API server", NOTE, f"{one.silent}: it was asked nothing more", _SILENT_FIX)
+        for name, one in members.items()
+        if one.silent and only in ("", name)
+    ]
     misled = {one.cluster for one in wrong}
     opt_ins = _about_opt_ins([row for row in opted if row["cluster"] not in misled])
-    return opted, [*wrong, *opt_ins, *waiting, *networks, *unknown, *stuck, *lacking]
+    return opted, [*wrong, *silent, *opt_ins, *waiting, *networks, *unknown, *stuck, *lacking]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

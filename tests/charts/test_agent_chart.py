@@ -12,6 +12,7 @@ from cryptography import x509
 from agents.executor.crossing import live
 from agents.executor.objects import contents, service_content
 from agents.runtime.join import settings as join
+from agents.runtime.link_settings import PODS_PORT
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings, OrderSettings
@@ -689,3 +690,28 @@ def test_the_notes_call_a_policy_that_a_feature_gate_can_turn_off_by_no_more_tha
         "doctor --cluster east --config FILE",
     )
     assert [words in notes for words in uncertain] == [by == "v1beta1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("health.port", {"config": {"links": {"pod_port": 7481}}}),
+        ("metrics.port", {"metrics": {"enabled": True, "port": 7491}}),
+        ("relay.port", {"relay": {"port": 7491}}),
+    ],
+)
+def test_the_port_of_pods_is_that_of_nothing_else(helm: Helm, key: str, values: Object) -> None:
+    with pytest.raises(HelmError, match=rf"{key}: \d+ is config\.links\.pod_port, too: give each a port of its own"):
+        helm.template("agent", values)
+
+
+@pytest.mark.parametrize("links", [None, {"pod_port": None}, {}], ids=["no links", "no port", "as it is"])
+def test_values_of_an_older_chart_open_the_port_at_which_agents_answer_by_default(helm: Helm, links: Object) -> None:
+    values: Object = {"networkPolicy": {"enabled": True}, "config": {"executor": {"services": True}, "links": links}}
+    objects = helm.template("agent", values)
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    for way in ("ingress", "egress"):
+        opened = [port for rule in policy["spec"][way] for port in rule["ports"]]
+        assert {"protocol": "TCP", "port": PODS_PORT} in opened
+    ports = [one["containerPort"] for held in containers(objects) for one in held.get("ports", ())]
+    assert PODS_PORT in ports

@@ -9,7 +9,7 @@ from dispatcher.cli.diagnosis import NOTE, Finding
 from dispatcher.cli.joining import consents
 from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.consents import all_unknown
-from dispatcher.cli.joining.own_services import all_conflicts
+from dispatcher.cli.joining.own_services import all_conflicts, all_left
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
@@ -193,3 +193,20 @@ async def test_who_may_not_see_deployments_is_told_so_where_rights_are_and_not_h
         "executor.accept of its agent names wset, of which there is no cluster"
     ]
     assert await conflicts(config) == []
+
+
+async def test_services_that_were_made_for_others_and_that_nobody_keeps_up_are_told(
+    fleet: EmbeddedFleet, east: ClusterApi, west: ClusterApi
+) -> None:
+    service(east, "own")
+    service(west, "db", labels={names.COPY: "0123456789abcdef"})
+
+    async def left(**agents: Any) -> list[Finding]:
+        config = config_of(fleet, **agents)
+        async with reached(config) as members:
+            return await all_left(config, members)
+
+    (found,) = await left()
+    assert (found.cluster, found.level, "left there (default/db)" in found.text) == ("west", NOTE, True)
+    assert found.fix.startswith("kubectl delete services,endpointslices -A -l global-dispatcher.io/copy")
+    assert await left(west=SERVICES) == []

@@ -30,6 +30,7 @@ from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollec
 from dispatcher.service.links.link import AgentMissing
 from localfleet.embedded.fleet import EmbeddedFleet
 from shared.kube.client import KubeClient
+from shared.kube.http import Request, Response
 from shared.messages import SourceReport, UnreadSignal
 from shared.model import names
 from tests.cli.test_cluster_refusals import LEASES
@@ -388,6 +389,30 @@ def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
     told = json.loads(doctor("--config", str(file), "--cluster", "east", "-o", "json").stdout)
     assert [(one["cluster"], one["acts"]) for one in told["opt_in"]] == [("east", False)]
     assert [(one["about"], one["level"]) for one in told["findings"]] == [("opt-in", NOTE)]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waited for", "refused at once"])
+def test_a_cluster_that_was_waited_for_in_vain_is_asked_nothing_more_and_holds_nothing_up(
+    answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fleet: EmbeddedFleet, tmp_path: Path, waits: bool
+) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
+    file.write_text(json.dumps({"clusters": rows}))
+    answers["telemetry"] = [telemetry(WELL), telemetry(WELL, cluster="west")]
+    asked = dict.fromkeys(("east", "west"), 0)
+    whole = KubeClient.send
+
+    async def send(client: KubeClient, request: Request, **more: Any) -> Response:
+        asked[client.access.context] += 1
+        return Response(0, b"timeout") if client.access.context == "east" else await whole(client, request, **more)
+
+    monkeypatch.setattr(KubeClient, "send", send)
+    monkeypatch.setattr(members, "LONG_S", 0.0 if waits else 60.0)
+    told = json.loads(doctor("--config", str(file), "-o", "json").stdout)
+    about = [one["text"] for one in told["findings"] if (one["cluster"], one["about"]) == ("east", "API server")]
+    assert about == (["the API server did not answer (timeout): it was asked nothing more"] if waits else [])
+    assert (asked["east"] == 1) is waits
+    assert asked["west"] > 5
 
 
 def test_contexts_that_are_mixed_up_or_lead_nowhere_are_told_with_the_key_that_mends_them(

@@ -125,3 +125,11 @@ async def test_a_cluster_that_may_not_be_asked_is_told_as_not_known(refused: str
     east = Cluster("east", **{"nodes": [node()], "pods": [], refused: 403})
     ((name, level, text),) = await told(east, Cluster("west", nodes=[node("10.1.0.0/24")]))
     assert (name, level, text.startswith("not known: ")) == ("east", NOTE, True)
+
+
+@pytest.mark.parametrize("answer", [[None], ["x"], [{"spec": 1}], [{"spec": {"podCIDRs": 7}}], [{"spec": {}}, {}]])
+async def test_an_api_server_that_answers_in_another_form_hides_nothing_of_other_clusters(answer: list[Any]) -> None:
+    odd = Cluster("odd", nodes=answer, pods=answer)
+    rows = await told(odd, Cluster("east", nodes=[node("10.1.0.0/24")]), Cluster("west", nodes=[node("10.1.0.0/24")]))
+    assert [(name, level) for name, level, _ in rows] == [("odd", NOTE), ("east", PROBLEM), ("west", PROBLEM)]
+    assert "answers in another form" in rows[0][2]

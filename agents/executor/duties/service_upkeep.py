@@ -33,7 +33,7 @@ REFRESH_S = 20.0  # between two questions to home
 STALE_S = 120.0  # without an answer from home, until its addresses are taken away
 UNUSED_S = 60.0  # without a delegate, until all is deleted
 _AT_ONCE = 2_000  # delegates of one turn
-_BY_HAND = f"kubectl delete services,endpointslices -A -l {names.COPY}"
+BY_HAND = f"kubectl delete services,endpointslices -A -l {names.COPY}"
 _TRIED = 8  # pods of a namespace, of which home may know one no more
 
 
@@ -195,6 +195,6 @@ def give_up(space: Space, local: Local) -> Procedure[str]:
     try:
         yield from remove_all(held)
     except (ListError, NotWritten) as error:
-        return f"{error}; if its rights are gone: {_BY_HAND}"
+        return f"{error}; if its rights are gone: {BY_HAND}"
     local.services.drop(space)
     return ""

@@ -1,15 +1,17 @@
 """Services that a target has itself under the names of those that pods of another cluster would
-call: these pods call the target's, as the event OtherServices tells their owners.
+call: these pods call the target's, as the event OtherServices tells their owners. And those of other
+clusters that are left where its agents make none any more, and may not delete them.
 """
 
 import asyncio
 from collections.abc import Mapping
 
+from agents.executor.duties.service_upkeep import BY_HAND
 from dispatcher.cli.diagnosis import NOTE, Finding
 from dispatcher.cli.joining.agents import ODD, not_known, odd_answer, settings
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.joining.opt_in import uncertain
-from dispatcher.cli.operate.members import Member, MemberError, Members, Object
+from dispatcher.cli.operate.members import Member, MemberError, Members, Object, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from shared.model import names
@@ -18,6 +20,7 @@ ABOUT = "Services"
 MOST = 20  # findings of a cluster
 MOST_PODS = 10_000  # remote ones that are looked at
 _SERVICES = "/api/v1/services"
+_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 _ASKING = "list deployments, pods and services"
 _NAMED = 3
 Key = tuple[str, str]  # namespace, name
@@ -89,6 +92,35 @@ def _conflicts(
         )
         found.append(Finding(target, ABOUT, NOTE, text, fix))
     return found
+
+
+async def all_left(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
+    """Of each cluster of a configuration, or of one; of those that cannot be asked nothing is known."""
+    asked = (_left(section, member) for section, member in chosen(config, members, only))
+    return [one for one in await asyncio.gather(*asked) if one is not None]
+
+
+async def _left(section: ClusterSection, member: Member) -> Finding | None:
+    try:
+        if await uncertain(section, member):
+            return None
+        files = await settings(section, member)
+        known = bool(files) and all(files)
+        if not known or any("services" in features(text) for text in files):
+            return None
+        for path in (_SERVICES, _SLICES):
+            found = await member.metadata(path, 1, labelSelector=names.COPY)
+            if found:
+                first = "/".join(_key(found[0]["metadata"]))
+                text = (
+                    f"what was made for Services of other clusters is left there ({first}), whose "
+                    "agents have executor.services off: it is kept up by nobody, and leads to pods "
+                    "that may be gone"
+                )
+                return Finding(member.name, ABOUT, NOTE, text, f"{BY_HAND}, or turn it on again")
+    except (MemberError, *ODD):
+        pass  # that it cannot be asked is told by others
+    return None
 
 
 async def _of(section: ClusterSection, member: Member) -> _Cluster | Finding | None:

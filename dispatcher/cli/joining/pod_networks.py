@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import NamedTuple
 
-from dispatcher.cli.diagnosis import PROBLEM, Finding
-from dispatcher.cli.joining.agents import not_known
+import msgspec
+
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+from dispatcher.cli.joining.agents import AGAIN, not_known
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, Members, Object
 from dispatcher.config import DispatcherConfig
@@ -142,6 +144,11 @@ async def _ranges(section: ClusterSection, member: Member) -> Ranges | Finding:
         return Ranges(pods, await _services(member))
     except MemberError as error:
         return not_known(member.name, ABOUT, error, "list nodes and pods")
+    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
+        text = (
+            f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
+        )
+        return Finding(member.name, ABOUT, NOTE, text, AGAIN)
 
 
 async def _services(member: Member) -> tuple[Network, ...]:

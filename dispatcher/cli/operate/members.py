@@ -1,6 +1,7 @@
 """The API servers of the member clusters, with the rights of whoever runs the command."""
 
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from shared.kube.verdicts import error_text
 
 Object = dict[str, Any]
 _PAGE = "500"
+LONG_S = 5.0  # a call that gets no answer in so long is the last one, where that is asked for
 _METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -33,11 +35,17 @@ class MemberError(Exception):
 class Member:
     """One cluster's API server."""
 
-    def __init__(self, name: str, client: KubeClient, wrong: str = "") -> None:
-        """`wrong`: why there is no way to it."""
+    def __init__(
+        self, name: str, client: KubeClient, wrong: str = "", *, patient: bool = True
+    ) -> None:
+        """`wrong`: why there is no way to it. Not `patient`: what has let one call wait in vain is
+        asked nothing more, and `silent` says so.
+        """
         self.name = name
         self._client = client
         self.wrong = wrong
+        self.silent = ""
+        self._patient = patient
 
     async def call(
         self, method: str, path: str, body: Object | None = None, kind: str = JSON
@@ -48,11 +56,16 @@ class Member:
         )
 
     async def _send(self, request: Request) -> Object:
-        if self.wrong:
-            raise MemberError(0, self.wrong)
+        if self.wrong or self.silent:
+            raise MemberError(0, self.wrong or self.silent)
+        begun = time.monotonic()
         response = await self._client.send(request)
         if not response.ok:
-            raise MemberError(response.status, error_text(response))
+            text = error_text(response)
+            waited = not response.status and time.monotonic() - begun >= LONG_S
+            if waited and not self._patient:
+                self.silent = text
+            raise MemberError(response.status, text)
         found: Object = msgspec.json.decode(response.body)
         return found
 
@@ -85,13 +98,17 @@ class Member:
 
 
 @asynccontextmanager
-async def reached(config: DispatcherConfig) -> AsyncIterator[dict[str, Member]]:
-    """The clusters of a configuration by name; connections are made when they are used."""
+async def reached(
+    config: DispatcherConfig, *, patient: bool = True
+) -> AsyncIterator[dict[str, Member]]:
+    """The clusters of a configuration by name; connections are made when they are used. `patient`:
+    as of Member.
+    """
     clients = []
     members = {}
     for cluster in config.clusters:
         clients.append(client := KubeClient(access_to(cluster), Patience()))
-        members[cluster.name] = Member(cluster.name, client, _wrong(cluster))
+        members[cluster.name] = Member(cluster.name, client, _wrong(cluster), patient=patient)
     try:
         yield members
     finally:

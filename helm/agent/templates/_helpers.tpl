@@ -117,14 +117,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
-{{- /* agent.yaml, as agents/runtime/join/settings.py reads it. */ -}}
-{{/* Where agents of the same pod network try each other: nowhere if the NetworkPolicy does not let them, for a try that it
-stops tells nothing of the network. */}}
+{{- /* Where agents of the same pod network try each other: nowhere if the NetworkPolicy does not let them, for a try that it
+stops tells nothing of the network. Values of an older chart have no port, and the agent its default. */ -}}
 {{- define "agent.podPort" -}}
 {{- $shut := and .Values.networkPolicy.enabled (not (dig "executor" "services" false .Values.config)) -}}
-{{- ternary 0 ((.Values.config.links | default dict).pod_port | int) $shut -}}
+{{- $port := (.Values.config.links | default dict).pod_port -}}
+{{- ternary 0 (kindIs "invalid" $port | ternary 7491 (int $port)) $shut -}}
 {{- end -}}
 
+{{- /* agent.yaml, as agents/runtime/join/settings.py reads it. */ -}}
 {{- define "agent.config" -}}
 {{- $own := dict
       "cluster" .Values.cluster
@@ -243,6 +244,7 @@ stops tells nothing of the network. */}}
 {{- $ports := dict "health.port" .Values.health.port -}}
 {{- if .Values.metrics.enabled -}}{{- $_ := set $ports "metrics.port" .Values.metrics.port -}}{{- end -}}
 {{- if include "agent.relays" . -}}{{- $_ := set $ports "relay.port" .Values.relay.port -}}{{- end -}}
+{{- with include "agent.podPort" . | int -}}{{- $_ := set $ports "config.links.pod_port" . -}}{{- end -}}
 {{- $taken := dict -}}
 {{- range $name, $port := $ports -}}
 {{- $number := int $port -}}

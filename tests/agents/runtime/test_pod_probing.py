@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from pydantic import ValidationError
 
 from agents.observer.seen import NodeTarget
 from agents.runtime import pod_probing
@@ -199,3 +200,9 @@ async def test_only_the_agent_of_that_cluster_is_taken_for_it(answers: str, why:
     await answering.close()
     with suppress(OSError):
         listener.close()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "224.0.0.1", "fe80::1%eth0", "localhost", "10.0.0.1:7491"])
+def test_what_no_other_pod_can_reach_it_at_is_refused(address: str) -> None:
+    with pytest.raises(ValidationError, match="pod_address"):
+        LinkSettings(pod_address=address)
