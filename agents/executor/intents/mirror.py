@@ -235,9 +235,9 @@ def _translate(intent: MirrorStatus) -> tuple[str, bool, bytes]:
     patch |= {"observedGeneration": intent.generation} if seen is not None else {}
     for one, every in _ADDRESSED:
         addresses = (status.get(every) or ())[:_ADDRESSES] if intent.routed else ()
-        told = [status.get(one), *(each["ip"] for each in addresses)]
-        leads = intent.routed and all(each is None or is_unicast(each) for each in told)
-        patch[one] = told[0] if leads else None
+        listed = [status.get(one), *(each["ip"] for each in addresses)]
+        leads = intent.routed and all(each is None or is_unicast(each) for each in listed)
+        patch[one] = listed[0] if leads else None
         # They merge by ip: without the directive an address that is gone would stay.
         patch[every] = [*(addresses if leads else ()), {"$patch": "replace"}]
     patch["conditions"] = [*gone, *conditions]
