@@ -174,12 +174,16 @@ def take_back(namespace: str, local: Local, now: Moment) -> Procedure[str]:
     """
     first = ""
     for pod, original in local.copies.untaken.pop(namespace, []):
-        problem = yield from copies.delete_unused(original, local, now)
-        if problem:
-            first = first or problem
+        key = key_of(original)
+        was_known = key in local.copies.known
+        removed = yield from copies.delete_unused(original, local, now)
+        if removed.problem:
+            first = first or removed.problem
             continue
-        local.copies.drop(key_of(original))
+        local.copies.drop(key)
         local.copies.taken_back.put(original, True)
+        if not (removed.deleted or was_known):  # in an earlier life, which told of it
+            continue
         why = f'is deleted of {original.kind} "{original.name}": {_UNTAKEN}'
         copies.tell(pod, original, why, local, now)
     return first
@@ -204,11 +208,11 @@ def collect(keys: list[CopyKey], local: Local, now: Moment) -> Procedure[str]:
             continue
         copy.removing = True
         try:
-            problem = yield from copies.delete_unused(copy.original, local, now)
+            removed = yield from copies.delete_unused(copy.original, local, now)
         finally:
             copy.removing = False
-        if problem:  # of this one: others go
-            first = first or problem
+        if removed.problem:  # of this one: others go
+            first = first or removed.problem
         else:
             local.copies.drop(key)
     return first

@@ -10,7 +10,7 @@ comes of a source cluster is signed by it for this question.
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -400,20 +400,29 @@ def _delete(kind: Kind, key: CopyKey, found: Found) -> Request:
     )
 
 
-def delete_unused(original: Original, local: Local, now: Moment) -> Procedure[str]:
-    """Delete one as it was just read; '' once there is none of ours."""
+class Removed(NamedTuple):
+    """What came of one that is to go: why it may be there still, and whether it was deleted now."""
+
+    problem: str = ""
+    deleted: bool = False
+
+
+def delete_unused(original: Original, local: Local, now: Moment) -> Procedure[Removed]:
+    """Delete one as it was just read; without a problem once there is none of ours."""
     found = yield from read_here(original, local, now)
     if isinstance(found, Answer):  # what somebody else has put there is none of ours
         barred = local.copies.barred(original.kind, original.namespace, now.mono)
         unread = found.verdict == UNKNOWN or barred
-        return found.message if unread else ""
+        return Removed(found.message if unread else "")
     if found is not None:
         response = yield _delete(KINDS[original.kind], key_of(original), found)
         if not response.ok and response.status != NOT_FOUND:
-            return f"{_COPY.format(original)}: {_told(original, response)}"
+            return Removed(f"{_COPY.format(original)}: {_told(original, response)}")
+    deleted = found is not None
     if original.kind != SECRET:
-        return ""
-    return (yield from copy_notes.removed(metadata_of(original), original.kind))
+        return Removed("", deleted)
+    problem = yield from copy_notes.removed(metadata_of(original), original.kind)
+    return Removed(problem, deleted)
 
 
 def named_by(annotations: Mapping[str, str]) -> list[tuple[str, str]]:

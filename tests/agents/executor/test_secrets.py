@@ -346,6 +346,40 @@ def test_a_row_that_is_taken_away_takes_the_copies_with_it_though_pods_use_them(
     assert len(fleet.there.api.done) == done, "once"
 
 
+def test_what_an_earlier_life_has_taken_back_is_not_told_again() -> None:
+    fleet = Safe()
+    fleet.create(ENV)
+    fleet.tend(0)
+    fleet.there.local.policy = takes("other")
+    fleet.tend_until(60)
+    assert len(stale(fleet)) == 1
+    fleet.there.restart()
+    fleet.there.local.follows = tuple(KINDS)
+    fleet.there.local.policy = takes("other")
+    fleet.tend_until(60)
+    assert stale(fleet) == []
+
+
+def test_a_copy_whose_deletion_is_not_answered_goes_all_the_same_and_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Safe()
+    fleet.create(ENV)
+    fleet.tend(0)
+    fleet.there.local.policy = takes("other")
+    whole = fleet.at_target
+
+    def unanswered(request: Request) -> Response:
+        answer = whole(request)
+        return Response(0, b"reset") if request.method == "DELETE" else answer
+
+    with monkeypatch.context() as lost:
+        lost.setattr(fleet, "at_target", unanswered)
+        assert any("did not answer" in problem for at in (30, 40, 50) for problem in fleet.tend(at))
+    fleet.tend_until(120)
+    assert (fleet.secret(), fleet.note(), len(stale(fleet))) == (None, None, 1)
+
+
 def test_what_another_row_lets_in_stays_and_what_is_there_under_the_name_is_left_alone() -> None:
     fleet = Safe()
     fleet.create(ENV)
