@@ -93,66 +93,84 @@ def two_best_rows(  # type: ignore[no-untyped-def]  # noqa: C901, PLR0912, PLR09
     drawn = np.empty(_BLOCK)
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
+        whole0 = one.capacity0[start : start + size]
+        whole1 = two.capacity0[start : start + size]
+        settling0 = one.settling0[start : start + size]
+        settling1 = two.settling0[start : start + size]
+        nonzero0 = one.nonzero0[start : start + size]
+        nonzero1 = two.nonzero0[start : start + size]
+        rank = ranks[start : start + size]
+        mean0 = one.mean[start : start + size]
+        usual0 = one.usual[start : start + size]
+        sampled0 = one.sampled_at[start : start + size]
+        used0 = one.used[start : start + size]
+        mean1 = two.mean[start : start + size]
+        usual1 = two.usual[start : start + size]
+        sampled1 = two.sampled_at[start : start + size]
+        used1 = two.used[start : start + size]
+        mean2 = three.mean[start : start + size]
+        usual2 = three.usual[start : start + size]
+        sampled2 = three.sampled_at[start : start + size]
+        used2 = three.used[start : start + size]
+        hosts = host[start : start + size]
+        groups = group[start : start + size]
+        static = static_points[start : start + size]
+        values0 = value0[start : start + size]
+        values1 = value1[start : start + size]
+        refused = first[start : start + size]
         for at in range(size):
-            row = start + at
-            part0 = _part(one.capacity0[row])
-            part1 = _part(two.capacity0[row])
-            settles0[at] = one.settling0[row] * part0
-            settles1[at] = two.settling0[row] * part1
-            comes0[at] = (one.settling0[row] + one.more0) * part0
-            comes1[at] = (two.settling0[row] + two.more0) * part1
+            part0 = _part(whole0[at])
+            part1 = _part(whole1[at])
+            settles0[at] = settling0[at] * part0
+            settles1[at] = settling1[at] * part1
+            comes0[at] = (settling0[at] + one.more0) * part0
+            comes1[at] = (settling1[at] + two.more0) * part1
         for at in range(size):
-            row = start + at
-            drawn[at] = _drawn(ranks[row], one.nonzero0[row], salt)
+            drawn[at] = _drawn(rank[at], nonzero0[at], salt)
         faded = 0
         for at in range(size):
-            row = start + at
-            mean = float(one.mean[row])
-            usual = float(one.usual[row])
-            age = now - one.sampled_at[row]
+            mean = float(mean0[at])
+            usual = float(usual0[at])
+            age = now - sampled0[at]
             value = _measured(
-                float(one.used[row]), mean, usual * settles0[at], usual * comes0[at], surge
+                float(used0[at]), mean, usual * settles0[at], usual * comes0[at], surge
             )
             value += _doubt(age, stale, chance) * drawn[at]
             faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
             costs[at] = 0.0 + weights[0] * _cost(least(value, 1.0))
         for at in range(size):
-            row = start + at
-            told[at] = _drawn(ranks[row], two.nonzero0[row], salt)
+            told[at] = _drawn(rank[at], nonzero1[at], salt)
         for at in range(size):
-            row = start + at
-            mean = float(two.mean[row])
-            usual = float(two.usual[row])
-            age = now - two.sampled_at[row]
+            mean = float(mean1[at])
+            usual = float(usual1[at])
+            age = now - sampled1[at]
             value = _measured(
-                float(two.used[row]), mean, usual * settles1[at], usual * comes1[at], surge
+                float(used1[at]), mean, usual * settles1[at], usual * comes1[at], surge
             )
             value += _doubt(age, stale, chance) * told[at]
             faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
             costs[at] += weights[1] * _cost(least(value, 1.0))
         for at in range(size):
-            row = start + at
-            mean = float(three.mean[row])
-            usual = float(three.usual[row])
-            age = now - three.sampled_at[row]
+            mean = float(mean2[at])
+            usual = float(usual2[at])
+            age = now - sampled2[at]
             settles = usual * most(settles0[at], settles1[at])
             comes = usual * most(comes0[at], comes1[at])
-            value = _measured(float(three.used[row]), mean, settles, comes, surge)
+            value = _measured(float(used2[at]), mean, settles, comes, surge)
             value += _doubt(age, stale, chance) * drawn[at]
             faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
             costs[at] += weights[2] * _cost(least(value, 1.0))
         if faded:
             return -2, 0.0, -2, 0.0
         for at in range(size):
-            row = start + at
             load = 100.0 - costs[at] * weights[3]
-            held = host_count[host[row]]
-            cost = np.floor(0.5 - (base[group[row]] - (held * host_weight + free) + 1.0))
+            held = host_count[hosts[at]]
+            cost = np.floor(0.5 - (base[groups[at]] - (held * host_weight + free) + 1.0))
             spread = np.floor(100.0 * (largest + lowest - cost) / largest)
-            total = (static_points[row] + np.rint(load * load_weight)) / GRID
-            total += points0[value0[row]] + points1[value1[row]]
+            total = (static[at] + np.rint(load * load_weight)) / GRID
+            total += points0[values0[at]] + points1[values1[at]]
             total += np.rint(spread * weights[4]) / GRID
-            told[at] = total if first[row] == 0 else -np.inf
+            told[at] = total if refused[at] == 0 else -np.inf
         highest = -np.inf
         for at in range(size):
             highest = max(highest, told[at])
