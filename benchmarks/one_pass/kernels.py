@@ -68,7 +68,7 @@ def feasible_rows(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     "marks floats wholes wholes ints floats float float float float wholes wholes floats floats",
     formulas=_FORMULA,
 )
-def two_best_rows(  # type: ignore[no-untyped-def]  # noqa: C901, PLR0912, PLR0913, PLR0915
+def two_best_rows(  # type: ignore[no-untyped-def]  # noqa: C901, PLR0912, PLR0915, PLR0913 - columns
     one, two, three,
     weights, now, fresh, stale, surge, chance, salt, load_weight,
     first, static_points, group, host, host_count, base, host_weight, free, largest, lowest,
