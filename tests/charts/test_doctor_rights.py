@@ -60,7 +60,7 @@ def test_an_agent_of_the_chart_lacks_nothing_until_a_binding_of_its_account_goes
 def test_an_agent_that_run_starts_lacks_nothing_of_what_install_gives(
     control_plane: ControlPlanes, tmp_path: Path
 ) -> None:
-    plane = control_plane("east", nodes=1)
+    plane = control_plane("west", nodes=1)
     plane.kubectl("create", "serviceaccount", "run", "-n", "default")
     given = tmp_path / "given.yaml"
     given.write_text(yaml.safe_dump_all(roles("system:serviceaccount:default:run", frozenset({May.SERVICES}))))
@@ -69,7 +69,7 @@ def test_an_agent_that_run_starts_lacks_nothing_of_what_install_gives(
     config["users"][0]["user"] = {"token": plane.kubectl("create", "token", "run", "-n", "default").strip()}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     row = {
-        "name": "east",
+        "name": "west",
         "kubeconfig": str(tmp_path / "kubeconfig"),
         "agent": {"executor": {"services": True}},
     }
@@ -79,7 +79,7 @@ def test_an_agent_that_run_starts_lacks_nothing_of_what_install_gives(
     async def lacking() -> list[Finding]:
         found = read_config(file)[0]
         async with reached(found) as members:
-            return await lacking_here(found.clusters[0], members["east"])
+            return await lacking_here(found.clusters[0], members["west"])
 
     assert asyncio.run(lacking()) == []
     bindings = plane.kubectl("get", "clusterrolebindings", "-o", "name").split()
