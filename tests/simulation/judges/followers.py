@@ -18,6 +18,7 @@ OLDEST_S = 60.0  # of a copy, while its cluster and that of the original hear ea
 TROUBLED_S = 90.0  # after trouble, until that may be asked for again
 READ_S = 2.0  # timestamps of pods are cut to a second
 CLOCKS_S = 10.0  # where clocks differ, what was found at home is believed for so long
+TRIED_S = 90.0  # the same at the end, of a copy that was made for a pod which did not come
 UNUSED_S = 240.0  # within which a copy that nobody names is deleted
 ON_THE_WAY_S = 60.0  # between the question whether a claim or an object is there, and what follows from it
 
@@ -285,8 +286,11 @@ class CopiesGo(_Follows):
                 self._say(name, copy)
 
     def at_end(self) -> None:
+        """But for those of a pod that has just been refused again, of which each try makes new ones."""
+        made_at = self.facts.objects.made_at
         for name, copy in self._left():
-            self._say(name, copy)
+            if self.fleet.now - made_at[copy["metadata"]["uid"]] > TRIED_S:
+                self._say(name, copy)
 
     def _left(self) -> Iterator[tuple[str, Object]]:
         for name, cluster in self.fleet.clusters.items():

@@ -68,6 +68,7 @@ class Objects:
     def __init__(self) -> None:
         self.was: dict[Where, list[Was]] = {}
         self.made: dict[str, str] = {}  # UID -> who made it
+        self.made_at: dict[str, float] = {}  # and when
         self.original: dict[Where, Where] = {}  # of a copy, as it says
         # (cluster, namespace) -> what that said of Secrets, from when on
         self.said: dict[tuple[str, str], list[tuple[float, str]]] = {}
@@ -82,6 +83,7 @@ class Objects:
         where = Where(write.cluster, write.place.namespace, write.place.name, _KINDS[write.place.resource])
         if write.before is None:
             self.made[obj["metadata"]["uid"]] = write.actor
+            self.made_at[obj["metadata"]["uid"]] = write.at
         self._learn(where, write.at, write.after, ours=write.actor.startswith("agent/"))
 
     def went_back(
