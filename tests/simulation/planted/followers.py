@@ -229,7 +229,7 @@ def copies_not_waited_for(patches: Patches) -> None:
 def collected_without_a_look(patches: Patches) -> None:
     from agents.executor.duties import copy_upkeep
 
-    def named_in(namespace: str) -> Any:
+    def named_in(namespace: str, sought: Any) -> Any:
         yield from ()
         return set()
 
