@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from agents.observer.seen import NodeTarget
-from shared.messages.peer_links import REACHED, UNREACHED, UNTRIED, PodReach
+from shared.messages.peer_links import PodReach
+from shared.model.names import REACHED, UNREACHED, UNTRIED
 from shared.model.probe_address import Address
 
 TRIES = 3

@@ -7,8 +7,8 @@ from typing import Any
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.tables import age
-from shared.messages.peer_links import UNREACHED, UNTRIED
 from shared.model import names
+from shared.model.names import UNREACHED, UNTRIED
 
 Row = Mapping[str, Any]
 ABOUT = "pod network"

@@ -16,12 +16,13 @@ import msgspec
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from shared.messages import Changes
 from shared.messages.memory import memory_of_record
-from shared.messages.peer_links import REACH, PodReach
+from shared.messages.peer_links import PodReach
 from shared.messages.peers import SERVICE
 from shared.model import names
 from shared.model.bounds import REPORT_MIB
 from shared.model.crossing import Opening
 from shared.model.labels import is_label_value
+from shared.model.names import REACH
 from shared.model.node import Node
 from shared.model.objects import AnyObject, PriorityClass
 from shared.model.pod import Pod

@@ -5,15 +5,9 @@ both ends allow it: decisions may go by it. `PodReach` is whether pods of a netw
 to be one reach each other at their own addresses: nothing is decided by it.
 """
 
-from typing import Final
-
 from shared.model.bounds import Text, Word
+from shared.model.names import UNTRIED
 from shared.model.pod import Record
-
-REACHED: Final = "reached"
-UNREACHED: Final = "unreached"
-UNTRIED: Final = "untried"  # or not often enough yet to be one of the others
-REACH: Final = (REACHED, UNREACHED, UNTRIED)
 
 
 class LinkReading(Record, frozen=True):

@@ -106,6 +106,12 @@ FORGET_KEYS = PREFIX + "forget-keys."
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
 OWN_NETWORK = "own"  # value of `network` of a cluster whose pod network no other cluster is part of
+# Pods of another cluster of the same network answer at their addresses, do not, or are not tried (or
+# not often enough yet to be one of the others)
+REACHED = "reached"
+UNREACHED = "unreached"
+UNTRIED = "untried"
+REACH = (REACHED, UNREACHED, UNTRIED)
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
 # annotation: what our admission policy has done to a pod or DaemonSet of others

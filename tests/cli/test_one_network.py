@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 from dispatcher.cli.one_network import about_networks
-from shared.messages.peer_links import UNREACHED, UNTRIED
+from shared.model.names import UNREACHED, UNTRIED
 
 
 def reach(cluster: str, state: str, **more: Any) -> dict[str, Any]:

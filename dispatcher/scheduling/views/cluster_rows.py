@@ -9,9 +9,10 @@ from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
-from shared.messages.peer_links import REACHED, UNREACHED, PodReach
+from shared.messages.peer_links import PodReach
 from shared.model import names
 from shared.model.crossing import makes, rows_for
+from shared.model.names import REACHED, UNREACHED
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Pod
 

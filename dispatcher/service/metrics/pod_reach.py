@@ -6,7 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.scheduling.clusters import ClusterView, share_network
-from shared.messages.peer_links import REACHED, UNTRIED
+from shared.model.names import REACHED, UNTRIED
 
 
 class PodReachCollector(Collector):

@@ -5,7 +5,7 @@ import pytest
 from agents.observer.pod_reach import PodWay, is_private, node_with
 from agents.observer.seen import NodeTarget
 from shared.messages import PodReach
-from shared.messages.peer_links import REACHED, UNREACHED, UNTRIED
+from shared.model.names import REACHED, UNREACHED, UNTRIED
 from shared.model.probe_address import read_address
 
 AT = "10.2.3.4:7491"

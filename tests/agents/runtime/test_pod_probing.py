@@ -14,8 +14,7 @@ from agents.runtime.link_settings import LinkSettings
 from agents.runtime.pod_probing import PodProbes
 from agents.telemetry.probes import Answering, reach
 from shared.messages import Peer, PodReach
-from shared.messages.peer_links import REACHED, UNREACHED, UNTRIED
-from shared.model.names import OWN_NETWORK
+from shared.model.names import OWN_NETWORK, REACHED, UNREACHED, UNTRIED
 from shared.model.probe_address import ProbeAddress, read_address
 from tests.system.ray_fleet import free_ports
 

@@ -10,7 +10,7 @@ from dispatcher.scheduling.events import ClusterSilent, PeersAcknowledged, Tick
 from dispatcher.scheduling.views import clusters_view, whole
 from dispatcher.service.metrics.pod_reach import PodReachCollector
 from shared.messages import PeersAck, PodReach, decode, encode
-from shared.messages.peer_links import REACHED, UNREACHED, UNTRIED
+from shared.model.names import REACHED, UNREACHED, UNTRIED
 from tests.laws.cores import make_core
 from tests.scheduling.delegation.test_proxy_nodes import said, tell
 
