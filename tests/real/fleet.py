@@ -29,6 +29,8 @@ _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 # KWOK's kubelets tell no load, so they are seldom asked for it: placement goes by requests.
 _AGENT = {"kubelet": {"interval_s": 60, "timeout_s": 1, "account": KUBELET_ACCOUNT}}
 Action = tuple[str, str, str]
+# Kubernetes lets everybody ask what he may (ClusterRole system:basic-user).
+OF_EVERYBODY: set[Action] = {("create", "authorization.k8s.io", "selfsubjectaccessreviews")}
 _TOKEN_S = 12 * 3600  # longer than any run
 
 
@@ -123,7 +125,7 @@ class RealFleet:
             kinds = (*_RIGHTS, *(f"{kind}{part}" for kind in _POLICIES for part in ("", "Binding")))
             plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             plane.apply(*(one for one in objects if one["kind"] in kinds))
-            self.allowed = _actions([*of_kind(objects, "ClusterRole"), *of_kind(objects, "Role")])
+            self.allowed = _actions([*of_kind(objects, "ClusterRole"), *of_kind(objects, "Role")]) | OF_EVERYBODY
         for plane in self.planes.values():
             eventually(partial(_asks_for_us, plane), 30)
 
