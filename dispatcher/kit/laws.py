@@ -25,11 +25,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.kit.bounds import bound_laws
 from dispatcher.kit.call_plugin import answer_in_words, prepared_for_score
 from dispatcher.kit.depends_law import stale_law
 from dispatcher.kit.edge_case_fleet import Asked, another_of_its_template, odd_fleet, odd_pods
 from dispatcher.kit.fleet_key import fleet_key_law
+from dispatcher.kit.room_law import room_law
 from dispatcher.kit.waiting_room import Room
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -66,7 +66,7 @@ def broken_laws(plugin: Plugin) -> list[str]:
         return [f"derives must be a framework.derived.Derived, not {_kind(derives)}"]
     asked = Asked(_fleet_for(plugin))
     broken: list[str] = []
-    for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
+    for law in (_keys, _answers, _classes, _reserves, _later_points, room_law):
         broken += _broken_by(law, plugin, view_of(cast(FleetState, asked)))
         broken += _broken_by(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
     for moving_law in (stale_law, fleet_key_law):

@@ -44,9 +44,9 @@ from dispatcher.scheduling.framework import (
     Readings,
     Refuse,
     Rows,
+    Score,
     Skip,
 )
-from dispatcher.scheduling.framework.bounds import BoundedScore, Fall, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
@@ -85,7 +85,6 @@ _EITHER = (0, 1)
 # Ranks, and by resource what settles, what is requested, what can be, and what the pod uses.
 _Booked = tuple[Ints, list[tuple[Ints, Ints, Ints, float]]]
 Amounts = tuple[int, int]
-_NOTHING: Amounts = (0, 0)
 _LINE = 0.2  # what the straight part of the curve counts
 _FULL = 1.0 + _LINE
 
@@ -169,28 +168,6 @@ def _cost(utilisation: Any) -> Any:
     return utilisation * utilisation * utilisation + utilisation * 0.2
 
 
-def _lowest(fresh: Any, measured: Any, requested: Any) -> Any:
-    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it
-    is fresh.
-    """
-    lesser = choose(measured < requested, measured, requested)  # also where nothing was measured
-    return least(choose(fresh & (measured == measured), measured, lesser), 1.0)  # noqa: PLR0124 - no number
-
-
-def _slope(utilisation: Any) -> Any:
-    """What a whole node more costs, at the least."""
-    return utilisation * utilisation * 3.0 + 0.2
-
-
-def _falls(slope: Any, shares0: tuple[Any, Any], shares1: tuple[Any, Any]) -> tuple[Any, Any]:
-    """By what the bound falls with a share more of each: where its shares of what settles and of
-    all requests are the larger ones.
-    """
-    first = (shares0[0] >= shares1[0]) & (shares0[1] >= shares1[1])
-    other = (shares0[0] <= shares1[0]) & (shares0[1] <= shares1[1])
-    return choose(first, slope, 0.0), choose(first, 0.0, choose(other, slope, 0.0))
-
-
 _FORMULA = (
     _part,
     _share,
@@ -200,9 +177,6 @@ _FORMULA = (
     _weight,
     _mixed,
     _cost,
-    _lowest,
-    _slope,
-    _falls,
 )
 
 
@@ -237,29 +211,6 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
             told[row] = _mixed(told[row], requested, weight)
     for row in range(len(costs)):
         costs[row] += factor * _cost(least(told[row], 1.0))
-
-
-@kernel(SignalLoad, "float float float out out out out", formulas=_FORMULA)
-def _bounds(columns, until, fresh, surge, cost, room, fall0, fall1):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
-    """See `ExpectedLoad._bound`."""
-    for row in range(len(cost)):
-        mean = float(columns.mean[row])
-        usual = float(columns.usual[row])
-        part0 = _part(columns.capacity0[row])
-        part1 = _part(columns.capacity1[row])
-        settling0 = columns.settling0[row] * part0
-        settling1 = columns.settling1[row] * part1
-        booked0 = columns.nonzero0[row] * part0
-        booked1 = columns.nonzero1[row] * part1
-        settling = usual * most(settling0, settling1)
-        measured = _measured(float(columns.used[row]), mean, settling, settling, surge)
-        low = _lowest(
-            until - columns.sampled_at[row] <= fresh, measured, usual * most(booked0, booked1)
-        )
-        cost[row], slope = _cost(low), _slope(low)
-        room[row] = slope * (1.0 - low)
-        falls = _falls(slope * usual, (settling0, booked0), (settling1, booked1))
-        fall0[row], fall1[row] = falls[0] * part0, falls[1] * part1
 
 
 # --- the plugin
@@ -304,7 +255,7 @@ class ExpectedArgs(Args):
     seed: Annotated[int, Meta(ge=0, le=1_000_000, description="another number, other chances")] = 0
 
 
-class ExpectedLoad(BoundedScore[Amounts]):
+class ExpectedLoad(Score[Amounts]):
     """Prefers nodes whose expected load, of all signals together, costs least with this pod."""
 
     name: ClassVar[str] = "ExpectedLoad"
@@ -387,43 +338,6 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def _salt(self, now: float) -> int:
         return (self._seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
-
-    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        """By the mean where it counts in full until then, else by the lesser of mean and requests;
-        without chance.
-
-        The curve is convex, so its slope without the pod bounds it up to full utilisation. A signal
-        that goes by the larger share rises at least as the share does that is the larger one
-        without the pod.
-        """
-        count = len(fleet.nodes.rank[rows])
-        booked = _booked(_NOTHING, fleet, rows)
-        costs = np.zeros(count)
-        falls = (list[Fall](), list[Fall]())
-        for name, weight in self._signals:
-            columns = _columns(name, booked, fleet, rows, self._forecast)
-            cost, room, *told = self._bound(columns, until)
-            costs += weight * cost
-            for resource, fall in zip(_OF.get(name, _EITHER), told, strict=True):
-                falls[resource].append((fall, room, weight * self._points))
-        cpu, memory = (fall_together(one, count) for one in falls)
-        return UpperBound(100.0 - self._points * costs, *cpu, *memory)
-
-    def _bound(self, columns: SignalLoad, until: float) -> tuple[Floats, Floats, Floats, Floats]:
-        """[rows] the cost without the pod, what it rises by for all that is left, and for one more
-        of each resource.
-        """
-        if _bounds.fast is not None:
-            found = np.empty((4, len(columns.mean)))
-            _bounds.fast(*columns, until, self._fresh_s, self._surge, *found)
-            return found[0], found[1], found[2], found[3]
-        low = _lowest(until - columns.sampled_at <= self._fresh_s, *self._both(columns))
-        part0 = _part(columns.capacity0)
-        part1 = _part(columns.capacity1)
-        shares0 = columns.settling0 * part0, columns.nonzero0 * part0
-        shares1 = columns.settling1 * part1, columns.nonzero1 * part1
-        fall0, fall1 = _falls(_slope(low) * columns.usual, shares0, shares1)
-        return _cost(low), _slope(low) * (1.0 - low), fall0 * part0, fall1 * part1
 
     def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
         """[rows] utilisation with the pod by readings (without chance; not a number where unknown),

@@ -35,9 +35,9 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Refuse,
     Rows,
+    Score,
     Skip,
 )
-from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
@@ -224,7 +224,7 @@ class LiveArgs(Args):
     ] = 4.0
 
 
-class _LiveHeadroom(BoundedScore[Amounts]):
+class _LiveHeadroom(Score[Amounts]):
     """The formula over one or several signals."""
 
     depends: ClassVar[Depends] = Depends.NODE
@@ -288,23 +288,6 @@ class _LiveHeadroom(BoundedScore[Amounts]):
             return measured, np.ones(len(measured))
         weight = _weight(age, self._fresh_s, self._stale_s, measured)
         return _mixed(measured, least(_requested_in(columns), 1.0), weight), weight
-
-    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        """By the reading where it counts in full until then, else by the lesser of reading and
-        requests.
-
-        The curve bends down at the knee, so its slope without the pod bounds it up to full
-        utilisation. The least of several signals is no higher than the first.
-        """
-        signal = self._signals[0]
-        columns = _columns(signal, _NOTHING, fleet, rows)
-        base, slope, room = self._bound(columns, until)
-        none = np.zeros(len(base))
-        adds_to = _ADDS_TO.get(signal)
-        falls = none if adds_to is None else slope / most(columns.capacity0, 1)
-        return UpperBound(
-            base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room
-        )
 
     def _bound(self, columns: LoadColumns, until: float) -> tuple[Floats, Floats, Floats]:
         """[rows] the score without the pod, and what it falls by for a whole node more and for all

@@ -24,9 +24,9 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Refuse,
     Rows,
+    Score,
     Skip,
 )
-from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_NAMES, Args
 from dispatcher.scheduling.rules.whole import EXACT, plus
@@ -48,7 +48,7 @@ class BalanceArgs(Args):
     )
 
 
-class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
+class NodeResourcesBalancedAllocation(Score[Pod]):
     """Prefers nodes that come into balance."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
@@ -94,33 +94,6 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
         gain = _HALF + after - before  # -50..150, and its half drops the fraction toward zero
         scores: Floats = _HALF + np.trunc(gain / 2)
         return scores
-
-    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        """As if the pod brought the node into perfect balance."""
-        if not set(self._resources) <= set(_ALWAYS):
-            return None
-        columns = [
-            column for name in self._resources if (column := fleet.axis.column(name)) is not None
-        ]
-        if _best.fast is not None and len(columns) == 2:
-            pairs = [
-                table[column][rows]
-                for column in columns
-                for table in (fleet.nodes.allocatable, fleet.nodes.requested)
-            ]
-            base = np.empty(len(pairs[0]))
-            none = np.zeros(len(pairs[0]))
-            _best.fast(*pairs, base)
-            return UpperBound(base, none, none, none, none)
-        allocatable = fleet.nodes.allocatable[columns][:, rows]
-        shares = np.minimum(
-            fleet.nodes.requested[columns][:, rows] / np.maximum(allocatable, 1), 1.0
-        )
-        before = np.floor((1.0 - _deviation(shares, allocatable > 0)) * MAX_SCORE)
-        none = np.zeros(len(before))
-        return UpperBound(
-            _HALF + np.trunc((_HALF + MAX_SCORE - before) / 2), none, none, none, none
-        )
 
     def _asked(self, pod: Pod, fleet: FleetView) -> list[tuple[int, int]]:
         """(column, amount) of the resources that have a part; an extended one only if it is

@@ -30,10 +30,11 @@ from dispatcher.scheduling.framework import (
     Ints,
     PodInfo,
     Refuse,
+    RoomFilter,
     Rows,
+    Score,
     Skip,
 )
-from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import (
@@ -132,7 +133,7 @@ class FitArgs(Args):
     ] = ()
 
 
-class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
+class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
     """Filter on room, score by strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
@@ -239,34 +240,6 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         if _two.fast is not None and self._strategy != RATIO and len(self._resources) == 2:
             return self._score_two(pod, fleet, rows)
         return self._score_any(pod, fleet, rows)
-
-    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        """Of LeastAllocated, which falls with what the pod asks for; without rounding down."""
-        if self._strategy != LEAST or not {name for name, _ in self._resources} <= set(_ALWAYS):
-            return None
-        slopes: dict[str, Floats] = {}
-        free: dict[str, Floats] = {}
-        weights: Floats = np.zeros(len(fleet.nodes.live[rows]))
-        for name, weight in self._resources:
-            column = fleet.axis.column(name)
-            if column is None:
-                continue
-            allocatable = fleet.nodes.allocatable[column][rows]
-            used = (
-                fleet.nodes.nonzero[_NONZERO.index(name)]
-                if name in _NONZERO
-                else fleet.nodes.requested[column]
-            )
-            share = weight * (allocatable > 0)
-            slopes[name] = 100.0 * share / np.maximum(allocatable, 1)
-            free[name] = slopes[name] * np.maximum(allocatable - used[rows], 0)
-            weights += share
-        whole = np.maximum(weights, 1.0)
-        zeros = np.zeros(len(weights))
-        base = sum(free.values(), zeros) / whole
-        falls = ([one.get(name, zeros) / whole for one in (slopes, free)] for name in _NONZERO)
-        (cpu, most_cpu), (memory, most_memory) = falls
-        return UpperBound(base, cpu, most_cpu, memory, most_memory)
 
     def _score_two(self, pod: Pod, fleet: FleetView, rows: Rows) -> Floats:
         columns: list[Any] = []

@@ -1,7 +1,7 @@
 """Who finds a place: the one question that the scheduling cycle asks, whoever answers it.
 
     place finder                  finds the place of                                    reads, per pod
-    pruning.PrunedSearch          a pod unlike others, in a class not worth caching     some dozens of rows
+    placing.OnePass               a pod unlike others, in a class not worth keeping     all rows
     equivalence.EquivalenceClass  any pod, one at a time                                rows that changed
     batch.Lookahead               many equal pods, by rows and groups of rows           one row
     batch.CountMerge              many equal pods whose policies count pods by domain   one row and a few counts

@@ -150,16 +150,16 @@ class ServiceCollector(Collector):
             "Classes that made room for others.",
             labels=["profile"],
         )
-        searches = CounterMetricFamily(
-            "global_dispatcher_class_searches",
-            "Decisions on pods of classes that are not kept, by bounds of what nodes are worth.",
+        passes = CounterMetricFamily(
+            "global_dispatcher_class_passes",
+            "Decisions on pods of classes that are not kept, each by one pass over all nodes.",
             labels=["profile"],
         )
         for profile, counts in self._service.core.profiles.class_counts.items():
             kept.add_metric([profile], counts.kept)
             dropped.add_metric([profile], counts.dropped)
-            searches.add_metric([profile], counts.searches)
-        yield from (kept, dropped, searches)
+            passes.add_metric([profile], counts.passes)
+        yield from (kept, dropped, passes)
 
     def _reports(self) -> Iterator[Metric]:
         in_parts = GaugeMetricFamily(

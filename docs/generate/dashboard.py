@@ -115,7 +115,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (("sum by (profile) (global_dispatcher_classes_kept)", "{{profile}}"),),
         ),
         Panel(
-            "Classes that made room, and searches for others, a second",
+            "Classes that made room, and passes for others, a second",
             "ops",
             tuple(
                 (
@@ -124,7 +124,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 )
                 for name, legend in (
                     ("classes_dropped", "made room"),
-                    ("class_searches", "searches"),
+                    ("class_passes", "passes"),
                 )
             ),
         ),

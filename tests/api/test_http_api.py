@@ -150,7 +150,7 @@ async def test_metrics_are_kube_schedulers_where_they_fit(client: Client) -> Non
         'global_dispatcher_cluster_report_parts_total{cluster="east"} 1.0',
         'global_dispatcher_classes_kept{profile="global-dispatcher"} 3.0',
         'global_dispatcher_classes_dropped_total{profile="global-dispatcher"} 2.0',
-        'global_dispatcher_class_searches_total{profile="global-dispatcher"} 5.0',
+        'global_dispatcher_class_passes_total{profile="global-dispatcher"} 5.0',
         "# TYPE process_resident_memory_bytes gauge",
         "# TYPE process_cpu_seconds_total counter",
         "# TYPE scheduler_scheduling_attempt_duration_seconds histogram",

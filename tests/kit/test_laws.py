@@ -20,11 +20,11 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Refuse,
     Reserve,
+    RoomFilter,
     Rows,
     Score,
     refuse,
 )
-from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
 from dispatcher.scheduling.framework.plugin import WaitingRoom
 from shared.model.reasons import Reason, Why
@@ -324,8 +324,8 @@ def test_a_score_is_asked_with_what_prescore_prepared() -> None:
     assert scores(Prepared(), a_pod("never"), fleet) == {}
 
 
-class Boastful(RoomFilter, BoundedScore):
-    """Scores more than its upper_bound says, and refuses in spite of room."""
+class Boastful(RoomFilter):
+    """Refuses in spite of room."""
 
     name: ClassVar[str] = "Boastful"
 
@@ -338,19 +338,9 @@ class Boastful(RoomFilter, BoundedScore):
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
         return np.full(len(fleet.nodes.live[rows]), fleet.reasons.code(Reason.NOT_READY), dtype=np.uint16)
 
-    def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
-        return np.full(len(fleet.nodes.live[rows]), 51.0)
 
-    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
-        none = np.zeros(len(fleet.nodes.live[rows]))
-        return UpperBound(none + 50.0, none, none, none, none)
-
-
-def test_bounds_that_do_not_hold_are_told() -> None:
-    assert broken_laws(Boastful()) == [
-        "a score is higher than its upper bound",
-        "filter refuses a node on which all that wants() tells of is free",
-    ]
+def test_a_filter_by_room_that_refuses_where_all_is_free_is_told() -> None:
+    assert broken_laws(Boastful()) == ["filter refuses a node on which all that wants() tells of is free"]
 
 
 class Lenient(Boastful):

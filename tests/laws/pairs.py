@@ -7,7 +7,6 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Plugin, PodInfo, Profile, Reserve
-from dispatcher.scheduling.pruning.searches import LARGE
 from shared.messages import LinkReading
 from shared.model.node import Node
 from shared.model.objects import Namespace, Service
@@ -21,17 +20,15 @@ class Pair:
     """Both sides; every decision of the product is compared with the oracle's.
 
     `plugins()` begins one side's bookkeeping; what it answers makes plugins upon it: the oracle takes new ones for each
-    decision, so that nothing a plugin remembers can help it. `large`: from so many nodes on, odd pods look at few.
+    decision, so that nothing a plugin remembers can help it.
     """
 
-    def __init__(
-        self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool, large: int = LARGE
-    ) -> None:
+    def __init__(self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool) -> None:
         self.batched, self.profile = batched, profile
         self.world = oracle.World()
         self.fleet = FleetState(now=self.world.now)
         self.naive = plugins()
-        self.scheduler = Scheduler(profile, plugins()(), self.fleet, large=large)
+        self.scheduler = Scheduler(profile, plugins()(), self.fleet)
         self.results: list[Decision | Unschedulable] = []
         for name in CLUSTERS:
             self.cluster(name, True)

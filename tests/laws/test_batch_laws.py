@@ -16,7 +16,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, pod
-from tests.laws.test_pruning_laws import some_fleet, told
+from tests.laws.test_one_pass_laws import some_fleet, told
 
 KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
     "small": lambda one: one.cpu("700m").memory("900Mi"),

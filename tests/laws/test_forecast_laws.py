@@ -5,25 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.forecast import HORIZON, STEP_S
-from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import kernels
-from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
-from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.pruning.row_bounds import GroupPoints
-from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
-from dispatcher.scheduling.rules.requests import nonzero_request
 from shared.model.node import Reading
 from tests.builders import fleet, node, pod, put
-from tests.laws.test_pruning_laws import some_fleet
+from tests.laws.test_one_pass_laws import some_fleet
 
 FORESEEING = replace(
     DEFAULT_PROFILE,
@@ -58,27 +50,6 @@ def totals(cache: EquivalenceCache, made: Plan, one: object, state: FleetState) 
     kept = cache.get(made.class_key(placed))
     kept.refresh(placed)
     return kept.rows.total[: state.n].tobytes()
-
-
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**32), st.integers(1, 70_000), st.integers(0, 140_000), st.floats(0, 20))
-def test_no_row_scores_higher_than_its_bound(form: None, number: int, milli: int, mebi: int, later: float) -> None:
-    seed = np.random.default_rng(number)
-    state = some_fleet(seed)
-    foretell(state, seed)
-    roles = [role for role in roles_of(plan()) if isinstance(role.plugin, BoundedScore)]
-    table = UpperBounds(roles, state)
-    assert table.refresh()
-    state.now += later
-    placed = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
-    nothing = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(state.n, dtype=np.int32))
-    static = np.zeros(state.n, dtype=np.float32)
-    bounds = table.row_bounds(static, nothing, nonzero_request(placed.pod), table.loose)
-    total = np.zeros(state.n)
-    for role in roles:
-        view = view_of(state)
-        total += role.weight * role.plugin.score(role.plugin.pre_filter(placed, view), view, slice(0, state.n))
-    assert (total <= bounds._reach).all()
 
 
 def test_kernels_score_bit_for_bit_as_numpy_does() -> None:

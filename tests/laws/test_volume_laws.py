@@ -39,7 +39,7 @@ from shared.model.pod import CLAIM, EBS_VOLUME, GCE_DISK, Pod, PodId, Volume
 from tests.builders import node, pod
 from tests.laws import oracle
 from tests.laws.examples import examples
-from tests.laws.test_pruning_laws import told
+from tests.laws.test_one_pass_laws import told
 from tests.plugins.storage import CLASSES, NOW, STATIC, bound, claim, in_zone, on, volume
 
 NODES = ("n0", "n1", "n2", "n3")

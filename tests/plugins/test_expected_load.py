@@ -17,7 +17,6 @@ from dispatcher.scheduling.fleet.usual import HIGHEST, LOWEST
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.rules.requests import least_expected
 from tests.builders import fleet, node, pod, put, reading
 from tests.plugins.asking import make, raw_scores, state_of
 
@@ -104,29 +103,6 @@ def test_what_was_placed_counts_by_its_request_until_the_mean_holds_it() -> None
     state.now += 20 * MEAN_S
     state.put_reading("a", reading("n", cpu=0.2))
     assert told(state)["utilisation"] == pytest.approx(0.2 + 0.1, abs=1e-4)
-
-
-def above(state: FleetState, asked: Any = POD, **args: Any) -> float:
-    """How far the bound of the only node is above its score."""
-    bound = make(NAME, **args).upper_bound(view_of(state), slice(0, 1), state.now)
-    milli, size = least_expected(asked.placed())
-    falls = min(bound.cpu[0] * milli, bound.most_cpu[0]) + min(bound.memory[0] * size, bound.most_memory[0])
-    return float(bound.base[0]) - float(falls) - judged(state, asked, **args)["n"]
-
-
-def test_the_bound_of_a_node_falls_for_its_network_by_the_larger_share_of_the_pod() -> None:
-    state = one_node(cpu=0.2, memory=0.2, net=0.5)
-    assert 0.0 <= above(state) < 1.0  # the network costs 2 points more with the pod
-
-
-def test_no_bound_falls_by_a_share_that_is_the_lesser_of_all_requests() -> None:
-    state = fleet(a=[node("n").cpu(10).memory("10Gi")])
-    put(state, pod("t").cpu(1).memory("8Gi").on("n"), "a", "n")
-    state.put_reading("a", reading("n", net=0.85))
-    state.now += 1
-    state.place(("a", "new"), pod("new").cpu(3).placed(), "a", "n", assumed=True)  # what settles is CPU above all
-    state.now += 400
-    assert above(state, pod().cpu(1).memory("1Mi"), signals={"network": 1}) >= -1e-6
 
 
 share = st.one_of(st.just(float("nan")), st.floats(0, 1, width=32))

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.equivalence.partitions import Partition, Partitions, partition_of
+from dispatcher.scheduling.equivalence.partitions import Partition, partition_of
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import kernels
-from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.rules.spread import ConstraintDomains, _least
 from dispatcher.scheduling.rules.spread_domains import Domains
 from shared.model.topology import HOST_LEVEL
@@ -140,21 +139,3 @@ def test_the_least_count_is_that_of_eligible_domains_that_are_not_left_out(
     left = [counts[at] for at in eligible.tolist() if at not in out]
     least = _least(cast(ConstraintDomains, SimpleNamespace(present=present, domains=hosts)), counts, out)
     assert least == min(left, default=np.iinfo(np.int64).max)
-
-
-@settings(max_examples=60, deadline=None)
-@given(axis=_codes, refused=st.lists(st.integers(0, 2), min_size=_ROWS, max_size=_ROWS))
-def test_compiled_counts_of_rows_that_fit_are_those_of_numpy(axis: list[int], refused: list[int]) -> None:
-    pytest.importorskip("numba")
-    partition = partition_of([np.asarray(axis, dtype=np.int32)])
-    assert isinstance(partition, Partition)
-    filters = cast(StaticFilters, SimpleNamespace(refusal_codes=np.asarray(refused, dtype=np.uint16), columns=()))
-    told = []
-    for compiled in (False, True):
-        kernels.use_numpy()
-        assert not compiled or kernels.compile_all()
-        found = FittingRows(fleet(a=[node(f"n{at}") for at in range(_ROWS)]), cast(Partitions, None)).of(
-            partition, filters
-        )
-        told.append([found.names.tolist(), found.counts.tolist(), found.last.tolist()])
-    assert told[0] == told[1]

@@ -155,7 +155,7 @@ class FakeQueue:
 class FakeProfiles:
     """One, whose every pod is."""
 
-    class_counts: ClassVar = {"global-dispatcher": ClassCounts(kept=3, dropped=2, searches=5)}
+    class_counts: ClassVar = {"global-dispatcher": ClassCounts(kept=3, dropped=2, passes=5)}
 
     def name_of(self, pod_info: PodInfo) -> str:
         return "global-dispatcher"

@@ -30,8 +30,15 @@ from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.framework import CycleState, Plugin, PodInfo, Profile, Refuse, Skip
-from dispatcher.scheduling.framework.bounds import RoomFilter
+from dispatcher.scheduling.framework import (
+    CycleState,
+    Plugin,
+    PodInfo,
+    Profile,
+    Refuse,
+    RoomFilter,
+    Skip,
+)
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import LazyExplanation
 from dispatcher.scheduling.framework.domains import BatchExplained, explains_batches
@@ -44,7 +51,7 @@ from dispatcher.scheduling.framework.points import (
     guarded,
 )
 from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
-from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
+from dispatcher.scheduling.placing.passes import OnePasses
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
@@ -68,13 +75,12 @@ class Scheduler(AssumedPods):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve
     plugins.
 
-    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From
-    `large` nodes on, pods of classes that are not kept look at few of them. `faults` counts the
-    errors of each plugin. `anew` makes the plugins once more, for nodes that autoscalers could make
-    (`FutureNodes`); None: these are not looked at.
+    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. `faults`
+    counts the errors of each plugin. `anew` makes the plugins once more, for nodes that autoscalers
+    could make (`FutureNodes`); None: these are not looked at.
     """
 
-    def __init__(  # noqa: PLR0913 - a profile twice, where it decides, and what bounds it
+    def __init__(
         self,
         profile: Profile,
         plugins: Sequence[Plugin],
@@ -82,7 +88,6 @@ class Scheduler(AssumedPods):
         *,
         nominations: Nominations | None = None,
         class_bytes: int = 512 * 2**20,
-        large: int = LARGE,
         anew: Anew | None = None,
     ) -> None:
         self._faults = Faults()
@@ -95,7 +100,7 @@ class Scheduler(AssumedPods):
         self.faults = self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
         self.class_counts = self._classes.counts
-        self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
+        self._passes = OnePasses(self.plan, fleet, self._classes)
         self._batches = Batches(self, self._classes, self._select_and_book)
         self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
         # the last refusal of a pod that no node takes
@@ -276,9 +281,9 @@ class Scheduler(AssumedPods):
         if not (
             nominated and (leans_on_pods(pod_info.pod) or self.nominations.of(pod_id) is not None)
         ):
-            search = self._searches.search_for(key, pod_info)
-            if search is not None:
-                yield search
+            one_pass = self._passes.pass_for(key, pod_info)
+            if one_pass is not None:
+                yield one_pass
         eq_class = self._classes.get(key)
         yield SecondPass(eq_class, self.nominations) if nominated else eq_class
 

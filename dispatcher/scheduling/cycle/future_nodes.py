@@ -25,9 +25,9 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Profile,
     Refuse,
+    RoomFilter,
     Skip,
 )
-from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from shared.model.node_group import NodeGroup
 

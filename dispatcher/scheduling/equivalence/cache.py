@@ -19,13 +19,13 @@ _BYTES_PER_ROW = 18
 
 @dataclass(slots=True)
 class ClassCounts:
-    """Classes that are `kept`, how many were `dropped` to make room for others, and `searches` for
+    """Classes that are `kept`, how many were `dropped` to make room for others, and `passes` for
     pods of classes that are not kept.
     """
 
     kept: int = 0
     dropped: int = 0
-    searches: int = 0
+    passes: int = 0
 
 
 class EquivalenceCache:

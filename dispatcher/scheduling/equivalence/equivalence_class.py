@@ -19,7 +19,7 @@ re-evaluates the rows in them, and those plugins whose `depends` says that more 
 
 PreFilter is asked again whenever a node changed or the plugin is stale. Refusals of plugins that
 look further than one row are reported after those of all others. Batches (`batch`) and classes not
-worth caching (`pruning`) are not here.
+worth keeping (`placing`) are not here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The record of a single decision out of an equivalence class or a pruned search: all numbers at
+"""The record of a single decision out of an equivalence class or of one pass: all numbers at
 hand.
 """
 

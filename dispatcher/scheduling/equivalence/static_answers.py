@@ -13,23 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
-from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Readings, Rows
+from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.memory import blocks, window_of
+from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1
-_PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
+_PART_BYTES_PER_ROW = 2
 _USUAL_CODES = 64  # of reasons; there may be more
 # if less than one row in so many is let pass, to gather those costs less than to go through all
 FEW_OPEN = 8
@@ -248,18 +246,14 @@ class StaticAnswers:
         self._partitions = shared.partitions
         self._group_scores: GroupScores | None = None
         self._grouped = False
-        self._uniform: bool | None = None
         self.version = 0
         self.active: tuple[StaticColumn, ...] = ()
         self.static_filters = StaticFilters(())
         self._volatile: list[tuple[StaticColumn, int]] = []
         self._seen: tuple[object, ...] = ()
         self._at = _NEVER
-        self.search_setups: dict[
-            Hashable, object
-        ] = {}  # what pruned searches for such pods have in common
-        self._upper_bounds: Readings = np.zeros(0, dtype=np.float32)
-        self._upper_bounds_at = _NEVER, _NEVER  # version, position
+        # what passes for such pods have in common
+        self.pass_setups: dict[Hashable, object] = {}
 
     @property
     def current(self) -> bool:
@@ -289,7 +283,7 @@ class StaticAnswers:
         self.static_filters.refresh(self._fleet)
         volatile = [one for one in self._columns if one.evaluator.rests_on_more]
         self._volatile = [(one, one.version) for one in volatile]
-        self._group_scores = self._uniform = None
+        self._group_scores = None
         seen = (
             self.static_filters,
             self.static_filters.version,
@@ -300,46 +294,11 @@ class StaticAnswers:
         self._at = self._fleet.changes.position
         return None
 
-    def upper_bounds(self) -> Readings:
-        """[n] what `active` columns without normalising add to a row's score, rounded up; -inf
-        where `static_filters` refuses. In single precision: a bound, not a score.
-        """
-        fleet, (version, position) = self._fleet, self._upper_bounds_at
-        changed = fleet.changes.since(position) if version == self.version else None
-        if changed is None or len(changed):
-            scoring = [
-                one
-                for one in self.active
-                if one.role.score_at is not None and not one.role.normalizes
-            ]
-            self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
-            for rows in blocks(slice(0, fleet.n)) if changed is None else (changed,):
-                closed = self.static_filters.refusal_codes[rows] != 0
-                top = sum([one.points_of(rows) for one in scoring], np.zeros(len(closed)))
-                top *= (1.0 + 2.0**-20) / GRID
-                top[closed] = INFEASIBLE
-                self._upper_bounds[rows] = top
-            self._upper_bounds_at = self.version, fleet.changes.position
-        return self._upper_bounds[: fleet.n]
-
     @property
-    def uniform(self) -> bool:
-        """Whether all active filters stand in `static_filters`, and all rows get the same
-        normalised scores.
-        """
-        if self._uniform is None:
-            filters = [column for column in self.active if column.role.filter_at is not None]
-            group_scores = (
-                self.group_scores
-                if all(column in self.static_filters.columns for column in filters)
-                else None
-            )
-            self._uniform = (
-                group_scores is not None
-                and group_scores.partition is None
-                and group_scores.size == 1
-            )
-        return self._uniform
+    def leads(self) -> bool:
+        """Whether all active filters stand in `static_filters`, before those of any other plugin."""
+        filters = [column for column in self.active if column.role.filter_at is not None]
+        return len(filters) == len(self.static_filters.columns)
 
     @property
     def normalizing(self) -> list[StaticColumn]:

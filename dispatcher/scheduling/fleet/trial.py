@@ -25,9 +25,9 @@ from dispatcher.scheduling.framework import (
     Ints,
     PodInfo,
     Refuse,
+    RoomFilter,
     Skip,
 )
-from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import RowList, Victim, VictimBounds
 from dispatcher.scheduling.framework.points import Plan, guarded
 from shared.model.pod import Pod, PodId

@@ -235,6 +235,16 @@ class ClusterFilter(Filter[Codes]):
         return None if isinstance(codes, Refuse | Skip) else codes
 
 
+class RoomFilter(Filter[S]):
+    """A filter by row that lets a pod pass where enough is free, and nowhere else."""
+
+    @abstractmethod
+    def wants(self, state: S) -> Sequence[tuple[str, int]] | None:
+        """(resource, amount): where all of these are free (allocatable - requested) it refuses
+        nothing, and it refuses every other row. None: it may refuse any row.
+        """
+
+
 class Score(Plugin[S]):
     """A preference."""
 

@@ -28,17 +28,6 @@ def expected_request(pod_info: PodInfo) -> tuple[int, int]:
     return pod_info.counts_as or nonzero_request(pod_info.pod)
 
 
-def least_expected(pod_info: PodInfo) -> tuple[int, int]:
-    """The lesser of both: what a bound on the score may rest on, whichever of them a plugin goes
-    by.
-    """
-    (cpu, memory), (other_cpu, other_memory) = (
-        nonzero_request(pod_info.pod),
-        expected_request(pod_info),
-    )
-    return min(cpu, other_cpu), min(memory, other_memory)
-
-
 def requested(pod: Pod) -> Iterator[tuple[str, int]]:
     """(resource, amount) the pod takes on its node, the implicit one pod included."""
     for resource, amount in pod.requests.items():

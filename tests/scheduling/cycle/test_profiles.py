@@ -18,6 +18,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model import names
 from shared.model.reasons import Reason
 from tests.builders import PodBuilder, fleet, node, pod
+from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready
 
 PACKING = "global-dispatcher-packing"
@@ -80,14 +81,14 @@ def test_classes_are_counted_by_profile_as_they_are_kept_and_make_room_for_other
     assert both.class_counts == {"first": ClassCounts(kept=2, dropped=2), "second": ClassCounts()}
 
 
-def test_decisions_on_pods_of_classes_that_are_not_kept_are_counted() -> None:
+def test_decisions_on_pods_of_classes_that_are_not_kept_are_counted(compiled: None) -> None:  # noqa: F811
     state = fleet(a=[node("n1").cpu(64), node("n2").cpu(64)])
     plugins = build(DEFAULT_PROFILE, PluginContext())
-    one = Scheduler(DEFAULT_PROFILE, plugins, state, large=0)
+    one = Scheduler(DEFAULT_PROFILE, plugins, state)
     for at in range(5):  # a class that is met for the fourth time is kept
         placed = pod(f"pod-{at}").cpu(1).placed("a")
         assert isinstance(one.schedule(placed, ("a", placed.pod.uid)), Decision)
-    assert one.class_counts == ClassCounts(kept=1, searches=3)
+    assert one.class_counts == ClassCounts(kept=1, passes=3)
 
 
 def test_two_profiles_of_one_name_are_an_error() -> None:

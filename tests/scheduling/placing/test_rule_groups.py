@@ -17,7 +17,6 @@ from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, fleet, node, pod, selector
 
 NODES = 40
-large = pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +55,7 @@ class Ruled(DomainPlugin[object]):
         return CountRules(score_terms=[ScoreTerm(zones, factor, 9.0, 5.0), ScoreTerm(hosts, -1.0)], scale=Scale.AS_IS)
 
 
-def records(plugin: Ruled | None, pods: Sequence[PodInfo], large: int) -> tuple[list[Any], dict[str, int]]:
+def records(plugin: Ruled | None, pods: Sequence[PodInfo]) -> tuple[list[Any], dict[str, int]]:
     """Of pods one by one, on nodes of which some have no zone; and the faults."""
     plugins, profile = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), DEFAULT_PROFILE
     if plugin is not None:
@@ -64,7 +63,7 @@ def records(plugin: Ruled | None, pods: Sequence[PodInfo], large: int) -> tuple[
         profile = replace(profile, plugins=(*profile.plugins, PluginUse("Ruled", 1.0, {})))
     nodes = [node(f"n{at}").cpu(8) for at in range(NODES)]
     state = fleet(a=[one.labels(zone="xyz"[at % 3]) if at % 7 else one for at, one in enumerate(nodes)])
-    scheduler = Scheduler(profile, plugins, state, large=large)
+    scheduler = Scheduler(profile, plugins, state)
     results = [scheduler.schedule(one, ("a", str(at))) for at, one in enumerate(pods)]
     assert all(isinstance(one, Decision) for one in results)
     return [one.record() for one in results], dict(scheduler.faults)
@@ -75,18 +74,16 @@ def odd(count: int, one: PodBuilder | None = None) -> list[PodInfo]:
     return [(one or pod("p").labels(app="x")).cpu(f"{100 + at}m").placed("a") for at in range(count)]
 
 
-@large
 def test_default_spread_is_scored_by_its_rules_and_not_asked_for_parts(
-    monkeypatch: pytest.MonkeyPatch, large: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, faults = records(None, odd(12), large)
+    told, faults = records(None, odd(12))
     assert kernels.compile_all()
     monkeypatch.setattr(FaultDomainSpread, "score_parts", None)
-    assert records(None, odd(12), large) == (told, faults)
+    assert records(None, odd(12)) == (told, faults)
     assert faults == {}
 
 
-@large
 @pytest.mark.parametrize(
     "one",
     [
@@ -97,28 +94,26 @@ def test_default_spread_is_scored_by_its_rules_and_not_asked_for_parts(
     ],
     ids=["near zones", "away from hosts", "spread of its own", "spread and away"],
 )
-def test_rules_give_the_records_that_parts_give(one: PodBuilder, large: int) -> None:
-    told = records(None, odd(20, one), large)
+def test_rules_give_the_records_that_parts_give(one: PodBuilder) -> None:
+    told = records(None, odd(20, one))
     assert kernels.compile_all()
-    assert records(None, odd(20, one), large) == told
+    assert records(None, odd(20, one)) == told
     assert told[1] == {}
 
 
-@large
 def test_a_third_party_policy_is_scored_by_its_rules_and_not_asked_for_parts(
-    monkeypatch: pytest.MonkeyPatch, large: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = records(Ruled(), odd(8, pod("p")), large)
+    told = records(Ruled(), odd(8, pod("p")))
     assert kernels.compile_all()
     monkeypatch.setattr(Ruled, "score_parts", None)
-    assert records(Ruled(), odd(8, pod("p")), large) == told
+    assert records(Ruled(), odd(8, pod("p"))) == told
 
 
-@large
-def test_policies_that_count_different_pods_by_host_are_asked_for_their_parts(large: int) -> None:
-    told = records(Ruled(), odd(8), large)
+def test_policies_that_count_different_pods_by_host_are_asked_for_their_parts() -> None:
+    told = records(Ruled(), odd(8))
     assert kernels.compile_all()
-    assert records(Ruled(), odd(8), large) == told
+    assert records(Ruled(), odd(8)) == told
 
 
 wrong: dict[str, dict[str, Any]] = {
@@ -134,9 +129,8 @@ wrong: dict[str, dict[str, Any]] = {
 }
 
 
-@large
 @pytest.mark.parametrize("said", wrong)
-def test_with_malformed_rules_the_parts_decide(said: str, large: int) -> None:
-    told = records(Ruled(), odd(3, pod("p")), large)
+def test_with_malformed_rules_the_parts_decide(said: str) -> None:
+    told = records(Ruled(), odd(3, pod("p")))
     assert kernels.compile_all()
-    assert records(Ruled(**wrong[said]), odd(3, pod("p")), large) == told
+    assert records(Ruled(**wrong[said]), odd(3, pod("p"))) == told

@@ -1,4 +1,4 @@
-"""Pods spread by default, of several apps and homes, go where the naive oracle sends them, by looking at few nodes."""
+"""Pods spread by default, of several apps and homes, go where the naive oracle sends them."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.framework import PodInfo, kernels
+from dispatcher.scheduling.placing import passes
+from dispatcher.scheduling.placing.one_pass import OnePass
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.pruning import searches
-from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
 from shared.model.names import ACCEPT
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.laws.examples import examples
@@ -59,21 +59,15 @@ events = st.one_of(
 scripts = st.lists(events, min_size=4, max_size=14)
 
 
-def decided(script: list[tuple[Any, ...]], large: int) -> list[dict[str, Any]]:
+def decided(script: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """The records, each place being the oracle's."""
-    pair = Pair(DEFAULT_PROFILE, real, batched=False, large=large)
+    pair = Pair(DEFAULT_PROFILE, real, batched=False)
     for cluster in CLUSTERS:
         for at in range(NODES):
             pair.node(cluster, built(f"n{at}", "xyz"[at % 3]).build())
     for event in script:
         pair.apply(event)
     return [one.record() for one in pair.results]
-
-
-@settings(max_examples=examples(25), deadline=None)
-@given(script=scripts)
-def test_few_nodes_looked_at_give_the_places_and_records_that_all_nodes_give(script: list[tuple[Any, ...]]) -> None:
-    assert decided(script, large=0) == decided(script, large=10**9)
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -88,36 +82,36 @@ def test_a_pod_that_fits_nowhere_leaves_nothing_behind_for_the_next_of_its_app(
     app = pod("p").labels(app="u")
     odd = [app.cpu(f"{100 * size + at}m").placed(place) for at, (size, place) in enumerate(before)]
     last = [app.cpu("5").placed(home), app.cpu("150m").placed(home)]
-    decided([("pods", placed, 1) for placed in (*odd, *last)], large=0)
+    decided([("pods", placed, 1) for placed in (*odd, *last)])
 
 
 @pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each search, whether it found a place."""
+def passed(compiled: None, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each pass, whether it found a place."""
     found: list[bool] = []
-    select = PrunedSearch._select
+    select = OnePass.select
 
-    def noted(self: PrunedSearch, *told: Any) -> Any:
+    def noted(self: OnePass, *told: Any) -> Any:
         decision = select(self, *told)
         found.append(decision is not None)
         return decision
 
-    monkeypatch.setattr(PrunedSearch, "_select", noted)
+    monkeypatch.setattr(OnePass, "select", noted)
     return found
 
 
-def test_pods_of_one_app_from_all_homes_are_decided_by_searches(searched: list[bool]) -> None:
+def test_pods_of_one_app_from_all_homes_are_decided_by_passes(passed: list[bool]) -> None:
     one = pod("p").labels(app="u").cpu("100m").placed("a")
     homes = [msgspec.structs.replace(one, home=home) for home in CLUSTERS]
-    decided([("pods", placed, 1) for _ in range(3) for placed in homes], large=0)
-    assert searched == [True] * 9
+    decided([("pods", placed, 1) for _ in range(3) for placed in homes])
+    assert passed == [True] * 9
 
 
-def test_odd_pods_of_an_app_that_is_on_many_hosts_are_decided_by_searches(searched: list[bool]) -> None:
+def test_odd_pods_of_an_app_that_is_on_many_hosts_are_decided_by_passes(passed: list[bool]) -> None:
     odd = [pod("p").labels(app="u").cpu(f"{100 + at}m").placed("a") for at in range(16)]
-    records = decided([("pods", placed, 1) for placed in odd], large=0)
+    records = decided([("pods", placed, 1) for placed in odd])
     assert len({(one["decision"]["cluster"], one["decision"]["node"]) for one in records}) > len(CLUSTERS) * NODES / 8
-    assert searched == [True] * 16
+    assert passed == [True] * 16
 
 
 def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.FixtureRequest) -> None:
@@ -127,42 +121,42 @@ def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.Fixtur
         ("gone", "a", "n3"),
         ("pods", apps[0].placed("b"), 3),
     ]
-    plain = decided(script, large=0)
+    plain = decided(script)
     request.getfixturevalue("compiled")
-    assert decided(script, large=0) == plain
+    assert decided(script) == plain
 
 
-@pytest.mark.parametrize("large", [0, 10**9])
 def test_odd_pods_of_one_app_in_a_row_find_its_hosts_as_pods_that_came_and_went_left_them(
-    request: pytest.FixtureRequest, large: int
+    request: pytest.FixtureRequest,
 ) -> None:
     odd = [("pods", pod("p").labels(app="u").cpu(f"{100 + at}m").placed("a"), 1) for at in range(90)]
     script = [*odd[:30], ("end", 3), *odd[30:80], ("end", 7), ("end", 0), *odd[80:]]
-    plain = decided(script, large)
+    plain = decided(script)
     request.getfixturevalue("compiled")
-    assert decided(script, large) == plain
+    assert decided(script) == plain
 
 
 @settings(max_examples=examples(10), deadline=None)
-@given(script=scripts, large=st.sampled_from((0, 10**9)))
-def test_rules_compiled_give_the_records_that_parts_give(script: list[tuple[Any, ...]], large: int) -> None:
+@given(script=scripts)
+def test_passes_give_the_records_that_classes_give(script: list[tuple[Any, ...]]) -> None:
     pytest.importorskip("numba")
-    plain = decided(script, large)
+    plain = decided(script)
     assert kernels.compile_all()
     try:
-        assert decided(script, large) == plain
+        assert decided(script) == plain
     finally:
         kernels.use_numpy()
 
 
 def test_of_apps_that_come_and_go_in_a_small_fleet_no_more_are_kept_than_of_silent_pods(
+    compiled: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searches, "_MOST_KEPT", 20, raising=False)
+    monkeypatch.setattr(passes, "_MOST_KEPT", 20, raising=False)
     pair = Pair(DEFAULT_PROFILE, real, batched=False)
     for at in range(3):
         pair.node("a", built(f"n{at}", "xyz"[at]).build())
     for at in range(30):
         for _ in range(2):
             pair.pods(pod("p").labels(app=f"u{at}").cpu("10m").placed("a"), 1)
-    assert len(pair.scheduler._searches._some_active) == 20
+    assert len(pair.scheduler._passes._some_active) == 20

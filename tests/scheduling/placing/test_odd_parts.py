@@ -44,12 +44,12 @@ def _compiled(request: pytest.FixtureRequest) -> Iterator[None]:
     kernels.use_numpy()
 
 
-def decided(parts: Parts, large: int) -> tuple[list[Any], dict[str, int], list[str]]:
+def decided(parts: Parts) -> tuple[list[Any], dict[str, int], list[str]]:
     """Six pods of as many classes: where they go, the faults, and what is said of them."""
     profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Odd", 1.0, {})))
     plugins = [*build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), Odd(parts)]
     state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3]) for at in range(NODES)])
-    scheduler = Scheduler(profile, plugins, state, large=large)
+    scheduler = Scheduler(profile, plugins, state)
     pods = [pod(f"p{at}").labels(app="x").cpu(f"{100 + at}m").placed("a") for at in range(6)]
     results = [scheduler.schedule(one, ("a", one.pod.name)) for one in pods]
     assert all(isinstance(one, Decision | Refused) for one in results)
@@ -70,11 +70,10 @@ whole = [
 ]
 
 
-@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
 @pytest.mark.parametrize("counts", whole, ids=["int32", "uint64", "strided"])
-def test_counts_of_hosts_may_be_whole_numbers_of_any_kind(counts: np.ndarray[Any, Any], large: int) -> None:
-    assert decided(of_hosts(counts), large) == decided(of_hosts(odd_hosts.astype(np.int64)), large)
-    assert decided(of_hosts(counts), large)[1:] == ({}, [])
+def test_counts_of_hosts_may_be_whole_numbers_of_any_kind(counts: np.ndarray[Any, Any]) -> None:
+    assert decided(of_hosts(counts)) == decided(of_hosts(odd_hosts.astype(np.int64)))
+    assert decided(of_hosts(counts))[1:] == ({}, [])
 
 
 wrong = {
@@ -86,10 +85,9 @@ wrong = {
 }
 
 
-@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
 @pytest.mark.parametrize("said", wrong)
-def test_counts_of_hosts_that_have_no_value_are_the_plugin_s_fault(said: str, large: int) -> None:
-    nodes, faults, troubles = decided(of_hosts(wrong[said]), large)
+def test_counts_of_hosts_that_have_no_value_are_the_plugin_s_fault(said: str) -> None:
+    nodes, faults, troubles = decided(of_hosts(wrong[said]))
     assert nodes == [None] * 6
     assert faults == {"Odd": 6}
     assert said in troubles[0]
@@ -99,23 +97,20 @@ def by_zone(made: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Par
     return lambda fleet: [Part(made(fleet.topology.domain("zone")), np.array([10.0, 20.0, 5.0, 0.0]))]
 
 
-@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
-def test_domains_of_a_policy_s_own_may_be_wider_numbers(large: int) -> None:
-    wider = decided(by_zone(lambda zone: zone.astype(np.int64)), large)
-    assert wider == decided(by_zone(lambda zone: zone), large)
+def test_domains_of_a_policy_s_own_may_be_wider_numbers() -> None:
+    wider = decided(by_zone(lambda zone: zone.astype(np.int64)))
+    assert wider == decided(by_zone(lambda zone: zone))
     assert wider[1:] == ({}, [])
 
 
-@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
-def test_domains_below_minus_one_go_to_no_group_of_another(large: int) -> None:
-    nodes, faults, _ = decided(by_zone(lambda zone: np.where(zone < 1, zone - 100, zone)), large)
+def test_domains_below_minus_one_go_to_no_group_of_another() -> None:
+    nodes, faults, _ = decided(by_zone(lambda zone: np.where(zone < 1, zone - 100, zone)))
     assert nodes == [None] * 6
     assert faults == {"Odd": 6}
 
 
-@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
-def test_domains_that_are_no_whole_numbers_are_the_plugin_s_fault(large: int) -> None:
-    nodes, faults, troubles = decided(by_zone(lambda zone: zone * 1.0), large)
+def test_domains_that_are_no_whole_numbers_are_the_plugin_s_fault() -> None:
+    nodes, faults, troubles = decided(by_zone(lambda zone: zone * 1.0))
     assert nodes == [None] * 6
     assert faults == {"Odd": 6}
     assert "the domain of a part is no column of whole numbers" in troubles[0]

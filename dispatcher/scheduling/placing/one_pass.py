@@ -1,0 +1,502 @@
+"""One pod, all rows, one pass: who refuses each row, its points, the two best, the counts of why
+not.
+
+1. Refusals: what rests on nodes alone is known for all pods alike to it (`static_answers`), closed
+   clusters are known by cluster, and filters by row are asked about the rows that may lack room.
+2. Points by group: rows that the policies by fault domain treat alike are one group, and a hundred
+   groups are scored in place of all rows (`rule_groups`). Normalising needs the feasible rows, so
+   these are counted by group first.
+3. The two best rows by static points, the scores of plugins by row and the points of groups.
+
+Nothing is kept of it: it serves classes that are not worth keeping, or whose answers would be stale
+with each of their pods. Not here: pods without a place, policies that refuse by domain or tell no
+rules, and plugins that look at the whole fleet; the pod's class decides those (`passes` says which).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite, weighted
+from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
+from dispatcher.scheduling.equivalence.rows import add_score, is_plain
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, count_codes
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.row import RowFacts
+from dispatcher.scheduling.framework import SKIP, Codes, Floats, Ints, PodInfo, RoomFilter, Rows
+from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.memory import window_of
+from dispatcher.scheduling.framework.points import PluginError
+from dispatcher.scheduling.framework.roles import PluginRole
+from dispatcher.scheduling.place_finder import PlaceFinder
+from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
+from dispatcher.scheduling.placing.rule_groups import WIDEST, GroupPoints, RuleGroups
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.decision_record import (
+    DecisionContext,
+    Explainers,
+    Scores,
+    merged,
+)
+from shared.model.pod import PodId
+
+_BLOCK = 1024
+_NOTHING: Mapping[tuple[int, int], int] = {}
+_NO_NUMBERS: Ints = np.zeros(0, dtype=np.int64)
+
+
+@kernel("marks wholes ints int out_ints")
+def _count_rows(first, group, numbers, size, members):  # type: ignore[no-untyped-def]
+    """Count the rows that nobody refuses by group, and by the number on their hosts if there are
+    `numbers`; or the highest number for which `members` has no room, -1 for none, -2 for a number
+    below 0.
+    """
+    width = len(members) // size
+    highest = lowest = 0
+    for row in range(len(numbers)):
+        highest = max(highest, numbers[row])
+        lowest = min(lowest, numbers[row])
+    if lowest < 0:
+        return -2
+    if highest >= width:
+        return highest
+    if len(numbers):
+        for row in range(len(first)):
+            if first[row] == 0:
+                members[group[row] + numbers[row] * size] += 1
+    else:
+        for row in range(len(first)):
+            if first[row] == 0:
+                members[group[row]] += 1
+    return -1
+
+
+@kernel("marks floats floats float float wholes ints int floats ints")
+def _two_best_rows(first, before, raw, weight, unit, group, numbers, size, points, ranks):  # type: ignore[no-untyped-def]  # noqa: C901, PLR0913 - columns
+    """The two best rows and their totals, by total, then rank, then row; -1 where there is none.
+
+    A total is `before` and the weighted `raw` score, in whole `unit`s of points, and the points of
+    the row's group. The last answer: 1 if a total is no finite number, else 0. Block by block: what
+    the first loop writes is in the processor's cache for the others.
+    """
+    best = second = -1
+    best_total = second_total = -np.inf
+    nonsense = 0
+    totals = np.empty(_BLOCK)
+    n = len(first)
+    for start in range(0, n, _BLOCK):
+        count = min(_BLOCK, n - start)
+        refused = first[start : start + count]
+        known = before[start : start + count]
+        scores = raw[start : start + count]
+        groups = group[start : start + count]
+        if len(numbers):
+            held = numbers[start : start + count]
+            for at in range(count):
+                totals[at] = points[groups[at] + held[at] * size]
+        else:
+            for at in range(count):
+                totals[at] = points[groups[at]]
+        highest = -np.inf
+        for at in range(count):
+            total = (known[at] + np.rint(scores[at] * weight)) * unit
+            nonsense |= refused[at] == 0 and not np.isfinite(total)
+            total = total + totals[at] if refused[at] == 0 else -np.inf
+            totals[at] = total
+            highest = max(highest, total)
+        if highest < second_total:
+            continue
+        for at in range(count):
+            total = totals[at]
+            if total < second_total or total == -np.inf:
+                continue
+            row = start + at
+            if second >= 0 and total == second_total and ranks[row] >= ranks[second]:
+                continue
+            if best < 0 or total > best_total or (total == best_total and ranks[row] < ranks[best]):
+                best, second = row, best
+                best_total, second_total = total, best_total
+            else:
+                second, second_total = row, total
+    return best, best_total, second, second_total, nonsense
+
+
+def is_compiled() -> bool:
+    """Whether passes can be made yet."""
+    return _two_best_rows.fast is not None
+
+
+@dataclass(frozen=True)
+class ClusterAnswers:
+    """What the `evaluators` say that look at nothing of a node but its cluster.
+
+    `asked`: these and those that skip the pod. `closed` [clusters]: the first that refuses its
+    nodes, else 0; `scores`: of each that scores, [clusters + 1] raw ones, the last for rows without
+    a cluster.
+    """
+
+    asked: Sequence[PluginEvaluator]
+    evaluators: Sequence[PluginEvaluator]
+    closed: Codes
+    scores: Sequence[tuple[PluginEvaluator, Floats]]
+
+    @cached_property
+    def closes(self) -> bool:
+        """Whether any cluster is closed."""
+        return bool(self.closed.any())
+
+    @classmethod
+    def ask(cls, fleet: FleetState, asked: Sequence[PluginEvaluator]) -> "ClusterAnswers":
+        """Ask about one node of each cluster; those that are `asked` are in profile order, and
+        their PreFilter has answered.
+        """
+        evaluators = [one for one in asked if not one.skipped]
+        every = fleet.row_of_each_cluster()
+        known = np.flatnonzero(every >= 0)
+        rows = every[known]
+        closed = np.zeros(len(fleet.clusters), dtype=np.uint16)
+        told = list[tuple[PluginEvaluator, Floats]]()
+        for one in evaluators:
+            if one.role.filter_at is not None:
+                closed[known] = np.where(closed[known] == 0, one.codes(rows), closed[known])
+            if one.role.score_at is not None:
+                scores = np.zeros(len(closed) + 1)
+                scores[known] = one.finite_scores(rows)
+                told.append((one, scores))
+        return cls(asked, evaluators, closed, told)
+
+
+class PassSetup:
+    """What passes have in common whose pods share static answers and are asked about by the same
+    plugins.
+
+    `scored`: who scores, in profile order: a column, a role whose scores are by group, or a place
+    in the evaluators by row that score. `common_points`: of columns that give all rows the same,
+    `common` (place in `scored`, raw, normalised) the scores behind it; `columns`: those that
+    normalise and tell rows apart.
+    """
+
+    def __init__(
+        self,
+        profile: str,
+        static: StaticAnswers,
+        by_row: Sequence[PluginRole],
+        by_group: Sequence[PluginRole],
+    ) -> None:
+        self.static = static
+        self.version = static.version
+        self._profile = profile
+        columns = [one for one in static.active if one.role.score_at is not None]
+        self.columns = [one for one in columns if one.role.normalizes and len(one.values) > 1]
+        scored: list[tuple[PluginRole, StaticColumn | PluginRole | int]] = [
+            (one.role, one.role if one in self.columns else one) for one in columns
+        ]
+        scored += [(role, at) for at, role in enumerate(by_row)]
+        scored += [(role, role) for role in by_group if role.score_at is not None]
+        scored.sort(key=lambda one: one[0].score_at or 0)
+        self.scored = tuple(one for _, one in scored)
+        self.names = (
+            tuple(role.name for role, _ in scored),
+            tuple(role.weight for role, _ in scored),
+        )
+        self.common_points = 0.0
+        self.common = list[tuple[int, float, float]]()
+        for place, (_, one) in enumerate(scored):
+            if isinstance(one, StaticColumn) and one.role.normalizes:
+                raw = np.asarray(one.values or [0.0]) + 0.0
+                normal = one.evaluator.normalize(raw.copy())
+                self.common.append((place, raw.item(0), normal.item(0)))
+                self.common_points += weighted(normal, one.role.weight).item(0)
+        self._points = [one for one in columns if not one.role.normalizes]
+        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the log of nodes
+        self._context: DecisionContext | None = None
+        self._clusters = 0
+
+    def points_of(self, fleet: FleetState) -> Floats:
+        """[n] what rests on nodes alone and is not normalised, in units of 1 / GRID; kept until a
+        node changes.
+        """
+        if self._points_of_all[0] != fleet.changes.position:
+            rows = slice(0, fleet.n)
+            every = sum([one.points_of(rows) for one in self._points], np.zeros(fleet.n))
+            self._points_of_all = fleet.changes.position, every
+        return self._points_of_all[1]
+
+    def context(
+        self,
+        fleet: FleetState,
+        refused: Mapping[tuple[int, int], int],
+        shut: Mapping[tuple[int, int], int] = _NOTHING,
+    ) -> DecisionContext:
+        """What a decision stands on when rows are `refused` beside those that the shared filters
+        refuse; `shut`: all nodes of clusters that are refused before anybody looks at nodes.
+        """
+        static_filters = self.static.static_filters
+        if shut:
+            away = {cluster for _, cluster in shut}
+            told = merged(static_filters.rejected, refused)
+            told = {**shut, **{why: rows for why, rows in told.items() if why[1] not in away}}
+            return self._make(fleet, told, static_filters.evaluated - sum(told.values()))
+        if refused:
+            feasible = fleet.n - static_filters.refused - sum(refused.values())
+            return self._make(fleet, merged(static_filters.rejected, refused), feasible)
+        known = self._context
+        if (
+            known is None
+            or known.rejected is not static_filters.rejected
+            or self._clusters != len(fleet.clusters)
+        ):
+            known = self._context = self._make(
+                fleet, static_filters.rejected, fleet.n - static_filters.refused
+            )
+            self._clusters = len(fleet.clusters)
+        return known
+
+    def _make(
+        self, fleet: FleetState, rejected: Mapping[tuple[int, int], int], feasible: int
+    ) -> DecisionContext:
+        names = tuple(info.name for info in fleet.clusters)
+        return DecisionContext(
+            self._profile,
+            fleet.reasons,
+            names,
+            rejected,
+            feasible,
+            self.static.static_filters.evaluated,
+        )
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row with its total, and `raw`, what each evaluator by row scored it."""
+
+    row: int
+    total: float
+    raw: Sequence[float]
+
+
+class OnePass(PlaceFinder):
+    """The pass for one pod. `evaluators`: its plugins by row; `clusters`: what rests on clusters
+    alone; `policies`: by fault domain, and `groups` of rows by their rules.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a pod is decided by
+        self,
+        fleet: FleetState,
+        setup: PassSetup,
+        evaluators: Sequence[PluginEvaluator],
+        room: LowCapacityIndex,
+        clusters: ClusterAnswers,
+        policies: Sequence[PluginEvaluator],
+        groups: RuleGroups,
+    ) -> None:
+        self._fleet = fleet
+        self._setup = setup
+        self._evaluators = evaluators
+        self._room = room
+        self._clusters = clusters
+        self._policies = policies
+        self._groups = groups
+        self.by_host = False  # whether it found a place, and what domains say rests on hosts
+
+    def answer_of(self, plugin: str) -> object:
+        """What a plugin answered in PreFilter; SKIP if it was not asked."""
+        active = (*self._on_nodes(), *self._evaluators, *self._policies)
+        return next((one.state for one in active if one.role.name == plugin), SKIP)
+
+    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
+        """The place for the pod and why; None if there is none, or a plugin fails: the class
+        decides, and says so.
+        """
+        try:
+            first = self._refusals()
+            points = self._group_points(first)
+            found = None if points is None else self._two_best(first, points)
+            if points is None or found is None:
+                return None
+            return self._decision(pod_id, pod_info, first, points, *found)
+        except PluginError:
+            return None
+
+    # --- 1. who is refused
+    # ----------------------------------------------------------------------------------------------
+
+    def _refusals(self) -> Codes:
+        """[n] why each row is refused, closed clusters apart."""
+        n = self._fleet.n
+        static = first = self._setup.static.static_filters.refusal_codes[:n]
+        for one in self._evaluators:
+            if one.role.filter_at is None:
+                continue
+            rows = self._may_refuse(one)
+            rows = rows[first[rows] == 0]
+            if len(rows):
+                first = first.copy() if first is static else first
+                first[rows] = one.codes(rows)
+        return first
+
+    def _may_refuse(self, one: PluginEvaluator) -> RowList:
+        plugin = one.role.plugin
+        wanted = plugin.wants(one.state) if isinstance(plugin, RoomFilter) else None
+        rows = None if wanted is None else self._room.short_of(wanted)
+        return np.arange(self._fleet.n) if rows is None else rows
+
+    # --- 2. points by group
+    # ----------------------------------------------------------------------------------------------
+
+    def _group_points(self, first: Codes) -> GroupPoints | None:
+        """None for too many groups, or where a policy's scores are no finite numbers."""
+        groups = self._groups
+        numbers = _NO_NUMBERS if groups.of_hosts is None else groups.of_hosts
+        while True:
+            members = np.zeros(groups.size * groups.width, dtype=np.int64)
+            beyond = _count_rows.fast(first, groups.group, numbers, groups.size, members)
+            if beyond == -1:
+                break
+            if beyond < 0 or groups.size * (beyond + 1) > WIDEST:
+                return None
+            groups.widen(int(beyond) + 1)
+        clusters = self._clusters
+        if clusters.closes:
+            closed = np.append(clusters.closed, np.uint16(0))
+            members[closed[groups.clusters] != 0] = 0
+        found = groups.points(members, self._fleet.n)
+        if found is not None:
+            for one, scores in clusters.scores:
+                found.add(one, scores[groups.clusters])
+        return found
+
+    # --- 3. who wins
+    # ----------------------------------------------------------------------------------------------
+
+    def _two_best(self, first: Codes, points: GroupPoints) -> tuple[_Row, _Row | None] | None:
+        setup = self._setup
+        groups = self._groups
+        fleet = self._fleet
+        few = setup.static.static_filters.few_open
+        where: Rows = slice(0, fleet.n) if few is None else window_of(few)
+        before = setup.points_of(fleet)[where]
+        scorers = [one for one in self._evaluators if one.role.score_at is not None]
+        raws = [one.scores(where) for one in scorers]
+        if not is_plain(raws[0]):
+            raws[0] = np.ascontiguousarray(raws[0], dtype=np.float64)
+        if len(raws) > 1:
+            before = before.copy()
+            for one, raw in zip(scorers[1:], raws[1:], strict=True):
+                add_score(raw, one.role.weight, before)
+        numbers = _NO_NUMBERS if groups.of_hosts is None else groups.of_hosts[where]
+        best, total, second, second_total, nonsense = _two_best_rows.fast(
+            first[where],
+            before,
+            raws[0],
+            scorers[0].role.weight * GRID,
+            1.0 / GRID,
+            groups.group[where],
+            numbers,
+            groups.size,
+            points.points,
+            fleet.rank[where],
+        )
+        if nonsense:
+            for one, raw in zip(scorers, raws, strict=True):
+                finite(one.role.plugin, raw[first[where] == 0])
+        if best < 0:
+            return None
+
+        def told(at: int, points: float) -> _Row:
+            row = at + where.start if isinstance(where, slice) else where.item(at)
+            return _Row(row, points + setup.common_points, [raw.item(at) for raw in raws])
+
+        return told(best, total), told(second, second_total) if second >= 0 else None
+
+    # --- why
+    # ----------------------------------------------------------------------------------------------
+
+    def _decision(
+        self,
+        pod_id: PodId,
+        pod_info: PodInfo,
+        first: Codes,
+        points: GroupPoints,
+        best: _Row,
+        rival: _Row | None,
+    ) -> Decision:
+        fleet = self._fleet
+        self.by_host = self._groups.of_hosts is not None
+        raw, normal = self._scores(best, points)
+        why = RowExplanation(
+            self._context(first),
+            fleet.now,
+            fleet,
+            self._later(),
+            Scores(
+                *self._setup.names,
+                raw,
+                normal,
+                None if rival is None else self._scores(rival, points)[1],
+            ),
+            RowFacts.of(fleet, best.row),
+            None if rival is None else (*fleet.name_of(rival.row), rival.total),
+        )
+        return Decision(pod_id, pod_info, *fleet.name_of(best.row), best.row, best.total, why)
+
+    def _context(self, first: Codes) -> DecisionContext:
+        fleet = self._fleet
+        static = self._setup.static.static_filters.refusal_codes[: fleet.n]
+        refused = _NOTHING
+        if first is not static:
+            rows = np.flatnonzero(first != static)
+            refused = count_codes(first[rows], fleet, rows)
+        clusters = self._clusters
+        if not clusters.closes:
+            return self._setup.context(fleet, refused)
+        nodes = list(fleet.node_counts().values())
+        closed = clusters.closed
+        shut = {
+            (int(closed[at]), at): nodes[at] for at in np.flatnonzero(closed).tolist() if nodes[at]
+        }
+        return self._setup.context(fleet, refused, shut)
+
+    def _scores(self, one: _Row, points: GroupPoints) -> tuple[list[float], list[float]]:
+        """Raw and normalised, in the order of `PassSetup.scored`."""
+        groups = self._groups
+        group = groups.group.item(one.row)
+        if groups.of_hosts is not None:
+            group += groups.of_hosts.item(one.row) * groups.size
+        raw = list[float]()
+        normal = list[float]()
+        for source in self._setup.scored:
+            if isinstance(source, int):
+                score = scaled = one.raw[source]
+            elif isinstance(source, PluginRole):
+                score = points.raw[source.score_at].item(group)
+                scaled = points.normal[source.score_at].item(group)
+            else:
+                score = scaled = source.raw_at(one.row)
+            raw.append(score)
+            normal.append(scaled)
+        for place, score, scaled in self._setup.common:
+            raw[place], normal[place] = score, scaled
+        return raw, normal
+
+    def explainers(self) -> Explainers:
+        """Policies by fault domain."""
+        return _explainers(self._policies)
+
+    def _on_nodes(self) -> list[PluginEvaluator]:
+        """Those that look at nodes or clusters alone, in profile order."""
+        columns = [column.evaluator for column in self._setup.static.active]
+        beside = self._clusters.evaluators
+        return sorted([*columns, *beside], key=lambda one: one.role.key_at) if beside else columns
+
+    def _later(self) -> Explainers:
+        return _explainers((*self._on_nodes(), *self._evaluators))
+
+
+def _explainers(active: Sequence[PluginEvaluator]) -> Explainers:
+    told = ((one.role.explainer, one.state) for one in active)
+    return tuple([(plugin, state) for plugin, state in told if plugin is not None])

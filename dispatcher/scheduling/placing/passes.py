@@ -1,0 +1,255 @@
+"""Which pods are decided by one pass: those of classes that are not kept (yet), or whose kept
+answers would be stale with each of their pods.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswers
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import PodInfo, RoomFilter
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.domain_counts import CountRules
+from dispatcher.scheduling.framework.points import Plan, PluginError
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
+from dispatcher.scheduling.placing.one_pass import (
+    ClusterAnswers,
+    OnePass,
+    PassSetup,
+    is_compiled,
+)
+from dispatcher.scheduling.placing.rule_groups import RuleGroups, name_of, rule_groups
+
+_MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these skip them
+# if some are active: so many kinds at least, else of so many rows together
+_LEAST_ACTIVE = 16
+_ROWS_ACTIVE = 1 << 21
+_MOST_GROUPS = 64
+# classes of which it is counted how often they are met; so often is worth keeping
+_MOST_MET = 4096
+_WORTH_KEEPING = 4
+_MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Plugins asked for pods that are alike to them: those that have something to say, or may have
+    while no node changes.
+    """
+
+    at: int
+    evaluators: list[PluginEvaluator]
+
+
+def _may_be_active(one: PluginEvaluator) -> bool:
+    seen = one.observed
+    changes = seen.now or seen.counts or seen.kinds or one.is_stale(changed=False, touched=True)
+    return not one.skipped or bool(changes)
+
+
+class OnePasses:
+    """Makes the passes of one plan.
+
+    Plugins by row that score, or look for room, are asked anew for each pod: they go by what it
+    requests. What all others answer is kept for pods alike to them.
+    """
+
+    def __init__(self, plan: Plan, fleet: FleetState, classes: EquivalenceCache) -> None:
+        self._classes = classes
+        self._profile = plan.profile
+        self._fleet = fleet
+        self._met: OrderedDict[ClassKey, int] = OrderedDict()
+        self._by_host: OrderedDict[ClassKey, None] = OrderedDict()
+        others = [role for role in classes.roles if role.scope is not AnswerScope.NODE_OBJECT]
+        self._requesting = [PluginEvaluator(role, fleet) for role in others if _by_requests(role)]
+        self._others = [role for role in others if not _by_requests(role)]
+        self._by_cluster = [role for role in classes.roles if role.by_cluster]
+        self._clusters: OrderedDict[tuple[Hashable, ...], tuple[int, ClusterAnswers]] = (
+            OrderedDict()
+        )
+        self._all_skipped: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._groups: OrderedDict[Hashable, RuleGroups | None] = OrderedDict()
+        self._groups_at = -1
+        self._room = LowCapacityIndex(fleet)
+        self._last: tuple[ClassKey, OnePass] | None = None
+
+    def pass_for(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
+        """The pass for a pod of the class of a key; None if its class has to decide, or to say
+        which plugin fails.
+        """
+        last = self._last
+        self._last = None
+        if last is not None and last[1].by_host:
+            self._note_by_host(last[0])
+        if key not in self._by_host and (key in self._classes or self._is_worth_keeping(key)):
+            return None
+        self._by_host.pop(key, None)
+        try:
+            found = self._made(key, pod_info)
+        except PluginError:
+            return None
+        if found is not None:
+            self._last = key, found
+            self._classes.counts.passes += 1
+        return found
+
+    def _note_by_host(self, key: ClassKey) -> None:
+        """What a class would keep is stale with each of its pods that is spread over hosts."""
+        self._by_host[key] = None
+        if len(self._by_host) > _MOST_MET:
+            self._by_host.popitem(last=False)
+
+    def _is_worth_keeping(self, key: ClassKey) -> bool:
+        met = self._met.pop(key, 0) + 1
+        if met >= _WORTH_KEEPING:
+            return True
+        self._met[key] = met
+        if len(self._met) > _MOST_MET:
+            self._met.popitem(last=False)
+        return False
+
+    def _made(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
+        static = self._classes.static_answers.part(key, by_node=True)
+        if (
+            not self._fleet.n
+            or not is_compiled()
+            or (not static.current and static.refresh(pod_info) is not None)
+            or not static.leads
+        ):
+            return None
+        others = self._of_others(key, pod_info)
+        clusters = self._of_clusters(key, pod_info)
+        if others is None or clusters is None:
+            return None
+        if clusters.closes and not self._clusters_first(static):
+            return None
+        if any(one.role.scope is AnswerScope.FLEET for one in others):
+            return None
+        evaluators = [one for one in others if one.role.scope is AnswerScope.ROW]
+        policies = [one for one in others if one.role.scope is AnswerScope.DOMAIN]
+        for one in self._requesting:
+            if one.pre_filter(pod_info) is not None:
+                return None
+            if not one.skipped:
+                evaluators.append(one)
+        evaluators.sort(key=lambda one: one.role.key_at)
+        by_row = [one.role for one in evaluators if one.role.score_at is not None]
+        setup = self._setup(static, by_row, [one.role for one in (*clusters.evaluators, *policies)])
+        groups = self._groups_of(policies, setup, pod_info)
+        if groups is None or not by_row:
+            return None
+        self._room.refresh()
+        return OnePass(self._fleet, setup, evaluators, self._room, clusters, policies, groups)
+
+    def _clusters_first(self, static: StaticAnswers) -> bool:
+        """Whether those that go by cluster refuse before all others do, so that theirs are the
+        reasons.
+        """
+        last = max(
+            [role.key_at for role in self._by_cluster if role.filter_at is not None], default=-1
+        )
+        filters = [one.role.key_at for one in static.active if one.role.filter_at is not None]
+        filters += [role.key_at for role in self._others if role.filter_at is not None]
+        filters += [one.role.key_at for one in self._requesting if one.role.filter_at is not None]
+        return last < min(filters, default=last + 1)
+
+    def _of_clusters(self, key: ClassKey, pod_info: PodInfo) -> ClusterAnswers | None:
+        """What those say that rest on clusters alone; None if one of these refuses the pod."""
+        name = tuple([key[role.key_at] for role in self._by_cluster])
+        position = self._fleet.changes.position
+        found = self._clusters.pop(name, None)
+        if found is None or found[0] != position or _is_stale(found[1].asked):
+            evaluators = [PluginEvaluator(role, self._fleet) for role in self._by_cluster]
+            for one in evaluators:
+                if one.pre_filter(pod_info) is not None:
+                    return None
+            found = position, ClusterAnswers.ask(self._fleet, evaluators)
+            for one in evaluators:
+                one.record_dependencies()
+        self._clusters[name] = found
+        if len(self._clusters) > _MOST_MET:
+            self._clusters.popitem(last=False)
+        return found[1]
+
+    def _of_others(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
+        """Of those whose answers are kept, who has something to say; None if one of them refuses
+        the pod.
+        """
+        name = tuple([key[role.key_at] for role in self._others])
+        position = self._fleet.changes.position
+        # kept again unless one fails
+        known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)
+        if known is None or known.at != position:
+            known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
+        asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
+        for one in asked:
+            if one.pre_filter(pod_info) is not None:
+                return None
+            one.record_dependencies()
+        if len(asked) == len(self._others):
+            known.evaluators = [one for one in asked if _may_be_active(one)]
+        active = [one for one in known.evaluators if not one.skipped]
+        # What has been answered may hold a few bytes a row.
+        kept = self._some_active if active else self._all_skipped
+        kept[name] = known
+        most = max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n) if active else _MOST_KEPT
+        if len(kept) > min(_MOST_KEPT, most):
+            kept.popitem(last=False)
+        return active
+
+    def _setup(
+        self,
+        static: StaticAnswers,
+        by_row: Sequence[PluginRole],
+        by_group: Sequence[PluginRole],
+    ) -> PassSetup:
+        name = tuple(by_row), tuple(by_group)
+        known = static.pass_setups.get(name)
+        if isinstance(known, PassSetup) and known.version == static.version:
+            return known
+        made = static.pass_setups[name] = PassSetup(self._profile, static, by_row, by_group)
+        return made
+
+    def _groups_of(
+        self, policies: Sequence[PluginEvaluator], setup: PassSetup, pod_info: PodInfo
+    ) -> RuleGroups | None:
+        """Kept by the rules' ids while these live in what is kept, until a node changes."""
+        if any(one.role.score_at is None for one in policies):
+            return None
+        if self._groups_at != self._fleet.changes.position:
+            self._groups.clear()
+            self._groups_at = self._fleet.changes.position
+        rules = list[CountRules]()
+        for one in policies:
+            told = one.count_rules(pod_info)
+            if told is None:
+                return None
+            rules.append(told)
+        name = name_of(rules, setup.columns)
+        if name in self._groups:
+            self._groups.move_to_end(name)
+            return self._groups[name]
+        partitions = self._classes.static_answers.partitions
+        try:
+            found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
+        except _MALFORMED:
+            return None
+        if found is not None:
+            self._groups[name] = found
+            if len(self._groups) > _MOST_GROUPS:
+                self._groups.popitem(last=False)
+        return found
+
+
+def _is_stale(evaluators: Sequence[PluginEvaluator]) -> bool:
+    return any(one.is_stale(changed=False, touched=False) for one in evaluators)
+
+
+def _by_requests(role: PluginRole) -> bool:
+    filters = role.filter_at is not None and not isinstance(role.plugin, RoomFilter)
+    return role.scope is AnswerScope.ROW and (role.score_at is not None or not filters)
