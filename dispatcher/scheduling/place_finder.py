@@ -3,16 +3,14 @@
     place finder                  finds the place of                                    reads, per pod
     placing.OnePass               a pod unlike others, in a class not worth keeping     all rows
     equivalence.EquivalenceClass  any pod, one at a time                                rows that changed
-    batch.Lookahead               many equal pods, by rows and groups of rows           one row
-    batch.CountMerge              many equal pods whose policies count pods by domain   one row and a few counts
     cycle.second_pass.SecondPass  any pod while rooms are held for nominated ones       as its class, twice
 
 All of them answer the same for the same pod on the same fleet (tests/laws); they differ in what
 they cost and in what they can decide at all. The cycle asks them in turn: who cannot tell says so,
-and the next one is asked.
+and the next one is asked. Many equal pods are decided together, the same as by any of these, by
+`batch.CountMerge`: one row and a few counts a pod.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,21 +60,3 @@ class PlaceFinder(Protocol):
     def booked(self, row: int) -> None:
         """The pod of the last decision was booked on its row."""
         return
-
-
-class BatchPlaceFinder(PlaceFinder, Protocol):
-    """Finds places for a batch of pods that are alike, as long as nobody else changes the fleet."""
-
-    def spent(self) -> bool:
-        """Whether it must not be asked any more: the class has to be refreshed first."""
-        ...
-
-    def selects_all(self) -> bool:
-        """Whether `select_all` may be asked."""
-        ...
-
-    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, as if each had been booked;
-        then it is spent.
-        """
-        ...

@@ -1,14 +1,13 @@
 """A batch that nobody books pod by pod goes where its pods would go one after the other, with the very same records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.batch.lookahead import Lookahead, lookahead_of
+from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Plugin, PodInfo, Reserve
@@ -18,6 +17,7 @@ from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, pod
 from tests.laws.test_one_pass_laws import some_fleet, told
 
+pytestmark = pytest.mark.usefixtures("compiled")
 KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
     "small": lambda one: one.cpu("700m").memory("900Mi"),
     "big, until nothing is left": lambda one: one.cpu(7).memory("3Gi"),
@@ -71,13 +71,6 @@ def test_pods_of_a_tenant_with_quota_are_no_different(kind: str, quota: str) -> 
     assert decide(kind, batch=50, pods=120, tenants=tenants) == one_by_one
 
 
-@pytest.mark.parametrize("quota", QUOTAS)
-def test_merged_pods_of_a_tenant_are_no_different(compiled: None, quota: str) -> None:
-    tenants = (Tenant("team", ("default",), QUOTAS[quota]),)
-    one_by_one = decide("of an app", batch=1, pods=120, tenants=tenants)
-    assert decide("of an app", batch=50, pods=120, tenants=tenants) == one_by_one
-
-
 class Alone(Reserve[None]):
     """Books for each pod by itself."""
 
@@ -91,14 +84,14 @@ class Alone(Reserve[None]):
 
 def test_a_batch_is_decided_in_one_go_unless_somebody_books_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    run = Lookahead.select_all
+    run = CountMerge.decisions
 
-    def counted(self: Lookahead, items: object) -> object:
+    def counted(self: CountMerge, items: object) -> object:
         found = run(self, items)  # type: ignore[arg-type]
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(Lookahead, "select_all", counted)
+    monkeypatch.setattr(CountMerge, "decisions", counted)
     decide("small", batch=300)
     assert sum(counts) == 300
     counts.clear()
@@ -110,26 +103,19 @@ def test_a_batch_is_decided_in_one_go_unless_somebody_books_pod_by_pod(monkeypat
     assert not counts
 
 
-def test_a_new_app_is_looked_at_once_in_full_and_its_first_pod_not_looked_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_app_is_looked_at_once_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Default spread skips the app until its first pod is placed; no row but that of the pod is evaluated again."""
-    ahead, full = list[int](), list[int]()
-    run, fill = lookahead_of, RowTable.fill_all
-
-    def looking(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: int, *, deferred: bool) -> object:
-        ahead.append(count)
-        return run(eq_class, kinds, count, deferred=deferred)
+    full, fill = list[RowTable](), RowTable.fill_all
 
     def filling(self: RowTable) -> None:
-        full.append(len(ahead))
+        full.append(self)
         fill(self)
 
     state = some_fleet(np.random.default_rng(11))
     scheduler = scheduler_of(state)
     items = [(("a", f"uid-p{at}"), pod(f"p{at}").labels(app="web").cpu(1).placed("a")) for at in range(20)]
-    monkeypatch.setattr("dispatcher.scheduling.cycle.batches.lookahead_of", looking)
     monkeypatch.setattr(RowTable, "fill_all", filling)
     found = told(scheduler.schedule_class(items))
-    assert len(items) not in ahead
     assert len(full) == 1
     alone = scheduler_of(some_fleet(np.random.default_rng(11)))
     assert found == [one for item in items for one in told(alone.schedule_class([item]))]

@@ -372,7 +372,7 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     pods.refresh(placed)
     merged = count_merge_of(pods, [placed], 7)
     assert merged is not None
-    assert len(merged.select_all([numbered(placed, at) for at in range(100, 107)])) == 7
+    assert len(merged.decisions([numbered(placed, at) for at in range(100, 107)])) == 7
     assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait
 
 

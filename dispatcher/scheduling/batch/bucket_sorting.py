@@ -146,6 +146,10 @@ def sorting_of(
     """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for
     too many buckets.
     """
+    if partition is None and not on_host:  # all are one bucket
+        return BucketSorting(
+            [(0,)], np.asarray([eq_class.rows.feasible]), None, partial(_one, eq_class)
+        )
     many = partition is not None and partition.whole and partition.size >= MANY_GROUPS
     told = on_host
     rows = None
@@ -170,6 +174,11 @@ def sorting_of(
     if len(present) > _MOST_BUCKETS:
         return None
     return BucketSorting(digits.keys(present), members, None, lambda: (rows, bucket_of))
+
+
+def _one(eq_class: EquivalenceClass) -> tuple[RowList, Ints]:
+    rows = eq_class.rows.feasible_rows()
+    return rows, np.zeros(len(rows), dtype=np.int64)
 
 
 def _all_sorted(eq_class: EquivalenceClass, digits: _Digits) -> tuple[RowList, Ints]:

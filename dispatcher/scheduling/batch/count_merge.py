@@ -1,10 +1,11 @@
-"""The count merge: a batch of pods whose policies count pods by fault domain, decided in one go by
-compiled code.
+"""The count merge: a batch of equal pods, decided in one go by compiled code.
 
-The policies are asked for their rules once (`DomainPlugin.count_rules`); from then on one pod more
-is a few counts and one row. What rows offer after one more pod is asked of the row-scoped plugins
-for many of them at once, as in `lookahead`. Nobody else may touch the fleet until the batch is
-booked; nothing of it is read on the way. docs/algorithms/batch-merge.md has an example with
+Policies that count pods by fault domain are asked for their rules once
+(`DomainPlugin.count_rules`); from then on one pod more is a few counts and one row. What a row will
+offer after one more pod, and after several where pods are small beside the rows, is asked of the
+row-scoped plugins for many rows at once: the pods are supposed on the columns, the plugins are
+evaluated, and the columns are put back bit for bit. Nobody else may touch the fleet until the batch
+is booked; nothing of it is read on the way. docs/algorithms/batch-merge.md has an example with
 numbers.
 """
 
@@ -34,7 +35,6 @@ from dispatcher.scheduling.fleet.volumes import has_only_claims
 from dispatcher.scheduling.framework import Ints, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
-from dispatcher.scheduling.place_finder import BatchPlaceFinder
 from dispatcher.scheduling.records.decision import Decision
 from shared.model.pod import PodId
 
@@ -54,27 +54,30 @@ def count_merge_of(
 
     `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     """
-    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, variants):
+    if not _are_alike(eq_class, variants):
         return None
     first = variants[0]
-    try:
-        plugin_rules = _rules_of(eq_class, first)
-        layout = layout_of(eq_class, plugin_rules, count) if plugin_rules else None
-        if layout is None:
-            return None
-        count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
-        best = _candidates_of(eq_class, layout, count)
-        rows = np.sort(best.candidates.row)
-        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
-        return CountMerge(eq_class, first, count, plugin_rules, layout, best) if exact else None
-    except PluginError:
-        return None  # decided alone, the pod meets the error again and says so
+    plugin_rules = _rules_of(eq_class, first)
+    layout = None if plugin_rules is None else layout_of(eq_class, plugin_rules, count)
+    if plugin_rules is None or layout is None:
+        return None
+    count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
+    best = _candidates_of(eq_class, layout, count)
+    rows = np.sort(best.candidates.row)
+    exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
+    return CountMerge(eq_class, first, count, plugin_rules, layout, best) if exact else None
 
 
 def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    if any(one.versions and one not in eq_class.beyond_row for one in eq_class.evaluators):
+    fleet = eq_class.fleet
+    if any(
+        fleet.moves(count, variants[0])
+        for one in eq_class.evaluators
+        if one not in eq_class.beyond_row
+        for count, _ in one.versions
+    ):
         return False  # it rests on counts that the merge does not update for it
     first = variants[0].pod
     return not first.terminating and all(
@@ -89,20 +92,22 @@ def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     )
 
 
-def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules:
-    """What each policy by domains makes of counts; nothing if one of them does not say."""
+def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules | None:
+    """What each policy that looks further than a row makes of counts; None if one of them does not
+    say.
+    """
     plugin_rules = []
     for evaluator in eq_class.beyond_row:
         rules = (
             evaluator.count_rules(pod_info) if evaluator.role.scope is AnswerScope.DOMAIN else None
         )
         if rules is None:
-            return ()
+            return None
         plugin_rules.append((evaluator, rules))
     return plugin_rules
 
 
-class CountMerge(BatchPlaceFinder):
+class CountMerge:
     """The decisions of a batch, all taken when it is made."""
 
     def __init__(
@@ -124,7 +129,6 @@ class CountMerge(BatchPlaceFinder):
             for one in eq_class.evaluators
             if one.role.scope is AnswerScope.ROW and not one.skipped
         ]
-        self._at = 0  # pods decided and booked
         self._candidates, starts = best
         sizes = starts[1:] - starts[:-1]
         self._bucket_of = np.repeat(
@@ -267,38 +271,11 @@ class CountMerge(BatchPlaceFinder):
         candidates.next_points[due[fits]] = points
         self._record.raws.add(due[fits], candidates.taken[due[fits]] + 1, raw)
 
-    # --- answers
-    # ----------------------------------------------------------------------------------------------
-
-    def spent(self) -> bool:
-        """Whether it knows no more places."""
-        return self._at >= self._decided
-
-    def answer_of(self, plugin: str) -> object:
-        """As the class."""
-        return self._eq_class.answer_of(plugin)
-
-    def selects_all(self) -> bool:
-        """Always: all is decided."""
-        return True
-
-    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
+    def decisions(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; the
-        caller books them in the fleet, and the merge is spent.
+        caller books them.
         """
-        found = self._record.decisions(items[: self._decided])
-        self._at = self._decided
-        return found
-
-    def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision:
-        """The place for the next pod and why."""
-        return self._record.decision(self._at, pod_id, pod_info)
-
-    def booked(self, row: int) -> None:
-        """The caller has booked the next decided pod; advance to the one after."""
-        self._at += 1
-        if self._pod_info.pod.volumes and self._eq_class.is_moved:
-            self._decided = self._at  # what is held for claims shows in objects
+        return self._record.decisions(items[: self._decided])
 
 
 class _Best(NamedTuple):

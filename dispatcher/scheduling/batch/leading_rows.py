@@ -29,6 +29,11 @@ def leading_rows(
     b stand from `starts[b]` to `starts[b + 1]`.
     """
     members = layout.all_buckets.members[: layout.begun]
+    if len(members) == 1:
+        depth = np.minimum(members, count + 1)
+        if _few_feasible(layout, ranks):
+            return _best_of_few(layout.sorting.rows, of, ranks, int(depth[0])), _starts(depth)
+        return best_rows(None, of.total[: len(ranks)], ranks, int(depth[0])), _starts(depth)
     if len(members) < _MANY or fill_best_kernel.fast is None:
         depth = np.minimum(members, _depth_of(members, count))
         shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
@@ -132,14 +137,19 @@ def _one_by_one(
     for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False):
         rows = layout.sorting.rows[order[first:last]]
         if few:
-            chosen.append(rows[best_rows(None, of.totals_of(rows), ranks[rows], most)])
+            chosen.append(_best_of_few(rows, of, ranks, most))
         else:
             chosen.append(best_rows(rows, of.total, ranks, most))
     return np.concatenate([np.zeros(0, dtype=np.int64), *chosen]), _starts(depth)
 
 
+def _best_of_few(rows: RowList, of: ClassRows, ranks: Ints, most: int) -> RowList:
+    found: RowList = rows[best_rows(None, of.totals_of(rows), ranks[rows], most)]
+    return found
+
+
 def _few_feasible(layout: BucketLayout, ranks: Ints) -> bool:
-    return _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
+    return _FEW_FEASIBLE * int(layout.all_buckets.members[: layout.begun].sum()) < len(ranks)
 
 
 def _starts(sizes: Ints | list[int]) -> Ints:

@@ -9,7 +9,7 @@ alone. Each bucket holds the candidates of its rows in a skew heap.
 
 Every number is what the plugins' own parts and `normalize` say, bit for bit
 (`framework.domain_counts` defines the rules). There is no NumPy form of the merge: without a
-compiler, plugins are asked again after each pod (`lookahead`).
+compiler, pods are decided one by one.
 """
 
 from typing import Any

@@ -91,10 +91,8 @@ class AssumedPods:
     # --- a decision
     # ----------------------------------------------------------------------------------------------
 
-    def book(self, cycle: CycleState, decision: Decision, later: list[int] | None) -> Refuse | None:
-        """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse
-        books nothing.
-        """
+    def book(self, cycle: CycleState, decision: Decision) -> Refuse | None:
+        """Reserve, and place the pod. A Refuse books nothing."""
         pod_id = decision.pod_id
         pod_info = decision.pod_info.at(decision.cluster)
         row = decision.row
@@ -102,9 +100,6 @@ class AssumedPods:
         if refused is not None:
             return refused
         self._reserved[pod_id] = Book(pod_info, row)
-        if later is not None:
-            later.append(row)
-            return None
         self.fleet.place(pod_id, pod_info, decision.cluster, decision.node, assumed=True)
         try:
             refused = self._permit(cycle, decision)

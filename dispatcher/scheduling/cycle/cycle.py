@@ -101,7 +101,7 @@ class Scheduler(AssumedPods):
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
         self.class_counts = self._classes.counts
         self._passes = OnePasses(self.plan, fleet, self._classes)
-        self._batches = Batches(self, self._classes, self._select_and_book)
+        self._batches = Batches(self, self._classes)
         self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
         # the last refusal of a pod that no node takes
         self._last_no_place: Unschedulable | None = None
@@ -177,11 +177,12 @@ class Scheduler(AssumedPods):
         if isinstance(key, PluginError):
             return [self._fault(pod_id, pod_info, key) for pod_id, pod_info in items]
         results: list[Result] = []
+        ahead: Sequence[Result]
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
             ahead = (
-                []
+                ()
                 if self._nominations_matter(rest)
                 else self._batches.ahead(key, rest, alike=alike)
             )
@@ -293,11 +294,8 @@ class Scheduler(AssumedPods):
         pod_id: PodId,
         pod_info: PodInfo,
         finders: Iterable[PlaceFinder],
-        deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod by the first finder that has an answer, and book it, or note its row in
-        `deferred`.
-        """
+        """Decide one pod by the first finder that has an answer, and book it."""
         refused = unfit(pod_info, self)
         if refused is not None:
             return self._refuse_and_clear_nomination(pod_id, pod_info, refused)
@@ -307,7 +305,7 @@ class Scheduler(AssumedPods):
             if refused is not None:
                 return self._refuse_and_clear_nomination(pod_id, pod_info, refused)
             for finder in finders:
-                result = self._try_finder(key, pod_id, pod_info, finder, states, deferred)
+                result = self._try_finder(key, pod_id, pod_info, finder, states)
                 if result is not None:
                     return result
         except PluginError as error:
@@ -323,7 +321,6 @@ class Scheduler(AssumedPods):
         pod_info: PodInfo,
         finder: PlaceFinder,
         states: dict[str, object],
-        deferred: list[int] | None,
     ) -> Result | None:
         why = finder.prepare(pod_info)
         cycle = CycleState(states, finder.answer_of)
@@ -331,22 +328,18 @@ class Scheduler(AssumedPods):
             return self._refused_class(cycle, key, pod_id, pod_info, why)
         found = finder.select(pod_id, pod_info)
         if isinstance(found, Decision):
-            result = self._explain_and_book(cycle, found, finder.explainers(), deferred)
+            result = self._explain_and_book(cycle, found, finder.explainers())
             if result is found:
                 finder.booked(found.row)
             return result
         return None if found is None else self._no_place(cycle, key, pod_id, pod_info, found)
 
     def _explain_and_book(
-        self,
-        cycle: CycleState,
-        decision: Decision,
-        fleet_explainers: Explainers,
-        deferred: list[int] | None,
+        self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers
     ) -> Result:
         """Record what plugins explain, and book the place."""
         self._explain(cycle, decision, fleet_explainers)
-        refusal = self.book(cycle, decision, deferred)
+        refusal = self.book(cycle, decision)
         if refusal is not None:
             return self._refuse_and_clear_nomination(
                 decision.pod_id, decision.pod_info, refusal.why

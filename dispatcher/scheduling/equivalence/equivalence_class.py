@@ -263,7 +263,7 @@ class EquivalenceClass(PlaceFinder):
         group_scores = self.group_scores or GroupScores(
             self._static.normalizing, self._beyond_row, self._shared.partitions
         )
-        grouped = group_scores.ask(self.fleet)
+        grouped = group_scores.ask()
         self._ungrouped_at = -1 if grouped else self.fleet.changes.position
         return group_scores if grouped else None
 
@@ -284,12 +284,6 @@ class EquivalenceClass(PlaceFinder):
                 if plugin and depends in _ROW_ALONE
             ]
         )
-        self.collect_beyond_row_explainers()
-
-    def collect_beyond_row_explainers(self) -> None:
-        """Plugins whose answers rest on more than a row and that can explain a decision, with their
-        present state.
-        """
         explainers = [
             (one.role.explainer, one.state, one.role.plugin.depends)
             for one in self._beyond_row

@@ -5,7 +5,7 @@ Normalising needs the set of raw scores of the feasible rows: the groups that ho
 have them all.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite, weighted
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions
-from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Part, SmallInts
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import PluginRole
@@ -55,46 +54,35 @@ class GroupScores:
         self.normal: dict[int, Floats] = {}
         self._filters: list[Sequence[Part]] = [()] * len(self.evaluators)
         self._scores: list[Sequence[Part]] = [()] * len(self.evaluators)
-        self._axes: list[SmallInts] = []  # what `partition` is by
         self._codes: dict[int, NDArray[np.int64]] = {}  # id of an axis -> [groups] its codes
         self._finalised = b""
         self._known: dict[bytes, tuple[Floats, dict[int, Floats]]] = {}
-        self._at = -1
 
     @property
     def size(self) -> int:
         """How many groups there are."""
         return 1 if self.partition is None else self.partition.size
 
-    def ask(self, fleet: FleetState, evaluators: Collection[PluginEvaluator] | None = None) -> bool:
-        """Take the answers by domain of `evaluators` (None: of all); the others' are as they were.
-
-        False if there are nearly as many groups as rows, so that this does not pay.
+    def ask(self) -> bool:
+        """Take the answers by domain. False if there are nearly as many groups as rows, so that this
+        does not pay.
         """
         self._finalised = b""
         for at, evaluator in enumerate(self.evaluators):
-            if evaluators is None or evaluator in evaluators:
-                self._filters[at], self._scores[at] = (
-                    evaluator.filter_parts(),
-                    evaluator.score_parts(),
-                )
+            self._filters[at] = evaluator.filter_parts()
+            self._scores[at] = evaluator.score_parts()
         every = [part for own in (*self._filters, *self._scores) for part in own]
         varied = [column.value for column in self.columns if len(column.values) > 1]
         axes = _distinct(varied, [part.domain for part in every])
-        same = self._at == fleet.changes.position and list(map(id, axes)) == list(
-            map(id, self._axes)
-        )
-        if not same or evaluators is None:
-            self.partition = self._partitions.of(axes) if axes else None
-            if axes and self.partition is None:
-                return False
-            split = self.partition.axis_codes if self.partition else ()
-            self._axes, self._codes = axes, dict(zip(map(id, axes), split, strict=True))
-            self._at = fleet.changes.position
-            self.raw = {}
-            for column in self.columns:
-                codes = self._codes.get(id(column.value), _ONE)
-                self._put(column.role.score_at, np.asarray(column.values or [0.0])[codes])
+        self.partition = self._partitions.of(axes) if axes else None
+        if axes and self.partition is None:
+            return False
+        split = self.partition.axis_codes if self.partition else ()
+        self._codes = dict(zip(map(id, axes), split, strict=True))
+        self.raw = {}
+        for column in self.columns:
+            codes = self._codes.get(id(column.value), _ONE)
+            self._put(column.role.score_at, np.asarray(column.values or [0.0])[codes])
         self._refuse()
         for evaluator, parts in zip(self.evaluators, self._scores, strict=True):
             self._sum_up(evaluator, parts)

@@ -6,7 +6,7 @@ rest on nodes alone. So the total of a row is its own score (`rows`) plus what i
 (`group_scores`). One placement moves one row and what some groups add; no other row is looked at.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats
+from dispatcher.scheduling.framework import Floats
 
 _SMALL = 1 << 14  # rows
 
@@ -190,14 +190,15 @@ class GroupTable:
 
     def refused(self) -> dict[tuple[int, int], int]:
         """(reason code, cluster index) -> rows that only their domains refuse."""
-        return (
-            refused_by(self.group_scores.codes, self.by_cluster())
-            if self.group_scores.codes.any()
-            else {}
-        )
+        counts: dict[tuple[int, int], int] = {}
+        for group in np.flatnonzero(self.group_scores.codes).tolist():
+            code = int(self.group_scores.codes[group])
+            for cluster, rows in self._by_cluster()[group].items():
+                counts[code, cluster] = counts.get((code, cluster), 0) + rows
+        return counts
 
-    def by_cluster(self) -> list[dict[int, int]]:
-        """[groups] cluster index -> rows that no other filter refuses; a copy."""
+    def _by_cluster(self) -> list[dict[int, int]]:
+        """[groups] cluster index -> rows that no other filter refuses."""
         if self._refused is None:
             rows = self._rows.feasible_rows()
             clusters = max(len(self._fleet.clusters), 1)
@@ -211,7 +212,7 @@ class GroupTable:
             for key in np.flatnonzero(counts).tolist():
                 group, cluster = divmod(key, clusters)
                 self._refused[group][cluster] = int(counts[key])
-        return [dict(one) for one in self._refused]
+        return self._refused
 
     def scores_at(
         self, rows: Iterable[int]
@@ -226,14 +227,3 @@ class GroupTable:
             at: [values.item(group) for group in groups]
             for at, values in self.group_scores.normal.items()
         }
-
-
-def refused_by(codes: Codes, by_cluster: Sequence[dict[int, int]]) -> dict[tuple[int, int], int]:
-    """(reason code, cluster index) -> rows of the groups [groups] that domain filters refuse."""
-    counts: dict[tuple[int, int], int] = {}
-    for group in np.flatnonzero(codes).tolist():
-        code = int(codes[group])
-        for cluster, rows in by_cluster[group].items():
-            if rows:
-                counts[code, cluster] = counts.get((code, cluster), 0) + rows
-    return counts

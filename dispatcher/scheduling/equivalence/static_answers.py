@@ -312,7 +312,7 @@ class StaticAnswers:
         """
         if self._group_scores is None:
             self._group_scores = GroupScores(self.normalizing, (), self._partitions)
-            self._grouped = self._group_scores.ask(self._fleet)
+            self._grouped = self._group_scores.ask()
         return self._group_scores if self._grouped else None
 
 

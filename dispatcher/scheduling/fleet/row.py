@@ -97,15 +97,6 @@ class FactSheet:
         self.signals = SignalColumns.of(fleet).rows(rows)
         self.source_set = fleet.source_set[rows]
         self.source_sets = fleet.source_sets
-        self.taken: dict[int, int] = {}
-
-    def pods(self, row: int) -> int:
-        """How many pods of the batch the row has taken."""
-        return self.taken.get(row, 0)
-
-    def booked(self, row: int) -> None:
-        """A pod of the batch has come to the row."""
-        self.taken[row] = self.taken.get(row, 0) + 1
 
     @cached_property
     def _amounts(self) -> tuple[Ints, Ints, Ints]:

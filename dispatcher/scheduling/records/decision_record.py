@@ -1,8 +1,8 @@
 """What is captured of a decision when it is taken, so that it can be explained when somebody asks.
 
-Deciding is hot, asking is rare: whoever decides (an equivalence class, a single pass, the batch
-lookahead, the count merge) keeps a few numbers in its own form beside its own code, and every such
-form satisfies `DecisionRecord`.
+Deciding is hot, asking is rare: whoever decides (an equivalence class, a single pass, the merge of
+a batch) keeps a few numbers in its own form beside its own code, and every such form satisfies
+`DecisionRecord`.
 """
 
 from collections import Counter

@@ -49,7 +49,7 @@ def left(one: Scheduler) -> list[dict[int | None, Floats]]:
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("kind", [replica, plain], ids=["merged", "by lookahead"])
+@pytest.mark.parametrize("kind", [replica, plain], ids=["by zone", "by row"])
 def test_rows_as_they_are_are_scored_once_for_a_batch(asked: list[tuple[bytes, Rows]], kind: object) -> None:
     before = decide(two_zones(), kind)
     assert [rows for requested, rows in asked if requested == before] == [slice(0, 3)]

@@ -62,13 +62,13 @@ def replica(number: int) -> PodBuilder:
 
 def test_batch_merge(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     merged: list[int] = []
-    select_all = CountMerge.select_all
+    decisions = CountMerge.decisions
 
     def counted(self: CountMerge, items: object) -> list[Decision]:
-        merged.append(len(found := select_all(self, items)))  # type: ignore[arg-type]
+        merged.append(len(found := decisions(self, items)))  # type: ignore[arg-type]
         return found
 
-    monkeypatch.setattr(CountMerge, "select_all", counted)
+    monkeypatch.setattr(CountMerge, "decisions", counted)
     items = [(("a", f"uid-p{at}"), replica(at).placed("a")) for at in range(4)]
     results = scheduler(two_zones()).schedule_class(items)
     assert merged == ([4] if compiled else [])

@@ -18,6 +18,7 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import tables_of
 from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
+from tests.compiled import compiled  # noqa: F401 - a fixture
 
 
 class Raises(FaultDomainSpread):
@@ -92,6 +93,7 @@ class OneByOne(TenantQuota):
         return [lambda at=at: told_of(story, [at]).values(1)[0] for at in range(len(pods))] if story else ()
 
 
+@pytest.mark.usefixtures("compiled")
 def test_who_books_many_may_tell_of_each_by_a_function_of_its_own() -> None:
     records = []
     for own in (TenantQuota, OneByOne):
@@ -105,6 +107,7 @@ def test_who_books_many_may_tell_of_each_by_a_function_of_its_own() -> None:
     assert [one["extras"]["TenantQuota"]["cpu"]["used_after"] for one in records[0]] == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("noted_of_all", [True, False])
 def test_what_is_noted_of_each_pod_stands_in_its_record_beside_what_is_said_of_all(noted_of_all: bool) -> None:
     ledger = QuotaLedger([Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})])
