@@ -420,7 +420,7 @@ def _plugins(
     ]
     said = [rules for _, rules in plugin_rules]
     return Plugins(
-        first_pod_exempt=_ints(_is_first_pod_exempt(one) for one in said),
+        first_pod_exempt=_ints(one.is_exempt for one in said),
         base=_floats(one.base for one in said),
         void=_floats(one.void for one in said),
         scale=_ints(int(one.scale) for one in said),
@@ -441,12 +441,6 @@ def _plugins(
         cost=np.zeros((room, len(plugin_rules))),
         ends=np.zeros((len(plugin_rules), 2)),
         size=np.zeros(len(score_terms), dtype=np.int64),
-    )
-
-
-def _is_first_pod_exempt(said: CountRules) -> bool:
-    return said.first_pod_exempt and not any(
-        isinstance(one, RequiredCount) and one.domain_count.counts.any() for one in said.refusals
     )
 
 

@@ -110,6 +110,13 @@ class MaxCount:
     elsewhere: int = 0
     present: Bools | None = None
 
+    @property
+    def limit(self) -> int:
+        """How many pods a domain may hold now."""
+        if self.present is None:
+            return self.most
+        return self.most + int(self.domain_count.counts[self.present].min())
+
 
 @dataclass(frozen=True, eq=False)
 class RequiredCount:
@@ -148,6 +155,14 @@ class CountRules:
     needs_all_domains: bool = False
     void: float = float("-inf")
     scale: Scale = Scale.AS_IS
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether a RequiredCount refuses no domain now: the pod is the first of its kind."""
+        return self.first_pod_exempt and not any(
+            isinstance(one, RequiredCount) and one.domain_count.counts.any()
+            for one in self.refusals
+        )
 
 
 class Logarithms:

@@ -9,8 +9,8 @@ not.
 3. The two best rows by static points, the scores of plugins by row and the points of groups.
 
 Nothing is kept of it: it serves classes that are not worth keeping, or whose answers would be stale
-with each of their pods. Not here: pods without a place, policies that refuse by domain or tell no
-rules, and plugins that look at the whole fleet; the pod's class decides those (`passes` says which).
+with each of their pods. Not here: pods without a place, policies that tell no rules, and plugins
+that look at the whole fleet; the pod's class decides those (`passes` says which).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import PluginRole
 from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
-from dispatcher.scheduling.placing.rule_groups import WIDEST, GroupPoints, RuleGroups
+from dispatcher.scheduling.placing.rule_groups import MALFORMED, GroupPoints, RuleGroups
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import (
     DecisionContext,
@@ -46,24 +46,13 @@ from shared.model.pod import PodId
 
 _BLOCK = 1024
 _NOTHING: Mapping[tuple[int, int], int] = {}
-_NO_NUMBERS: Ints = np.zeros(0, dtype=np.int64)
 
 
 @kernel("marks wholes ints int out_ints")
 def _count_rows(first, group, numbers, size, members):  # type: ignore[no-untyped-def]
     """Count the rows that nobody refuses by group, and by the number on their hosts if there are
-    `numbers`; or the highest number for which `members` has no room, -1 for none, -2 for a number
-    below 0.
+    `numbers`.
     """
-    width = len(members) // size
-    highest = lowest = 0
-    for row in range(len(numbers)):
-        highest = max(highest, numbers[row])
-        lowest = min(lowest, numbers[row])
-    if lowest < 0:
-        return -2
-    if highest >= width:
-        return highest
     if len(numbers):
         for row in range(len(first)):
             if first[row] == 0:
@@ -72,7 +61,6 @@ def _count_rows(first, group, numbers, size, members):  # type: ignore[no-untype
         for row in range(len(first)):
             if first[row] == 0:
                 members[group[row]] += 1
-    return -1
 
 
 @kernel("marks floats floats float float wholes ints int floats ints")
@@ -314,12 +302,15 @@ class OnePass(PlaceFinder):
         """
         try:
             first = self._refusals()
-            points = self._group_points(first)
-            found = None if points is None else self._two_best(first, points)
-            if points is None or found is None:
+            numbers = self._groups.numbers()
+            points = None if numbers is None else self._group_points(first, numbers)
+            if points is None or numbers is None:
                 return None
-            return self._decision(pod_id, pod_info, first, points, *found)
-        except PluginError:
+            found = self._two_best(first, numbers, points)
+            if found is None:
+                return None
+            return self._decision(pod_id, pod_info, first, numbers, points, *found)
+        except (PluginError, *MALFORMED):
             return None
 
     # --- 1. who is refused
@@ -348,19 +339,12 @@ class OnePass(PlaceFinder):
     # --- 2. points by group
     # ----------------------------------------------------------------------------------------------
 
-    def _group_points(self, first: Codes) -> GroupPoints | None:
-        """None for too many groups, or where a policy's scores are no finite numbers."""
+    def _group_points(self, first: Codes, numbers: Ints) -> GroupPoints | None:
+        """None where a policy's scores are no finite numbers."""
         groups = self._groups
-        numbers = _NO_NUMBERS if groups.of_hosts is None else groups.of_hosts
-        while True:
-            members = np.zeros(groups.size * groups.width, dtype=np.int64)
-            beyond = _count_rows.fast(first, groups.group, numbers, groups.size, members)
-            if beyond == -1:
-                break
-            if beyond < 0 or groups.size * (beyond + 1) > WIDEST:
-                return None
-            groups.widen(int(beyond) + 1)
         clusters = self._clusters
+        members = np.zeros(groups.groups, dtype=np.int64)
+        _count_rows.fast(first, groups.group, numbers, groups.size, members)
         if clusters.closes:
             closed = np.append(clusters.closed, np.uint16(0))
             members[closed[groups.clusters] != 0] = 0
@@ -373,7 +357,9 @@ class OnePass(PlaceFinder):
     # --- 3. who wins
     # ----------------------------------------------------------------------------------------------
 
-    def _two_best(self, first: Codes, points: GroupPoints) -> tuple[_Row, _Row | None] | None:
+    def _two_best(
+        self, first: Codes, numbers: Ints, points: GroupPoints
+    ) -> tuple[_Row, _Row | None] | None:
         setup = self._setup
         groups = self._groups
         fleet = self._fleet
@@ -388,7 +374,6 @@ class OnePass(PlaceFinder):
             before = before.copy()
             for one, raw in zip(scorers[1:], raws[1:], strict=True):
                 add_score(raw, one.role.weight, before)
-        numbers = _NO_NUMBERS if groups.of_hosts is None else groups.of_hosts[where]
         best, total, second, second_total, nonsense = _two_best_rows.fast(
             first[where],
             before,
@@ -396,7 +381,7 @@ class OnePass(PlaceFinder):
             scorers[0].role.weight * GRID,
             1.0 / GRID,
             groups.group[where],
-            numbers,
+            numbers[where] if len(numbers) else numbers,
             groups.size,
             points.points,
             fleet.rank[where],
@@ -416,20 +401,21 @@ class OnePass(PlaceFinder):
     # --- why
     # ----------------------------------------------------------------------------------------------
 
-    def _decision(
+    def _decision(  # noqa: PLR0913 - what it is made of
         self,
         pod_id: PodId,
         pod_info: PodInfo,
         first: Codes,
+        numbers: Ints,
         points: GroupPoints,
         best: _Row,
         rival: _Row | None,
     ) -> Decision:
         fleet = self._fleet
-        self.by_host = self._groups.of_hosts is not None
-        raw, normal = self._scores(best, points)
+        self.by_host = bool(self._groups.on_hosts)
+        raw, normal = self._scores(best, numbers, points)
         why = RowExplanation(
-            self._context(first),
+            self._context(first, points),
             fleet.now,
             fleet,
             self._later(),
@@ -437,20 +423,20 @@ class OnePass(PlaceFinder):
                 *self._setup.names,
                 raw,
                 normal,
-                None if rival is None else self._scores(rival, points)[1],
+                None if rival is None else self._scores(rival, numbers, points)[1],
             ),
             RowFacts.of(fleet, best.row),
             None if rival is None else (*fleet.name_of(rival.row), rival.total),
         )
         return Decision(pod_id, pod_info, *fleet.name_of(best.row), best.row, best.total, why)
 
-    def _context(self, first: Codes) -> DecisionContext:
+    def _context(self, first: Codes, points: GroupPoints) -> DecisionContext:
         fleet = self._fleet
         static = self._setup.static.static_filters.refusal_codes[: fleet.n]
-        refused = _NOTHING
+        refused = points.refused_rows(self._groups.clusters)
         if first is not static:
             rows = np.flatnonzero(first != static)
-            refused = count_codes(first[rows], fleet, rows)
+            refused = merged(count_codes(first[rows], fleet, rows), refused)
         clusters = self._clusters
         if not clusters.closes:
             return self._setup.context(fleet, refused)
@@ -461,12 +447,13 @@ class OnePass(PlaceFinder):
         }
         return self._setup.context(fleet, refused, shut)
 
-    def _scores(self, one: _Row, points: GroupPoints) -> tuple[list[float], list[float]]:
+    def _scores(
+        self, one: _Row, numbers: Ints, points: GroupPoints
+    ) -> tuple[list[float], list[float]]:
         """Raw and normalised, in the order of `PassSetup.scored`."""
-        groups = self._groups
-        group = groups.group.item(one.row)
-        if groups.of_hosts is not None:
-            group += groups.of_hosts.item(one.row) * groups.size
+        group = self._groups.group.item(one.row)
+        if len(numbers):
+            group += numbers.item(one.row) * self._groups.size
         raw = list[float]()
         normal = list[float]()
         for source in self._setup.scored:

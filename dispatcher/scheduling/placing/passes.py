@@ -22,7 +22,12 @@ from dispatcher.scheduling.placing.one_pass import (
     PassSetup,
     is_compiled,
 )
-from dispatcher.scheduling.placing.rule_groups import RuleGroups, name_of, rule_groups
+from dispatcher.scheduling.placing.rule_groups import (
+    MALFORMED,
+    RuleGroups,
+    name_of,
+    rule_groups,
+)
 
 _MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these skip them
 # if some are active: so many kinds at least, else of so many rows together
@@ -32,7 +37,6 @@ _MOST_GROUPS = 64
 # classes of which it is counted how often they are met; so often is worth keeping
 _MOST_MET = 4096
 _WORTH_KEEPING = 4
-_MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 
 
 @dataclass(slots=True)
@@ -219,8 +223,6 @@ class OnePasses:
         self, policies: Sequence[PluginEvaluator], setup: PassSetup, pod_info: PodInfo
     ) -> RuleGroups | None:
         """Kept by the rules' ids while these live in what is kept, until a node changes."""
-        if any(one.role.score_at is None for one in policies):
-            return None
         if self._groups_at != self._fleet.changes.position:
             self._groups.clear()
             self._groups_at = self._fleet.changes.position
@@ -237,11 +239,13 @@ class OnePasses:
         partitions = self._classes.static_answers.partitions
         try:
             found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
-        except _MALFORMED:
+        except MALFORMED:
             return None
         if found is not None:
             self._groups[name] = found
-            if len(self._groups) > _MOST_GROUPS:
+            if len(self._groups) > min(
+                _MOST_GROUPS, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n)
+            ):
                 self._groups.popitem(last=False)
         return found
 

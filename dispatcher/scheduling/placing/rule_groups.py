@@ -1,12 +1,12 @@
-"""What policies by fault domain add to the score of each group of rows, by their rules
-(`framework.domain_counts`).
+"""What policies by fault domain say of each group of rows, by their rules
+(`framework.domain_counts`): refused, or so many points.
 
 Rows that share the domains of all rules, and the raw scores of columns that normalise, are one
-group; where a rule counts pods on hosts, the number of pods on its host tells rows of a group
-apart. Half a million rows are some hundred groups, and only these are scored. Example: pods of an
-app, spread over zones and hosts. Zone 0 has n0 with 2 of them and n1 with 1; zone 1 has n2 with 1
-and n3 with none. Numbers of pods on a host are below a width of 3; the group of a row is
-number * 2 + zone:
+group; where rules count pods on hosts, the numbers of pods on its host tell rows of a group apart.
+Half a million rows are some hundred groups, and only these are judged. Example: pods of an app,
+spread over zones and hosts. Zone 0 has n0 with 2 of them and n1 with 1; zone 1 has n2 with 1 and n3
+with none. Numbers of pods on a host are below a width of 3; the group of a row is number * 2 +
+zone:
 
     row      n0  n1  n2  n3        group    0   1   2   3   4   5
     zone      0   0   1   1        members  0   1   1   1   1   0
@@ -14,9 +14,10 @@ number * 2 + zone:
     group     4   2   3   1
 
 With terms of -1 a pod in the zone (3 and 1) and -1 a pod on the host each group has one raw score.
+A rule that refuses zones with more than 2 pods refuses groups 0, 2 and 4.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +27,15 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, 
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import MAX_SCORE, Floats, Ints
-from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
+from dispatcher.scheduling.framework import MAX_SCORE, Codes, Floats, Ints
+from dispatcher.scheduling.framework.domain_counts import (
+    LN,
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    Scale,
+)
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
@@ -37,7 +45,8 @@ from dispatcher.scheduling.framework.kernels import (
 )
 from shared.model.topology import CLUSTER_LEVEL
 
-WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
+_WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
+MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 _TERM_FIELDS = "factor", "offset", "elsewhere"
 _RANGE = int(Scale.RANGE)
 _COST = int(Scale.COST)
@@ -51,9 +60,9 @@ class RuleTables(NamedTuple):
 
     [terms]: `by_host`, and `factor`, `offset`, `elsewhere` as in ScoreTerm. [terms x groups], flat:
     `codes`, the domain, -1 unknown, and `counts`, its pods. [groups]: `members`, rows that take
-    pods, and `numbers`, the pods on each of their hosts. `ln`: logarithms, for factors that rest on
-    the number of domains if `sized` (0, _EVERY, _WITH_ALL). `scale`, `base`, `void`: as in
-    CountRules. `weight`: that of the profile, times `grid`.
+    pods. `ln`: logarithms, for factors that rest on the number of domains if `sized` (0, _EVERY,
+    _WITH_ALL). `scale`, `base`, `void`: as in CountRules. `weight`: that of the profile, times
+    `grid`.
     """
 
     by_host: IntColumn
@@ -70,7 +79,6 @@ class RuleTables(NamedTuple):
     codes: IntColumn
     counts: IntColumn
     members: IntColumn
-    numbers: IntColumn
 
 
 def _domains_of(rules: Any, term: Any, seen: Any) -> Any:
@@ -98,7 +106,7 @@ def _raw(rules: Any, size: Any, group: Any) -> Any:
     raw = rules.base
     groups = len(rules.members)
     for term in range(len(rules.factor)):
-        count = rules.numbers[group] if rules.by_host[term] else rules.counts[term * groups + group]
+        count = rules.counts[term * groups + group]
         factor = rules.factor[term] * rules.ln[size[term]] if rules.sized else rules.factor[term]
         if rules.codes[term * groups + group] < 0:
             raw += rules.elsewhere[term]
@@ -148,13 +156,37 @@ def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-d
     return nonsense
 
 
+@kernel("ints ints ints ints ints ints ints ints out_marks")
+def _refuse(required, exempt, most, code, elsewhere, codes, counts, members, refused):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """Write `refused` [groups]: why the first rule refuses each group with members, else 0.
+
+    [rules]: `required` is 1 for a RequiredCount and 0 for a MaxCount, of `most` pods; `exempt` is 1
+    while a RequiredCount refuses no domain. [rules x groups], flat: `codes` and `counts`.
+    """
+    groups = len(members)
+    for group in range(groups):
+        refused[group] = 0
+        for rule in range(len(code) if members[group] > 0 else 0):
+            count = counts[rule * groups + group]
+            if codes[rule * groups + group] < 0:
+                refused[group] = elsewhere[rule]
+            elif required[rule]:
+                refused[group] = code[rule] if count <= 0 and not exempt[rule] else 0
+            else:
+                refused[group] = code[rule] if count > most[rule] else 0
+            if refused[group] != 0:
+                break
+
+
 class GroupPoints:
-    """By group: `points`, and `raw` and `normal` scores by score_at. Points are -inf where no row
-    takes the pod.
+    """By group: `refused`, why policies refuse its rows, else 0; `points`, -inf where no row takes
+    the pod; `raw` and `normal` scores by score_at. `members`: rows that nobody else refuses.
     """
 
-    def __init__(self, members: Ints) -> None:
+    def __init__(self, members: Ints, refused: Codes) -> None:
         self.members = members
+        self.refused = refused
+        self.taking: Ints = np.where(refused == 0, members, 0) if refused.any() else members
         self.points: Floats = np.zeros(len(members))
         self.raw: dict[int | None, Floats] = {}
         self.normal: dict[int | None, Floats] = {}
@@ -163,31 +195,92 @@ class GroupPoints:
         """Add the scores of a policy, normalised over the groups that take the pod if it does so."""
         role = one.role
         normal = raw
-        takes = self.members > 0
+        takes = self.taking > 0
         if role.normalizes and takes.any():
             normal = raw.copy()
             normal[takes] = one.normalize(raw[takes])
         self.raw[role.score_at], self.normal[role.score_at] = raw, normal
         self.points += weighted(normal, role.weight)
 
+    def refused_rows(self, clusters: Ints) -> Mapping[tuple[int, int], int]:
+        """(reason code, cluster index) -> rows that policies refuse; `clusters` [groups]."""
+        found = dict[tuple[int, int], int]()
+        for group in np.flatnonzero(self.refused).tolist():
+            why = self.refused.item(group), clusters.item(group)
+            found[why] = found.get(why, 0) + self.members.item(group)
+        return found
 
-class _CompiledPolicy:
-    """One policy's rules as the kernel takes them; `codes` [terms, groups] the domain of each
-    group.
+
+class _Counted:
+    """Counts of pods by group: `codes` [counts, groups] the domain of each group, `counts` its pods
+    as they are now.
     """
 
-    def __init__(self, one: PluginEvaluator, rules: CountRules, codes: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        every: Sequence[RuleCount],
+        codes: Mapping[int, NDArray[np.int64]],
+        on_hosts: Mapping[int, Ints],
+        groups: int,
+    ) -> None:
+        nothing = np.zeros(groups, dtype=np.int64)
+        by_group = [codes.get(id(one.domain), nothing) for one in every]
+        self.codes: Ints = np.asarray([*by_group, nothing])[:-1].reshape(-1)
+        self._counts = np.zeros((len(every), groups), dtype=np.int64)
+        self._moving = list[tuple[int, Ints, Ints]]()
+        for at, one in enumerate(every):
+            if one.by_host:
+                self._counts[at] = on_hosts[id(one.counts)]
+            elif len(one.counts):
+                self._moving.append((at, one.counts, by_group[at]))
+
+    def counts(self) -> Ints:
+        """[counts x groups], flat."""
+        for at, counts, codes in self._moving:
+            self._counts[at] = counts.take(codes)
+        return self._counts.reshape(-1)
+
+
+class _Refusals:
+    """The rules of all policies that refuse, in order."""
+
+    def __init__(self, rules: Sequence[CountRules], counted: _Counted) -> None:
+        self._rules = [(one, of) for of in rules for one in of.refusals]
+        told = [one for one, _ in self._rules]
+        self._required = _ints([isinstance(one, RequiredCount) for one in told])
+        self._code = _ints([one.code for one in told])
+        self._elsewhere = _ints(
+            [one.elsewhere if isinstance(one, MaxCount) else one.code for one in told]
+        )
+        self._counted = counted
+
+    def refused(self, members: Ints) -> Codes:
+        """[groups] by the counts of now."""
+        found: Codes = np.zeros(len(members), dtype=np.uint16)
+        if self._rules:
+            _refuse.fast(
+                self._required,
+                _ints([of.is_exempt for _, of in self._rules]),
+                _ints([one.limit if isinstance(one, MaxCount) else 0 for one, _ in self._rules]),
+                self._code,
+                self._elsewhere,
+                self._counted.codes,
+                self._counted.counts(),
+                members,
+                found,
+            )
+        return found
+
+
+class _Scores:
+    """The score terms of one policy."""
+
+    def __init__(self, one: PluginEvaluator, rules: CountRules, counted: _Counted) -> None:
         self._score_at = one.role.score_at
-        self._codes = codes.ravel()
-        self._counts = np.zeros(codes.shape, dtype=np.int64)
+        self._counted = counted
         terms = rules.score_terms
-        self._counted = [
-            (at, term.domain_count.counts, codes[at])
-            for at, term in enumerate(terms)
-            if not term.domain_count.by_host and len(term.domain_count.counts)
-        ]
         self._columns = (
-            np.asarray([term.domain_count.by_host for term in terms], dtype=np.int64),
+            _ints([term.domain_count.by_host for term in terms]),
             *(
                 np.asarray([getattr(term, name) for term in terms], dtype=np.float64)
                 for name in _TERM_FIELDS
@@ -202,23 +295,20 @@ class _CompiledPolicy:
             one.role.weight * GRID,
             GRID,
         )
-        most = max([len(counts) for _, counts, _ in self._counted], default=0)
+        most = max([len(term.domain_count.counts) for term in terms], default=0)
         self._scratch = np.zeros(most + 1, dtype=np.int64), np.zeros(len(terms), dtype=np.int64)
 
-    def add_to(self, found: GroupPoints, numbers: Ints, hosts: int) -> bool:
-        """Add its scores to what is `found`, by the counts of now; False if one is no finite number."""
-        for at, counts, codes in self._counted:
-            self._counts[at] = counts.take(codes)
-        raw, normal = np.zeros((2, len(numbers)))
+    def add_to(self, found: GroupPoints, hosts: int) -> bool:
+        """Add them to what is `found`, by the counts of now; False if one is no finite number."""
+        raw, normal = np.zeros((2, len(found.members)))
         found.raw[self._score_at], found.normal[self._score_at] = raw, normal
         return not _score.fast(
             *self._columns,
             LN.up_to(hosts),
             *self._scalars,
-            self._codes,
-            self._counts.ravel(),
-            found.members,
-            numbers,
+            self._counted.codes,
+            self._counted.counts(),
+            found.taking,
             *self._scratch,
             raw,
             normal,
@@ -229,9 +319,9 @@ class _CompiledPolicy:
 class RuleGroups:
     """The groups that the `rules` of `policies` and the values of `columns` are about.
 
-    `group` [n] of each row by all but hosts, of `size` ones; `of_hosts` [n]: pods on each host if a
-    rule is about these, else None. Split by these numbers there are `size` * `width` groups, as in
-    the example above; `clusters` [groups] their cluster.
+    `group` [n] of each row by all but hosts, of `size` ones; `on_hosts`: distinct counts of pods
+    [n] on the host of each row that rules are about. Split by these numbers, each below its width,
+    groups are numbered as in the example above; `clusters` [groups] their cluster.
     """
 
     def __init__(
@@ -241,7 +331,7 @@ class RuleGroups:
         columns: Sequence[StaticColumn],
         base: Partition,
         axes: Sequence[int],
-        of_hosts: Ints | None,
+        on_hosts: Sequence[Ints],
     ) -> None:
         self._rules = rules
         self._policies = policies
@@ -249,45 +339,84 @@ class RuleGroups:
         self._values = [one.value for one in columns]  # kept, so that no other gets their ids
         self._codes = dict(zip(axes, base.axis_codes, strict=True))
         self._cluster_axis = axes[0]
-        self._compiled: Sequence[_CompiledPolicy] = ()
-        self.base = base
         self.group = base.group
         self.size = base.size
-        self.of_hosts = of_hosts
-        self.widen(1)
+        self.on_hosts = on_hosts
+        self._widths = [0] * len(on_hosts)
+        if not on_hosts:
+            self._widen([])
 
-    def widen(self, width: int) -> None:
-        """Tell so many numbers of pods on a host apart."""
-        codes = {axis: np.tile(one, width) for axis, one in self._codes.items()}
-        self.width = width
+    def numbers(self) -> Ints | None:
+        """[n] the numbers on each row's host as one, empty where none are counted; None if that is
+        too many groups, or a number is below 0.
+        """
+        if not self.on_hosts:
+            return _NO_NUMBERS
+        # as an unsigned number, one below 0 is a huge one
+        most = [int(one.view(np.uint64).max(initial=0)) for one in self.on_hosts]
+        if any(one >= width for one, width in zip(most, self._widths, strict=True)):
+            widths = [max(one + 1, width) for one, width in zip(most, self._widths, strict=True)]
+            groups = self.size
+            for width in widths:
+                groups *= width
+            if groups > _WIDEST:
+                return None
+            self._widen(widths)
+        found, *others = self.on_hosts
+        stride = self._widths[0]
+        for one, width in zip(others, self._widths[1:], strict=True):
+            found = found + one * stride
+            stride *= width
+        return found
+
+    def _widen(self, widths: Sequence[int]) -> None:
+        """Tell so many numbers of pods on hosts apart."""
+        self._widths = list(widths)
+        split = 1
+        told = list[Ints]()
+        for width in widths:
+            told = [np.tile(one, width) for one in told]
+            told.append(np.repeat(np.arange(width), split))
+            split *= width
+        on_hosts = {
+            id(one): np.repeat(numbers, self.size)
+            for one, numbers in zip(self.on_hosts, told, strict=True)
+        }
+        codes = {axis: np.tile(one, split) for axis, one in self._codes.items()}
+        self.groups = self.size * split
         self.clusters: Ints = codes[self._cluster_axis]
-        self._numbers: Ints = np.repeat(np.arange(width), self.size)
         self._value_codes = [codes[id(one)] for one in self._values]
-        hosts = np.zeros(len(self._numbers), dtype=np.int64)
-        self._compiled = [
-            _CompiledPolicy(
-                one,
-                rules,
-                np.stack(
-                    [codes.get(id(term.domain_count.domain), hosts) for term in rules.score_terms]
-                ),
-            )
+
+        def counted(every: Sequence[RuleCount]) -> _Counted:
+            return _Counted(every, codes, on_hosts, self.groups)
+
+        refusing = [one.domain_count for of in self._rules for one in of.refusals]
+        self._refusals = _Refusals(self._rules, counted(refusing))
+        self._scores = [
+            _Scores(one, rules, counted([term.domain_count for term in rules.score_terms]))
             for one, rules in zip(self._policies, self._rules, strict=True)
+            if one.role.score_at is not None
         ]
 
     def points(self, members: Ints, hosts: int) -> GroupPoints | None:
-        """What columns and policies add, `members` [groups] being the rows that take the pod; None
-        where a raw score is no finite number. `hosts`: how many there are.
+        """What columns and policies say, `members` [groups] being the rows that nobody else
+        refuses; None where a raw score is no finite number. `hosts`: how many there are.
         """
-        found = GroupPoints(members)
+        found = GroupPoints(members, self._refusals.refused(members))
         for column, codes in zip(self._columns, self._value_codes, strict=True):
             found.add(column.evaluator, np.asarray(column.values)[codes] + 0.0)
-        for policy in self._compiled:
-            if not policy.add_to(found, self._numbers, hosts):
+        for policy in self._scores:
+            if not policy.add_to(found, hosts):
                 return None
-        if not self._compiled:
-            found.points[members == 0] = -np.inf
+        found.points[found.taking == 0] = -np.inf
         return found
+
+
+_NO_NUMBERS: Ints = np.zeros(0, dtype=np.int64)
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.asarray(values, dtype=np.int64)
 
 
 def rule_groups(
@@ -297,13 +426,11 @@ def rule_groups(
     rules: Sequence[CountRules],
     columns: Sequence[StaticColumn],
 ) -> RuleGroups | None:
-    """The groups of these rules and columns; None for rules that refuse, score nothing, count two
-    kinds of pods on hosts or have arrays of odd shape, and where there is nearly a group a row.
+    """The groups of these rules and columns; None for rules with arrays of odd shape, and where
+    there is nearly a group a row.
     """
-    terms = [term.domain_count for one in rules for term in one.score_terms]
+    terms = [one.domain_count for of in rules for one in (*of.refusals, *of.score_terms)]
     hosts = list({id(one.counts): one.counts for one in terms if one.by_host}.values())
-    if any(one.refusals or not one.score_terms for one in rules) or len(hosts) > 1:
-        return None
     if any(
         one.domain.shape != (fleet.n,) or {one.domain.dtype.kind, one.counts.dtype.kind} != {"i"}
         for one in terms
@@ -325,9 +452,7 @@ def rule_groups(
         )
     }
     base = partitions.of(list(axes.values()))
-    if base is None:
-        return None
-    return RuleGroups(rules, policies, columns, base, list(axes), hosts[0] if hosts else None)
+    return None if base is None else RuleGroups(rules, policies, columns, base, list(axes), hosts)
 
 
 def name_of(rules: Sequence[CountRules], columns: Sequence[StaticColumn]) -> Hashable:
