@@ -1,17 +1,15 @@
 """Which rows are best: by total score, then by lowest `fleet.rank` (a stable hash of cluster and
 node), then by row.
 
-One rule for every place finder. `BlockMaxima` finds the best of many rows again after a few
-changed, without looking at all the others.
+One rule for every place finder.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.framework import Floats, Ints
+from dispatcher.scheduling.framework import Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
 
 _BLOCK = 1024
@@ -43,105 +41,58 @@ def best_of(rows: RowList | None, totals: Floats, ranks: Ints) -> RowScore | Non
     return RowScore(at if rows is None else int(rows[at]), highest)
 
 
-class BlockMaxima:
-    """The highest total, by blocks of 1024 rows; among equals the row of the lowest rank, then the
-    lowest row.
-    """
-
-    def __init__(self) -> None:
-        self._best: Floats = np.zeros(0)
-
-    def rebuild(self, totals: Floats) -> None:
-        """Look at everything."""
-        n = len(totals)
-        whole = n - n % _BLOCK
-        self._best = totals[:whole].reshape(-1, _BLOCK).max(axis=1)
-        if whole < n:
-            self._best = np.append(self._best, totals[whole:].max())
-
-    def update(self, rows: Iterable[int], totals: Floats) -> None:
-        """Look again at the blocks of `rows`."""
-        for block in {row // _BLOCK for row in rows}:
-            self._best[block] = totals[block * _BLOCK : (block + 1) * _BLOCK].max()
-
-    def best(self, totals: Floats, ranks: Ints) -> RowScore | None:
-        """The best row, None if no row is feasible."""
-        if not len(self._best):
-            return None
-        highest = self._best.max()
-        if highest == INFEASIBLE:
-            return None
-        blocks = np.flatnonzero(self._best == highest)
-        if len(blocks) == 1:
-            start = int(blocks[0]) * _BLOCK
-            rows = np.flatnonzero(totals[start : start + _BLOCK] == highest) + start
-        else:
-            rows = np.flatnonzero(totals == highest)
-        return RowScore(
-            int(rows[ranks[rows].argmin()] if len(rows) > 1 else rows[0]), float(highest)
-        )
-
-    def second(self, first: int, totals: Floats, ranks: Ints) -> RowScore | None:
-        """The best row but `first`; `totals` is restored before this returns."""
-        kept = totals[first]
-        totals[first] = INFEASIBLE
-        self.update((first,), totals)
-        found = self.best(totals, ranks)
-        totals[first] = kept
-        self.update((first,), totals)
-        return found
-
-
-@kernel("floats ints")
-def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
-    """The two best rows: by total, then rank, then row; -1 where there is none."""
+@kernel("floats wholes floats ints")
+def _two_best(totals, group, points, ranks):  # type: ignore[no-untyped-def]
+    """See `two_best`; -1 where there is none. Block by block, most of which hold neither of them."""
     first = second = -1
-    for row in range(len(totals)):
-        total = totals[row]
-        if total == -np.inf:
+    first_total = second_total = -np.inf
+    n = len(totals)
+    found = np.empty(_BLOCK)
+    for start in range(0, n, _BLOCK):
+        size = min(_BLOCK, n - start)
+        before = totals[start : start + size]
+        groups = group[start : start + size]
+        highest = -np.inf
+        for at in range(size):
+            found[at] = before[at] + points[groups[at]]
+            highest = max(highest, found[at])
+        if highest == -np.inf or highest < second_total:
             continue
-        if second >= 0 and (
-            total < totals[second] or (total == totals[second] and ranks[row] >= ranks[second])
-        ):
-            continue
-        if (
-            first < 0
-            or total > totals[first]
-            or (total == totals[first] and ranks[row] < ranks[first])
-        ):
-            first, second = row, first
-        else:
-            second = row
-    return first, second
+        for at in range(size):
+            total = found[at]
+            row = start + at
+            if total == -np.inf or total < second_total:
+                continue
+            if second >= 0 and total == second_total and ranks[row] >= ranks[second]:
+                continue
+            if first < 0 or (first_total, -ranks[first]) < (total, -ranks[row]):
+                first, second = row, first
+                first_total, second_total = total, first_total
+            else:
+                second, second_total = row, total
+    return first, first_total, second, second_total
 
 
-@kernel("marks floats floats float float wholes floats out")
-def add_terms(first, before, raw, weight, unit, group, points, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """Write `totals` [n] in one pass; 1 if one of them is no finite number, else 0.
+def two_best(
+    totals: Floats, group: SmallInts, points: Floats, ranks: Ints
+) -> tuple[RowScore | None, RowScore | None]:
+    """The best row and the next best, by total, then rank, then row; None where there is none.
 
-    A total is `before` and the weighted `raw` score, rounded to whole `unit`s of points, and the
-    points of the row's group; -inf for rows that `first` refuses.
+    A row's score is its entry in `totals` [n] and the `points` [groups] of its `group` [n]; -inf
+    for one of these: it is not feasible.
     """
-    nonsense = 0
-    for row in range(len(totals)):
-        total = (before[row] + np.rint(raw[row] * weight)) * unit
-        nonsense |= first[row] == 0 and not np.isfinite(total)
-        totals[row] = total + points[group[row]] if first[row] == 0 else -np.inf
-    return nonsense
-
-
-def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:
-    """Where the two best stand: by total, then rank, then place; -1 where there is none."""
-    if two_best_kernel.fast is not None:
-        found: tuple[int, int] = two_best_kernel.fast(totals, ranks)
-        return found
-    first = best_of(None, totals, ranks)
-    if first is None:
-        return -1, -1
-    totals[first.row] = INFEASIBLE
-    second = best_of(None, totals, ranks)
-    totals[first.row] = first.score
-    return first.row, -1 if second is None else second.row
+    if _two_best.fast is not None:
+        first, total, second, second_total = _two_best.fast(totals, group, points, ranks)
+        return (
+            RowScore(first, total) if first >= 0 else None,
+            RowScore(second, second_total) if second >= 0 else None,
+        )
+    scores = totals + points[group]
+    best = best_of(None, scores, ranks)
+    if best is None:
+        return None, None
+    scores[best.row] = INFEASIBLE
+    return best, best_of(None, scores, ranks)
 
 
 def best_rows(rows: RowList | None, scores: Floats, ranks: Ints, count: int) -> RowList:

@@ -131,7 +131,7 @@ class EquivalenceClass(PlaceFinder):
         anew = self._select_active() or changed is None
         rows, flipped = self.rows.refresh()
         beyond_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
-        self._answer(pod_info, None if anew else rows, flipped=flipped, beyond_row=beyond_row)
+        self._answer(pod_info, flipped=flipped or anew or rows is None, beyond_row=beyond_row)
         for one in self.evaluators:
             one.record_dependencies()
         if beyond_row:
@@ -221,9 +221,7 @@ class EquivalenceClass(PlaceFinder):
             [one for one in row_scoped if one.role.score_at is not None],
         )
 
-    def _answer(
-        self, pod_info: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool
-    ) -> None:
+    def _answer(self, pod_info: PodInfo, *, flipped: bool, beyond_row: bool) -> None:
         if beyond_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
@@ -237,7 +235,6 @@ class EquivalenceClass(PlaceFinder):
                 or self.group_scores.partition is not partition
             ):
                 self._fleet_scoped = None
-                rows = None
                 self.groups = GroupTable(self.fleet, self.rows, self.group_scores)
         if self.groups is None:
             if self._fleet_scoped is not None:
@@ -245,10 +242,8 @@ class EquivalenceClass(PlaceFinder):
                 if any(one.role.scope is not AnswerScope.DOMAIN for one in self._beyond_row):
                     # now: what PreScore answers is asked for beside the scores (`answer_of`)
                     self._fleet_scoped.ask()
-        elif rows is None:
-            self.groups.rebuild()
         else:
-            self.groups.update(rows, flipped=flipped)
+            self.groups.update(flipped=flipped)
 
     def _group_scores(self) -> GroupScores | None:
         """What domains say; None if not all of that is by domain, or if there is nearly a domain a

@@ -59,6 +59,11 @@ class GroupScores:
         self._known: dict[bytes, tuple[Floats, dict[int, Floats]]] = {}
 
     @property
+    def group(self) -> SmallInts:
+        """[n] the group of each row."""
+        return self._partitions.one_group() if self.partition is None else self.partition.group
+
+    @property
     def size(self) -> int:
         """How many groups there are."""
         return 1 if self.partition is None else self.partition.size

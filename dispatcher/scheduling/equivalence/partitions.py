@@ -173,6 +173,7 @@ class Partitions:
         # the same id.
         self._kept: OrderedDict[tuple[int, ...], tuple[Any, Partition | None]] = OrderedDict()
         self._memo: dict[Hashable, Any] = {}
+        self._zeros: SmallInts = np.zeros(0, dtype=np.int32)
 
     def of(self, axes: Sequence[SmallInts]) -> Partition | None:
         """The partition by `axes` (see `partition_of`)."""
@@ -187,6 +188,12 @@ class Partitions:
                 self._kept.popitem(last=False)
             found = self._kept[key] = (tuple(axes), partition_of(axes))
         return found[1]
+
+    def one_group(self) -> SmallInts:
+        """[n] zeros: all rows are of one group."""
+        if len(self._zeros) != self._fleet.n:
+            self._zeros = untouched(self._fleet.n, np.int32)
+        return self._zeros
 
     def memo(self) -> dict[Hashable, Any]:
         """A cache for what others compute from partitions, by keys of their own: emptied when a
