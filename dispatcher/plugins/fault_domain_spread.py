@@ -20,7 +20,7 @@ App is ours.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,28 +28,21 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import (
-    MAX_SCORE,
     SKIP,
     Bools,
-    DomainPlugin,
+    CountingPlugin,
     Filter,
     FleetView,
-    Floats,
-    Ints,
-    Part,
     PodInfo,
     Refuse,
-    Rows,
     Skip,
 )
 from dispatcher.scheduling.framework.domain_counts import (
-    LN,
     CountRules,
     ExplainPods,
     Scale,
     ScoreTerm,
 )
-from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.value_columns import fields
@@ -81,7 +74,7 @@ from dispatcher.scheduling.rules.spread_args import (
 from dispatcher.scheduling.rules.spread_domains import with_domains
 from shared.model.pod import Pod, SpreadConstraint
 from shared.model.reasons import Reason
-from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL
+from shared.model.topology import CLUSTER_LEVEL
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints
@@ -89,42 +82,45 @@ _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without so
 
 @dataclass(frozen=True)
 class _State:
-    """What a pod class is judged on: constraints as things stand, and the weight of each soft one.
+    """What a pod class is judged on: constraints as things stand.
 
     `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have,
-    and `as_empty` says that a key they lack counts as a domain without pods.
+    and `as_empty` says that a key they lack counts as a domain without pods. `codes`: of each hard
+    constraint why full domains are refused, and nodes without one.
     """
 
     pod: Pod
     hard: tuple[ConstraintCounts, ...]
     soft: tuple[ConstraintCounts, ...]
-    weights: tuple[float, ...]
+    codes: tuple[tuple[int, int], ...]
     strict: bool
     as_empty: bool = False
 
-    def elsewhere(self, rule: ConstraintCounts) -> float:
-        """The raw score of one soft constraint where its key is lacking."""
+    def _elsewhere(self, constraint: SpreadConstraint) -> float:
+        """The raw score of a soft constraint where its key is lacking."""
         if self.strict:
             return _LACKS_KEY
-        return -float(rule.area.constraint.max_skew - 1) if self.as_empty else 0.0
+        return -float(constraint.max_skew - 1) if self.as_empty else 0.0
 
     @cached_property
-    def soft_rules(self) -> CountRules:
-        """The soft constraints as rules: one object as long as the state is this one, since its
-        counts are windows on those of the fleet (`DomainPlugin.count_rules`).
+    def rules(self) -> CountRules:
+        """All of it: one object as long as the state is this one, since its counts are windows on
+        those of the fleet.
         """
+        limits = [one.max_count(*codes) for one, codes in zip(self.hard, self.codes, strict=True)]
         if not self.soft:
-            return CountRules()
+            return CountRules(limits)
         score_terms = [
             ScoreTerm(
-                rule.domain_count,
+                one.domain_count,
                 -1.0,
-                -float(rule.area.constraint.max_skew - 1),
-                self.elsewhere(rule),
+                -float(one.area.constraint.max_skew - 1),
+                self._elsewhere(one.area.constraint),
             )
-            for rule in self.soft
+            for one in self.soft
         ]
         return CountRules(
+            limits,
             score_terms=score_terms,
             base=-_HEARD,
             sized=True,
@@ -153,12 +149,15 @@ class SpreadArgs(Args):
     ] = LIST
 
 
-class FaultDomainSpread(DomainPlugin[_State]):
+class FaultDomainSpread(CountingPlugin[_State]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
     keyed_by_template = True
     normalizes: ClassVar[bool] = True
+    scale = Scale.COST
+    base = -_HEARD
+    void = _LACKS_KEY / 2
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting != LIST:
@@ -260,9 +259,13 @@ class FaultDomainSpread(DomainPlugin[_State]):
         soft = self._areas(
             [rule for rule in rules if not rule.hard], pod_info, fleet, strict=strict
         )
-        weights = tuple([_weight(area.domains.size) for area in soft])
+        code = fleet.reasons.code
+        codes = [
+            (code(Reason.SPREAD, area.level), code(Reason.SPREAD_LABEL, area.level))
+            for area in hard
+        ]
         counted = _counted(hard, fleet), _counted(soft, fleet)
-        return _State(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
+        return _State(pod, *counted, tuple(codes), strict, as_empty=self._defaulting == APP)
 
     def state_after_first(self, pod_info: PodInfo, fleet: FleetView) -> _State | None:
         """App defaults judge pods of an app once it has one, and skip the first (`_alone`)."""
@@ -341,10 +344,8 @@ class FaultDomainSpread(DomainPlugin[_State]):
             )
         if not isinstance(state, _State):
             return state
-        moved = bool(state.hard) or any(
-            one.area.counts(fleet) is not one.counts for one in state.soft
-        )
-        hard = _counted([one.area for one in state.hard], fleet)
+        moved = any(one.area.counts(fleet) is not one.counts for one in (*state.hard, *state.soft))
+        hard = _counted([one.area for one in state.hard], fleet) if moved else state.hard
         soft = _counted([one.area for one in state.soft], fleet) if moved else state.soft
         whole = [
             one.counts
@@ -354,77 +355,23 @@ class FaultDomainSpread(DomainPlugin[_State]):
         if not any(whole[0].tolist()) if whole else self._alone(pod_info.pod, fleet):
             return SKIP
         return (
-            _State(state.pod, hard, soft, state.weights, state.strict, state.as_empty)
+            _State(state.pod, hard, soft, state.codes, state.strict, state.as_empty)
             if moved
             else state
         )
 
-    def pre_score_domains(self, state: _State, fleet: FleetView, rows: Rows) -> _State:
-        """Give the soft constraints their weights by the domains of the feasible rows."""
-        return _weighed(state, rows, None)
-
-    def pre_score_groups(self, state: _State, fleet: FleetView, rows: Rows, alike: Ints) -> _State:
-        """The same; of hosts only their number counts."""
-        return _weighed(state, rows, alike)
-
     # --- answers
     # ----------------------------------------------------------------------------------------------
 
-    def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
-        """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break
-        max_skew.
-        """
-        parts = []
-        for rule in state.hard:
-            answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
-            answers[:-1][rule.counts > rule.most] = fleet.reasons.code(
-                Reason.SPREAD, rule.area.level
-            )
-            answers[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.area.level)
-            parts.append(Part(rule.area.domain, answers))
-        return parts
+    def rules(self, state: _State, fleet: FleetView) -> CountRules:
+        """The constraints."""
+        return state.rules
 
     def explain_refusal(self, state: _State, pod_info: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has
         no room for it.
         """
         return [hint for rule in state.hard if (hint := rule.hint(fleet))]
-
-    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
-        """Minus the cost of the module, lower for fuller domains."""
-        ground = state
-        parts: list[Part] = []
-        for rule, weight in zip(ground.soft, ground.weights, strict=True):
-            parts.append(
-                Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD))
-            )
-        return parts
-
-    def count_rules(self, state: _State, pod_info: PodInfo, fleet: FleetView) -> CountRules:
-        """The same as rules."""
-        code = fleet.reasons.code
-        limits = [
-            rule.max_count(
-                code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level)
-            )
-            for rule in state.hard
-        ]
-        return replace(state.soft_rules, refusals=limits) if limits else state.soft_rules
-
-    def normalize(self, raw: Floats) -> Floats:
-        """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is
-        missing.
-        """
-        if not raw.any():  # no soft constraint
-            return raw
-        cost = np.floor(0.5 - (raw + _HEARD))
-        has = raw > _LACKS_KEY / 2
-        told = cost if has.all() else cost[has]
-        largest = told.max(initial=0.0)
-        if largest <= 0.0:
-            return np.where(has, MAX_SCORE, 0.0)
-        points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
-        return points if told is cost else np.where(has, points, 0.0)
 
     def explain(
         self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
@@ -479,47 +426,3 @@ def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:
 
 def _counted(areas: Sequence[ConstraintDomains], fleet: FleetView) -> tuple[ConstraintCounts, ...]:
     return tuple([ConstraintCounts.of(area, fleet) for area in areas])
-
-
-def _answers(
-    ground: _State, rule: ConstraintCounts, weight: float, heard: float
-) -> Floats | CountedAnswers:
-    """Minus the cost of each domain, and `heard`."""
-    free = rule.area.constraint.max_skew - 1
-    absent = ground.elsewhere(rule) - heard
-    if rule.area.level == HOST_LEVEL:
-        highest = rule.highest
-        values: Floats = np.arange(highest + 1, dtype=np.float64)
-        return CountedAnswers(rule.counts, -(values * weight + free) - heard, absent, highest)
-    answers = np.full(len(rule.counts) + 1, absent)
-    answers[:-1] = -(rule.counts * weight + free) - heard
-    return answers
-
-
-def _weighed(ground: _State, rows: Rows, alike: Ints | None) -> _State:
-    if not ground.soft:
-        return ground
-    found = [one.area.domain[rows] for one in ground.soft]
-    if ground.strict:
-        whole = np.logical_and.reduce([codes >= 0 for codes in found])
-        found = [codes[whole] for codes in found]
-        alike = None if alike is None else alike[whole]
-    hosts = len(found[0]) if alike is None else int(alike.sum())
-    sizes = (_size(one.area, codes, hosts) for one, codes in zip(ground.soft, found, strict=True))
-    weights = tuple([_weight(size) for size in sizes])
-    return ground if weights == ground.weights else replace(ground, weights=weights)
-
-
-def _weight(size: int) -> float:
-    return float(LN.up_to(size)[size])
-
-
-def _size(area: ConstraintDomains, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
-    """How many domains there are among `codes`, of as many `hosts`; rows without one are together
-    one more.
-    """
-    if area.level == HOST_LEVEL:
-        return hosts
-    seen = np.zeros(len(area.present) + 1, dtype=np.bool_)
-    seen[codes] = True
-    return int(np.count_nonzero(seen))

@@ -101,7 +101,7 @@ def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules | No
         rules = (
             evaluator.count_rules(pod_info) if evaluator.role.scope is AnswerScope.DOMAIN else None
         )
-        if rules is None:
+        if rules is None or not rules.lasting:
             return None
         plugin_rules.append((evaluator, rules))
     return plugin_rules

@@ -18,7 +18,6 @@ from dispatcher.scheduling.framework import (
     Depends,
     DomainPlugin,
     Floats,
-    Ints,
     Part,
     Plugin,
     PodInfo,
@@ -28,7 +27,6 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.domains import (
-    pre_scores_groups,
     tells_after_first,
     tells_rules,
 )
@@ -217,20 +215,11 @@ class PluginEvaluator:
         return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
 
     def count_rules(self, pod_info: PodInfo) -> CountRules | None:
-        """Its parts as rules that go on to hold as pods of the class come; None if it cannot tell."""
+        """Its parts as rules; None if it cannot tell."""
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
             return None
         return guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
-
-    def pre_score_groups(self, rows: Rows, alike: Ints) -> object | None:
-        """The state for scores where hosts are not told one by one (see `DomainPlugin`); None if it
-        has to know all.
-        """
-        plugin = self.role.plugin
-        if not (isinstance(plugin, DomainPlugin) and pre_scores_groups(type(plugin))):
-            return None
-        return guarded(plugin, plugin.pre_score_groups, self.state, self.view, rows, alike)
 
     def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""

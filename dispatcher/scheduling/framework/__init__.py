@@ -5,6 +5,7 @@ Authors of plugins import the decision's points from here, those around it from
 `framework.lifecycle`.
 """
 
+from dispatcher.scheduling.framework.counting import CountingPlugin
 from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.fleet_view import (
@@ -58,6 +59,7 @@ __all__ = [
     "ClusterFilter",
     "ClusterInfo",
     "Codes",
+    "CountingPlugin",
     "CycleState",
     "Depends",
     "DomainPlugin",

@@ -113,9 +113,10 @@ class MaxCount:
     @property
     def limit(self) -> int:
         """How many pods a domain may hold now."""
-        if self.present is None:
+        if self.present is None or not self.present.any():
             return self.most
-        return self.most + int(self.domain_count.counts[self.present].min())
+        counts = self.domain_count.counts
+        return self.most + int(counts.min(where=self.present, initial=np.iinfo(np.int64).max))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +142,11 @@ class CountRules:
     """All a policy says. `refusals`: the first that refuses a row is its reason. Raw score: `base`
     + `score_terms`.
 
-    `first_pod_exempt`: while all RequiredCounts are zero everywhere, rows that have the domain are
-    not refused (the first pod of a set that is affine to itself). `sized`: a factor is times
-    ln(feasible domains + 2); rows without a domain count as one. With `needs_all_domains` only rows
-    count that have every domain of the score terms. `void`: raw scores up to it are worth nothing.
+    `lasting`: they go on to hold as pods of the class come. `first_pod_exempt`: while all
+    RequiredCounts are zero everywhere, rows that have the domain are not refused (the first pod of
+    a set that is affine to itself). `sized`: a factor is times ln(feasible domains + 2); rows
+    without a domain count as one. With `needs_all_domains` only rows count that have every domain
+    of the score terms. `void`: raw scores up to it are worth nothing.
     """
 
     refusals: Sequence[MaxCount | RequiredCount] = ()
@@ -155,6 +157,7 @@ class CountRules:
     needs_all_domains: bool = False
     void: float = float("-inf")
     scale: Scale = Scale.AS_IS
+    lasting: bool = True
 
     @property
     def is_exempt(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,7 +13,6 @@ from dispatcher.scheduling.framework.fleet_view import (
     Codes,
     FleetView,
     Floats,
-    Ints,
     Rows,
     SmallInts,
 )
@@ -23,55 +22,6 @@ from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra,
 from dispatcher.scheduling.framework.pod_info import PodInfo
 
 
-@dataclass(frozen=True, eq=False)
-class CountedAnswers:
-    """Answers about hosts that rest on one whole number of each: `values[counts[code]]`, and
-    `absent` for code -1.
-
-    It is indexed by codes, as an array of answers is.
-
-    `counts` [domains] from 0 up, of as many hosts as there are rows; `values` [highest count + 1].
-    Whole numbers of another type are made int64. ValueError for what is no whole number, or has no
-    value.
-
-    `highest`: that no count is above it, nor below 0, is believed: it saves a look at all of them.
-    Leave it out if you are not sure: compiled loops read `values` without a check.
-    """
-
-    counts: Ints
-    values: Floats
-    absent: float
-    highest: int | None = None
-
-    def __post_init__(self) -> None:
-        found = np.asarray(self.counts)
-        values = np.asarray(self.values, dtype=np.float64)
-        if found.ndim != 1 or found.dtype.kind not in "iu":
-            raise ValueError(
-                f"counts of hosts must be a column of whole numbers, not {found.ndim}-d "
-                f"{found.dtype}"
-            )
-        counts = np.ascontiguousarray(found, dtype=np.int64)
-        sure = self.highest is not None and self.highest < len(values)
-        # As an unsigned number a negative one is a huge one, too.
-        if not sure and len(counts) and counts.view(np.uint64).max() >= len(values):
-            told = f"{counts.min()} to {counts.max()}"
-            raise ValueError(
-                f"counts of hosts are {told}, and there are values for 0 to {len(values) - 1}"
-            )
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "counts", counts)
-
-    def __getitem__(self, codes: NDArray[Any]) -> Floats:
-        found: Floats = self.whole[codes]
-        return found
-
-    @cached_property
-    def whole(self) -> Floats:
-        """[domains + 1] the same as an array."""
-        return np.append(self.values[self.counts], self.absent)
-
-
 @dataclass(frozen=True)
 class Part:
     """One term of a policy that looks at nothing of a node but its fault domain of one topology
@@ -79,11 +29,11 @@ class Part:
 
     `domain`: [n] the row's domain code, -1 unknown (`fleet.topology.domain(key)`). `answers`:
     [domains + 1] by code; the last entry is what code -1 gets. For a filter: uint16, 0 or a code of
-    `fleet.reasons`. For a score: float64 raw score, or CountedAnswers.
+    `fleet.reasons`. For a score: float64 raw score.
     """
 
     domain: SmallInts
-    answers: NDArray[Any] | CountedAnswers
+    answers: NDArray[Any]
 
 
 @kernel("wholes floats out")
@@ -135,12 +85,6 @@ class DomainPlugin(Filter[S], Score[S]):
         """
         return state
 
-    def pre_score_groups(self, state: S, fleet: FleetView, rows: Rows, alike: Ints) -> S | None:
-        """The same where hosts are not told one by one: `alike` [len(rows)]: how many feasible
-        rows, on as many hosts, are in the domains of each of `rows`. None: it has to know all rows.
-        """
-        return None
-
     def state_after_first(self, pod_info: PodInfo, fleet: FleetView) -> S | None:
         """What PreFilter, which skips the pod now, will answer for pods of its class once one of
         them is placed, but with the counts of now, without that pod; None: it cannot be told. So a
@@ -149,8 +93,8 @@ class DomainPlugin(Filter[S], Score[S]):
         return None
 
     def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
-        """The parts as rules that go on to hold as pods of the class come (see `domain_counts`);
-        None: ask after each. The very same object again says that nothing moved but the numbers in
+        """The parts as rules (see `domain_counts`; `CountingPlugin` derives the parts from them);
+        None: ask after each pod. The very same object again says that nothing moved but the numbers in
         its counts. A policy that tells rules and has `explain` is BatchExplained, too: registration
         refuses it otherwise.
         """
@@ -167,10 +111,7 @@ class DomainPlugin(Filter[S], Score[S]):
         """[len(rows)] the sum of the parts."""
         raw = np.zeros(len(fleet.nodes.live[rows]))
         for part in self.score_parts(state, fleet):
-            answers = (
-                part.answers.whole if isinstance(part.answers, CountedAnswers) else part.answers
-            )
-            add_answers(answers, part.domain[rows], raw)
+            add_answers(part.answers, part.domain[rows], raw)
         return raw
 
 
@@ -219,12 +160,6 @@ def tells_rules(plugin: type) -> bool:
         "filter",
         "score",
     )
-
-
-@cache
-def pre_scores_groups(plugin: type) -> bool:
-    """Whether `pre_score_groups` of a class goes with its `pre_score_domains`."""
-    return in_step(plugin, "pre_score_groups", "pre_score_domains")
 
 
 def lacks_explain_batch(plugin: type) -> bool:

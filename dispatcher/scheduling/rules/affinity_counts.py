@@ -15,7 +15,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     ScoreTerm,
 )
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
-from dispatcher.scheduling.rules.affinity import AffinityRules
+from dispatcher.scheduling.rules.affinity import AffinityRule, AffinityRules
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason
 from shared.model.topology import HOST_LEVEL, level_of
@@ -45,8 +45,12 @@ class AffinityCounts:
         together = self.rules.together
         return together is not None and is_one_of(together, self.pod_info, self.fleet)
 
-    def refusals(self) -> Sequence[MaxCount | RequiredCount]:
-        """Required affinity, required anti-affinity, that of placed pods."""
+    def refusals(
+        self, unlabelled: Sequence[AffinityRule] = ()
+    ) -> Sequence[MaxCount | RequiredCount]:
+        """Required affinity, required anti-affinity, that of placed pods. `unlabelled`: terms about
+        pods whose labels are not told, which count as if anti-affinity meant them.
+        """
         reasons = self.fleet.reasons
         rules = self.rules
         own = reasons.code(Reason.POD_ANTI_AFFINITY)
@@ -55,7 +59,7 @@ class AffinityCounts:
         keys = dict.fromkeys(rule.key for rule in rules.required)
         together = rules.together
         drawn = [self._own(together, key) for key in keys] if together else []
-        away = [self._own(rule.pods, rule.key) for rule in rules.repelling]
+        away = [self._own(rule.pods, rule.key) for rule in (*rules.repelling, *unlabelled)]
         return (
             *(RequiredCount(domain_count, near) for domain_count in self._domain_counts(drawn)),
             *(MaxCount(domain_count, 0, own) for domain_count in self._domain_counts(away)),

@@ -94,34 +94,20 @@ class ConstraintDomains:
 
 @dataclass(frozen=True)
 class ConstraintCounts:
-    """One constraint as things stand: [domains] matching pods.
-
-    `least` is the least count over the eligible domains, 0 while there are fewer than
-    `min_domains`; of a soft constraint nobody asks for it.
-    """
+    """One constraint as things stand: [domains] matching pods."""
 
     area: ConstraintDomains
     counts: Ints
-    least: int
 
     @classmethod
     def of(cls, area: ConstraintDomains, fleet: FleetView) -> "ConstraintCounts":
         """Count anew."""
-        counts = area.counts(fleet)
-        return cls(
-            area,
-            counts,
-            _least(area, counts, []) if area.constraint.hard and area.has_min_domains else 0,
-        )
+        return cls(area, area.counts(fleet))
 
     @property
-    def highest(self) -> int:
-        """The highest count, without a look at domains in which no pod counts."""
-        domains = self.area.domains
-        counts = (
-            self.counts if domains.counted is None else self.counts[domains.domain[domains.counted]]
-        )
-        return int(counts.max(initial=0))
+    def least(self) -> int:
+        """The least count over the eligible domains, 0 while there are fewer than `min_domains`."""
+        return _least(self.area, self.counts, []) if self.area.has_min_domains else 0
 
     @property
     def domain_count(self) -> RuleCount:

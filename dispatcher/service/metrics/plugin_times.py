@@ -39,7 +39,6 @@ POINTS = {
     "post_filter": "PostFilter",
     "pre_score": "PreScore",
     "pre_score_domains": "PreScore",
-    "pre_score_groups": "PreScore",
     "score": "Score",
     "score_parts": "Score",
     "normalize": "ScoreExtensionNormalize",

@@ -142,13 +142,13 @@ def test_many_pods_of_one_class_fill_all_hosts_but_that_of_the_pod_whose_labels_
 
 
 @pytest.mark.parametrize("there", [cut(), pod("known")], ids=["not told", "told"])
-def test_rules_over_counts_are_stated_only_where_all_labels_are_told(there: PodBuilder) -> None:
+def test_rules_over_counts_last_only_where_all_labels_are_told(there: PodBuilder) -> None:
     asking = pod().away("host", WEB).placed("a")
     state = world(there, pod("holder").away("host", WEB))
     view = view_of(state)
     found = AFFINITY.pre_filter(asking, view)
     assert not isinstance(found, Refuse | Skip)
-    assert (AFFINITY.count_rules(found, asking, view) is None) == there.build().labels_cut
+    assert AFFINITY.rules(found, view).lasting != there.build().labels_cut
 
 
 def test_hard_constraints_of_a_profile_count_as_a_pods_own() -> None:

@@ -11,7 +11,6 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.cycle import Unschedulable as Refused
 from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
-from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import fleet, node, pod
@@ -55,42 +54,6 @@ def decided(parts: Parts) -> tuple[list[Any], dict[str, int], list[str]]:
     assert all(isinstance(one, Decision | Refused) for one in results)
     nodes = [one.node if isinstance(one, Decision) else None for one in results]
     return nodes, dict(scheduler.faults), scheduler.take_troubles()
-
-
-def of_hosts(counts: np.ndarray[Any, Any]) -> Parts:
-    """Hosts of even numbers, where these are counted, are worse."""
-    return lambda fleet: [Part(fleet.topology.domain("host"), CountedAnswers(counts, np.array([9.0, 1.0]), 0.0))]
-
-
-odd_hosts = np.arange(NODES) % 2
-whole = [
-    odd_hosts.astype(np.int32),
-    odd_hosts.astype(np.uint64),
-    np.repeat(odd_hosts, 2).reshape(NODES, 2)[:, 0],
-]
-
-
-@pytest.mark.parametrize("counts", whole, ids=["int32", "uint64", "strided"])
-def test_counts_of_hosts_may_be_whole_numbers_of_any_kind(counts: np.ndarray[Any, Any]) -> None:
-    assert decided(of_hosts(counts)) == decided(of_hosts(odd_hosts.astype(np.int64)))
-    assert decided(of_hosts(counts))[1:] == ({}, [])
-
-
-wrong = {
-    "counts of hosts are 2 to 2, and there are values for 0 to 1": np.full(NODES, 2),
-    "counts of hosts are 60000 to 60000": np.full(NODES, 60_000),
-    "counts of hosts are -1 to -1": np.full(NODES, -1),
-    "counts of hosts must be a column of whole numbers, not 1-d float64": np.zeros(NODES),
-    "counts of hosts must be a column of whole numbers, not 2-d int64": np.zeros((NODES, 1), dtype=np.int64),
-}
-
-
-@pytest.mark.parametrize("said", wrong)
-def test_counts_of_hosts_that_have_no_value_are_the_plugin_s_fault(said: str) -> None:
-    nodes, faults, troubles = decided(of_hosts(wrong[said]))
-    assert nodes == [None] * 6
-    assert faults == {"Odd": 6}
-    assert said in troubles[0]
 
 
 def by_zone(made: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Parts:

@@ -1,0 +1,157 @@
+"""Policies that count pods by fault domain: they state what they make of counts once, as rules.
+
+A plugin states `rules`; which rows it refuses, how it scores them, what more pods of the class
+change, and the merge of a batch follow from them. Here are the answers by domain and row; the loops
+that judge groups of rows are compiled (`placing.rule_groups`, `batch.merge_kernel`).
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, cast
+
+import numpy as np
+
+from dispatcher.scheduling.framework.domain_counts import (
+    LN,
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    Scale,
+    ScoreTerm,
+)
+from dispatcher.scheduling.framework.domains import DomainPlugin, Part
+from dispatcher.scheduling.framework.fleet_view import FleetView, Floats, Rows
+from dispatcher.scheduling.framework.plugin import MAX_SCORE, S
+from dispatcher.scheduling.framework.pod_info import PodInfo
+
+
+@dataclass(frozen=True)
+class _Sized(Generic[S]):
+    """A state with how many domains of each score term have feasible rows."""
+
+    state: S
+    sizes: Sequence[int]
+
+
+class CountingPlugin(DomainPlugin[S]):
+    """A policy by counts of pods. Example: at most 2 pods of an app in a zone, fewer are better.
+
+        def rules(self, state, fleet):
+            pods = RuleCount(zones, counts, more=1, by_host=False)
+            full = MaxCount(pods, 1, fleet.reasons.code(Reason.SPREAD, "zone"))
+            return CountRules([full], score_terms=[ScoreTerm(pods, -1.0)], scale=Scale.RANGE)
+
+    Zones with 2 pods are refused. Of zones with 0 and 1 the raw scores are 0 and -1, and on the
+    scale 100 and 0.
+    """
+
+    # how raw scores become 0..100; raw scores up to `void` are worth 0; `base` is a part of each
+    scale: ClassVar[Scale] = Scale.AS_IS
+    base: ClassVar[float] = 0.0
+    void: ClassVar[float] = float("-inf")
+
+    @abstractmethod
+    def rules(self, state: S, fleet: FleetView) -> CountRules:
+        """What the counts mean now. The very same object again says that nothing moved but the
+        numbers in its counts.
+        """
+
+    def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
+        """These rules."""
+        return self.rules(state, fleet)
+
+    def filter_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
+        """What they refuse, in order."""
+        rules = self.rules(state, fleet)
+        exempt = rules.is_exempt
+        return [_refusing(one, exempt=exempt) for one in rules.refusals]
+
+    def pre_score_domains(self, state: S, fleet: FleetView, rows: Rows) -> S:
+        """The state with the number of domains in which rows are feasible, if a score rests on it."""
+        rules = self.rules(state, fleet)
+        return cast(S, _Sized(state, _sizes(rules, rows))) if rules.sized else state
+
+    def score_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
+        """The score terms; `base` is in the first."""
+        told: _Sized[S] = state if isinstance(state, _Sized) else _Sized(state, ())
+        rules = self.rules(told.state, fleet)
+        sizes = told.sizes
+        if rules.sized and not sizes:
+            sizes = _sizes(rules, fleet.nodes.live.nonzero()[0])
+        parts = list[Part]()
+        for at, term in enumerate(rules.score_terms):
+            factor = float(LN.up_to(sizes[at])[sizes[at]]) if rules.sized else 1.0
+            parts.append(_scoring(term, term.factor * factor, 0.0 if parts else rules.base))
+        return parts
+
+    def normalize(self, raw: Floats) -> Floats:
+        """See `Scale`."""
+        if self.scale is Scale.RANGE:
+            return _by_range(raw)
+        return _by_cost(raw, self.base, self.void) if self.scale is Scale.COST else raw
+
+
+def _refusing(rule: MaxCount | RequiredCount, *, exempt: bool) -> Part:
+    counts = rule.domain_count.counts
+    if isinstance(rule, MaxCount):
+        refused = counts > rule.limit
+        elsewhere = rule.elsewhere
+    else:
+        refused = (counts <= 0) & (not exempt)
+        elsewhere = rule.code
+    answers = np.empty(len(counts) + 1, dtype=np.uint16)
+    np.multiply(refused, np.uint16(rule.code), out=answers[:-1])
+    answers[-1] = elsewhere
+    return Part(rule.domain_count.domain, answers)
+
+
+def _scoring(term: ScoreTerm, factor: float, base: float) -> Part:
+    counts = term.domain_count.counts
+    answers = np.full(len(counts) + 1, term.elsewhere)
+    answers[:-1] = counts * factor + term.offset
+    answers += base
+    return Part(term.domain_count.domain, answers)
+
+
+def _sizes(rules: CountRules, rows: Rows) -> list[int]:
+    """Of each score term, how many domains there are among `rows`; rows without one are together
+    one more, or do not count with `needs_all_domains`.
+    """
+    found = [term.domain_count.domain[rows] for term in rules.score_terms]
+    if rules.needs_all_domains and found:
+        whole = np.logical_and.reduce([codes >= 0 for codes in found])
+        found = [codes[whole] for codes in found]
+    sizes = list[int]()
+    for term, codes in zip(rules.score_terms, found, strict=True):
+        if term.domain_count.by_host:
+            sizes.append(len(codes))
+            continue
+        seen = np.zeros(len(term.domain_count.counts) + 1, dtype=np.bool_)
+        seen[codes] = True
+        sizes.append(int(np.count_nonzero(seen)))
+    return sizes
+
+
+def _by_range(raw: Floats) -> Floats:
+    """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
+    least = raw.min(initial=np.inf)
+    most = raw.max(initial=-np.inf)
+    if not most > least:
+        return np.zeros(len(raw))
+    scores: Floats = np.floor(MAX_SCORE * ((raw - least) / (most - least)))
+    return scores
+
+
+def _by_cost(raw: Floats, base: float, void: float) -> Floats:
+    """100 for the least cost, down to 100 * least / largest; 0 where a raw score is void."""
+    if not raw.any():  # there are no score terms
+        return raw
+    cost = np.floor(0.5 - (raw - base))
+    has = raw > void
+    told = cost if has.all() else cost[has]
+    largest = told.max(initial=0.0)
+    if largest <= 0.0:
+        return np.where(has, MAX_SCORE, 0.0)
+    points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
+    return points if told is cost else np.where(has, points, 0.0)
