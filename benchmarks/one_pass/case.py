@@ -55,7 +55,7 @@ def _of_fleet(clusters: int, nodes: int, pods: int, target: float | None) -> lis
             continue
         second = (*fleet.name_of(found.second), found.second_score)
         one = found.row, found.score, second, found.feasible
-        other = decided.row, decided.score, decided.runner_up, decided.why.fit[0]
+        other = decided.row, decided.score, decided.runner_up, decided.context.feasible
         if one != other:
             raise DifferentError(f"pod {number}: {one}, and the scheduler {other}")
         if number >= _FIRST:

@@ -120,6 +120,10 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
         ("From", found.get("source") or decision.get("home") or "-"),
         ("Why", _why(found, decision)),
     ]
+    if batch := decision.get("batch"):
+        counted = "what is counted here is as it was before the first of them"
+        place = f"pod {batch['place']} of {batch['of']} that were decided together"
+        lines.append(("Batch", f"{place}; {counted}"))
     if found.get("also_in"):
         others = ", ".join(map(str, found["also_in"]))
         lines.append(

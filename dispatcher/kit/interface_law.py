@@ -8,7 +8,6 @@ from typing import Any
 
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
-from dispatcher.scheduling.framework.domains import lacks_explain_batch
 from dispatcher.scheduling.framework.lifecycle import (
     Bind,
     PostBind,
@@ -63,8 +62,6 @@ def _name(cls: type[Plugin]) -> Iterator[str]:
 def _missing(cls: type[Plugin]) -> Iterator[str]:
     if cls.class_key is Plugin.class_key and any(issubclass(cls, point) for point in _LOOKING):
         yield "class_key is missing: it answers everything of the pod that the plugin looks at, None for nothing"
-    if lacks_explain_batch(cls):
-        yield "explain_batch is missing: a plugin with count_rules and explain tells what it adds to a whole batch"
     if issubclass(cls, DomainPlugin):
         return
     for point, methods in _METHODS.items():

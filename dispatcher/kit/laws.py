@@ -50,7 +50,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
-from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
+from dispatcher.scheduling.framework.points import ExplainingPlugin, explains_rows
 from dispatcher.scheduling.framework.value_columns import column_of
 from shared.model.reasons import Reason
 
@@ -151,7 +151,7 @@ def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
                 json.dumps(plugin.explain(state, pod_info, fleet, 0), allow_nan=False)
             except (TypeError, ValueError) as error:
                 yield f"explain answers what is no plain JSON: {error}"
-        if isinstance(plugin, ExplainingPlugin) and isinstance(plugin, ExplainsRows):
+        if isinstance(plugin, ExplainingPlugin) and explains_rows(plugin):
             told = plugin.explain_rows(state, pod_info, fleet, np.arange(fleet.n))
             together = column_of(told).values(fleet.n)
             if together != [plugin.explain(state, pod_info, fleet, row) for row in range(fleet.n)]:

@@ -39,13 +39,12 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.domain_counts import (
     CountRules,
-    ExplainPods,
     Scale,
     ScoreTerm,
 )
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
-from dispatcher.scheduling.framework.value_columns import fields
+from dispatcher.scheduling.framework.value_columns import Column, fields
 from dispatcher.scheduling.rules.eligibility import (
     LabelMasks,
     TaintMasks,
@@ -379,18 +378,14 @@ class FaultDomainSpread(CountingPlugin[_State]):
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of
         that domain.
         """
-        ground = state
-        return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
+        return {rule.area.level: rule.explain(row, fleet) for rule in (*state.hard, *state.soft)}
 
-    def explain_batch(self, state: _State, rows: RowList, fleet: FleetView) -> ExplainPods:
-        """The same of each pod of a batch."""
-        ground = state
-        explanations = {
-            rule.area.level: rule.explanation(rows, fleet) for rule in (*ground.hard, *ground.soft)
-        }
-        return lambda ats: fields(
-            {level: explanation.told(ats) for level, explanation in explanations.items()}
-        )
+    def explain_rows(
+        self, state: _State, pod_info: PodInfo, fleet: FleetView, rows: RowList
+    ) -> Column:
+        """The same of each row."""
+        rules = (*state.hard, *state.soft)
+        return fields({rule.area.level: rule.explain_rows(rows, fleet) for rule in rules})
 
 
 def _key_without_home(plugin: Filter, pod_info: PodInfo, fleet: FleetView) -> Hashable:

@@ -11,9 +11,8 @@ no quota is left are passed over. Pods of namespaces that belong to no tenant ar
 Internal units (see quota.py).
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 from dispatcher.scheduling.framework import (
@@ -24,12 +23,12 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Refuse,
     Reserve,
+    Rows,
     Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
-from dispatcher.scheduling.framework.value_columns import Column, each, fields, picked
+from dispatcher.scheduling.framework.value_columns import Column, Same
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from shared.model.node import Node
 from shared.model.pod import Pod, PodId
@@ -146,24 +145,15 @@ class TenantQuota(Reserve[None]):
                 most = min(most, [at for at, one in enumerate(tenants) if one == tenant][left])
         return ledger.uncharged(_pod_ids(pods[:most]))
 
-    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> ExplainPods | None:
-        """Charge each; what is told of each are figures that moved with those before it."""
-        if self._tenant(pods[0]) is None:
-            return None
-        ledger = self.ledger
-        tenants = self._tenants(pods)
-        totals = fleet.nodes.allocatable_total()
+    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> None:
+        """Charge each."""
         asked = charge_of(pods[0].pod)
-        pod_ids = _pod_ids(pods)
-        known = {
-            one: (ledger.usage(one), ledger.limits(one, totals)) for one in dict.fromkeys(tenants)
-        }
-        charged = {one: list[PodId]() for one in known} if len(known) > 1 else {tenants[0]: pod_ids}
-        for tenant, pod_id in zip(tenants, pod_ids, strict=True) if len(known) > 1 else ():
+        charged = defaultdict[str, list[PodId]](list)
+        for tenant, pod_id in zip(self._tenants(pods), _pod_ids(pods), strict=True):
             charged[tenant].append(pod_id)
-        for tenant, own in charged.items():
-            ledger.charge_all(own, tenant, asked)
-        return partial(_figures_of, tenants, asked, known)
+        for tenant, pod_ids in charged.items():
+            if tenant:
+                self.ledger.charge_all(pod_ids, tenant, asked)
 
     def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""
@@ -208,64 +198,17 @@ class TenantQuota(Reserve[None]):
         for name, amount in charge.amounts.items() if charge else ():
             usage[name] = usage.get(name, 0) - amount
         limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
-        return _figures(tenant, usage, charge_of(pod_info.pod), limits)
-
-
-def _figures(
-    tenant: str, usage: Mapping[str, int], asked: Mapping[str, int], limits: Mapping[str, int]
-) -> dict[str, Any]:
-    """What is told of a pod that comes after all that `usage` counts."""
-    found: dict[str, Any] = _figures_of([tenant], asked, {tenant: (usage, limits)}, [0]).values(1)[
-        0
-    ]
-    return found
-
-
-def _figures_of(
-    tenants: Sequence[str],
-    asked: Mapping[str, int],
-    known: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]],
-    ats: Sequence[int],
-) -> Column:
-    """What is told of the pods of these numbers: each came after those of its own tenant among the
-    ones before it.
-
-    `known`: usage before them all and limits, by tenant.
-    """
-    of = [tenants[at] for at in ats]
-    before = _before(tenants, ats)
-    limits = {one: known[one][1] for one in dict.fromkeys(of)}
-    limited = [tuple(told) for told in limits.values()]
-    if limited.count(limited[0]) < len(limited):
-        rows = [_figures_of(tenants, asked, known, [at]).values(1)[0] for at in ats]
-        return each(rows)
-    columns = {"tenant": picked(of)}
-    for name in limited[0]:
-        more = asked.get(name, 0)
-        begun = {one: known[one][0].get(name, 0) for one in limits}
-        used = [begun[one] + count * more for one, count in zip(of, before, strict=True)]
-        after = [one + more for one in used]
-        texts = {
-            one: format_quantity(name, one) for one in dict.fromkeys(used + after)
-        }  # mostly two pods have one
-        limit = {one: format_quantity(name, told[name]) for one, told in limits.items()}
-        columns[name] = fields(
-            {
-                "used_before": each([texts[one] for one in used]),
-                "used_after": each([texts[one] for one in after]),
-                "limit": picked([limit[one] for one in of]),
+        asked = charge_of(pod_info.pod)
+        found: dict[str, Any] = {"tenant": tenant}
+        for name, limit in limits.items():
+            used = usage.get(name, 0)
+            found[name] = {
+                "used_before": format_quantity(name, used),
+                "used_after": format_quantity(name, used + asked.get(name, 0)),
+                "limit": format_quantity(name, limit),
             }
-        )
-    return fields(columns)
+        return found
 
-
-def _before(tenants: Sequence[str], ats: Sequence[int]) -> Sequence[int]:
-    """How many pods of its own tenant came before each of these."""
-    if tenants.count(tenants[0]) == len(tenants):
-        return ats
-    counts = Counter[str]()
-    found = list[int]()
-    for tenant in tenants:
-        found.append(counts[tenant])
-        counts[tenant] += 1
-    return [found[at] for at in ats]
+    def explain_rows(self, state: None, pod_info: PodInfo, fleet: FleetView, rows: Rows) -> Column:
+        """The same for each row: it goes by the pod."""
+        return Same(self.explain(state, pod_info, fleet, 0))

@@ -46,6 +46,13 @@ def test_clusters_that_have_a_pod_of_the_same_name_are_named_with_the_way_to_it(
     assert not any(line.startswith("Also") for line in shown(also_in=[]))
 
 
+def test_one_of_a_batch_shows_its_place_in_it() -> None:
+    counted = "what is counted here is as it was before the first of them"
+    line = f"Batch pod 187 of 256 that were decided together; {counted}"
+    assert line in shown(cluster="west", node="w1", decision={**DECISION, "batch": {"place": 187, "of": 256}})
+    assert not any(one.startswith("Batch") for one in shown(cluster="west", node="w1", decision=DECISION))
+
+
 def test_what_did_not_go_along_and_a_lower_priority_are_named() -> None:
     lines = shown(left_behind="cluster west takes these: a/b", lower_priority="is PriorityClass high, 5 in west")
     assert "Not along cluster west takes these: a/b" in lines

@@ -66,6 +66,9 @@ class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
     def explain(self, state: object, pod_info: PodInfo, fleet: FleetView, row: int) -> Any:
         return {}
 
+    def explain_rows(self, state: object, pod_info: PodInfo, fleet: FleetView, rows: Rows) -> Any:
+        return [self.explain(state, pod_info, fleet, 0)] * length(fleet, rows)
+
 
 def length(fleet: FleetView, rows: Rows) -> int:
     return len(fleet.nodes.live[rows])

@@ -111,16 +111,6 @@ CLASS = (
         (CLASS.format(base="Filter", body="name = 'Wild'"), "filter is missing: Wild inherits Filter"),
         (CLASS.format(base="Reserve", body="name = 'Wild'"), "unreserve is missing"),
         (CLASS.format(base="Filter", body="name = 'Wild'"), "class_key is missing"),
-        (
-            CLASS.format(base="DomainPlugin", body="name = 'Wild'; count_rules = explain = lambda *_: None"),
-            "explain_batch is missing",
-        ),
-        (
-            CLASS.format(base="FaultDomainSpread", body="name = 'Wild'; explain = lambda *_: {}").replace(
-                "class Wild", "from dispatcher.plugins.fault_domain_spread import FaultDomainSpread\nclass Wild"
-            ),
-            "explain_batch is missing",
-        ),
         (CLASS.format(base="Filter", body="pass"), "class Wild needs a name"),
         (CLASS.format(base="Filter", body="name = 'so wild'"), "'so wild' is no name for a plugin"),
         (CLASS.format(base="object", body="pass"), "needs a class that inherits Filter, Score"),
@@ -134,8 +124,6 @@ CLASS = (
         "method",
         "inverse",
         "key",
-        "no batch",
-        "no batch of its own",
         "no name",
         "bad name",
         "no plugin",

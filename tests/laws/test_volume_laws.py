@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.batch.count_merge import CountMerge
+from dispatcher.scheduling.batch.count_merge import CountMerge, count_merge_of
 from dispatcher.scheduling.cycle import batches as batching
 from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
@@ -37,7 +37,7 @@ from shared.model.pod import CLAIM, EBS_VOLUME, GCE_DISK, Pod, PodId, Volume
 from tests.builders import node, pod
 from tests.laws import oracle
 from tests.laws.examples import examples
-from tests.laws.test_one_pass_laws import told
+from tests.laws.grain import as_in_batches, recorded
 from tests.plugins.storage import CLASSES, NOW, STATIC, bound, claim, in_zone, on, volume
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -243,13 +243,14 @@ class Script:
 
 
 def same(limits: Sequence[int | None], script: Iterable[tuple[Any, ...]], owner: str) -> list[Any]:
-    """What both sides answer. Pods of an owner are spread softly, so that they are merged, not looked ahead for."""
+    """What both sides answer. Pods of an owner are spread softly."""
     together, alone = Side(fleet_of(limits), anew=False), Side(fleet_of(limits), anew=True)
     scripts = [Script(side, owner) for side in (together, alone)]
     for event in script:
         for one in scripts:
             one.run(event)
-        assert told(together.results) == told(alone.results), event
+        told = recorded(together.results)
+        assert as_in_batches(recorded(alone.results), told) == told, event
         assert together.objects() == alone.objects(), event
     return together.results
 
@@ -370,10 +371,10 @@ def test_what_volumes_have_in_common_and_what_not(
 def test_pods_whose_claims_ask_for_the_same_are_one_class_and_are_decided_together(
     owner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches, run = list[CountMerge](), batching.count_merge_of
+    batches = list[CountMerge]()
 
     def noting(*args: Any) -> CountMerge | None:
-        found = run(*args)
+        found = count_merge_of(*args)
         batches.extend([found] if found is not None else [])
         return found
 

@@ -41,9 +41,6 @@ from shared.model.pod import PodId
 _FEW = 16  # buckets whose next ones are found before the merge begins
 _SOON = 128  # rows, beside two for each pod, that are looked at in one go
 _UNKNOWN = -1
-# pods; pods times buckets of which a batch keeps a trace
-_LEAST_TRACED = 256
-_MOST_TRACED = 1 << 23
 
 
 def count_merge_of(
@@ -61,7 +58,6 @@ def count_merge_of(
     layout = None if plugin_rules is None else layout_of(eq_class, plugin_rules, count)
     if plugin_rules is None or layout is None:
         return None
-    count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
     best = _candidates_of(eq_class, layout, count)
     rows = np.sort(best.candidates.row)
     exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
@@ -137,11 +133,8 @@ class CountMerge:
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        self._record = MergeExplanation(
-            eq_class, plugin_rules, layout, self._candidates, self._trace
-        )
-        self._decided = self._run()
-        self._record.seal(self._decided, eq_class, pod_info, plugin_rules, layout)
+        self.explanation = MergeExplanation(eq_class, plugin_rules, layout, self._trace)
+        self.explanation.seal(self._run(), eq_class, pod_info, layout, self._candidates)
 
     # --- deciding
     # ----------------------------------------------------------------------------------------------
@@ -213,7 +206,7 @@ class CountMerge:
         layout = self._layout
         if self._renormalizes or not layout.normals:
             layout.normalize(self._eq_class.normalizing, open_alone=self._renormalizes)
-        self._record.normal_history.append((int(self._progress[AT]), layout.normals))
+        self.explanation.normal_history.append((int(self._progress[AT]), layout.normals))
 
     def _with_soon(self, candidate: int) -> Ints:
         """This candidate and those that may be chosen soon, ordered by row."""
@@ -269,13 +262,13 @@ class CountMerge:
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         candidates.next_code[due] = codes
         candidates.next_points[due[fits]] = points
-        self._record.raws.add(due[fits], candidates.taken[due[fits]] + 1, raw)
+        self.explanation.raws.add(due[fits], candidates.taken[due[fits]] + 1, raw)
 
     def decisions(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; the
         caller books them.
         """
-        return self._record.decisions(items[: self._decided])
+        return self.explanation.decisions(items[: self.explanation.decided])
 
 
 class _Best(NamedTuple):
@@ -318,6 +311,5 @@ def _blank(count: int, evaluators: int, buckets: int) -> Trace:
         np.zeros((count, 2)),
         scores,
         scores.copy(),
-        np.zeros((count, buckets), dtype=np.uint16),
-        np.zeros(count, dtype=np.int64),
+        np.zeros(buckets, dtype=np.uint16),
     )

@@ -1,17 +1,16 @@
 """Why the pods of a merged batch went where they went: put together from what the merge wrote down.
 
-Zone counts in `extras` are recounted by the plugin from the chosen rows (`explain_batch`), not read
-from the merge.
+A pod's own score, row and runner-up are those of its turn. All that is counted (nodes that are
+feasible or refused, what plugins that look further than the row explain) is as it was at the
+beginning of the batch, and its record says which place it has in the batch.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 
+import msgspec
 import numpy as np
 
-from dispatcher.scheduling.batch.batch_explanation import BatchExplanation
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.batch.raw_values import RawValues
@@ -19,14 +18,13 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.columns import distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
-from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Codes, Floats, Ints, PodInfo
-from dispatcher.scheduling.framework.domain_counts import ExplainPods, told_of
-from dispatcher.scheduling.framework.points import guarded
-from dispatcher.scheduling.framework.value_columns import Column
+from dispatcher.scheduling.framework import Floats, Ints, PodInfo
+from dispatcher.scheduling.framework.value_columns import Column, taken
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import (
     DecisionContext,
+    Explainers,
+    Place,
     RecordParts,
     ScoreColumns,
     merged,
@@ -35,90 +33,72 @@ from shared.model.pod import PodId
 
 
 class MergeExplanation:
-    """What the decisions of a batch have in common. `normal_history`: (pods decided before, normal
-    scores by bucket of the columns that normalise), whenever these changed.
+    """What the decisions of a batch have in common.
+
+    The merge adds to `raws` and `normal_history`: (pods decided before, normal scores by bucket of
+    the columns that normalise), whenever these changed. `extras`: by plugin that looks further than
+    the row, what it explains of each pod's place.
     """
+
+    context: DecisionContext
+    decided: int
+    chosen: Ints  # [pods, 2] rows of the best and of the next best; where there is none, anything
+    sheet: FactSheet
+    places: dict[int, tuple[str, str]]
 
     def __init__(
         self,
         eq_class: EquivalenceClass,
         plugin_rules: PluginRules,
         layout: BucketLayout,
-        candidates: Candidates,
         trace: Trace,
     ) -> None:
         self.fleet = eq_class.fleet
         self.row_explainers = eq_class.row_explainers
+        self.extras: Mapping[str, Column] = {}
         self.raws = RawValues()
         self.normal_history: list[tuple[int, list[Floats]]] = []
-        # of candidates, the rest is not kept
-        self._row_of = candidates.row
         self._trace = trace
         self._shared = layout.shared
-        self._after = layout.all_buckets.after
         self._names = (
             tuple(one.role.name for one in eq_class.scored),
             tuple(one.role.weight for one in eq_class.scored),
         )
         self._score_positions = _score_positions(eq_class, plugin_rules)
-        self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
-        self._members: Ints = np.zeros(
-            (0, 0), dtype=np.int64
-        )  # [buckets, clusters] if a bucket was ever refused
-        self._explainers: list[tuple[str, ExplainPods]] = []
 
     def seal(
         self,
         decided: int,
         eq_class: EquivalenceClass,
         pod_info: PodInfo,
-        plugin_rules: PluginRules,
         layout: BucketLayout,
+        candidates: Candidates,
     ) -> None:
-        """The merge has ended: what its decisions need at once, and what is no longer known once
-        pods are placed.
+        """The merge has ended: keep what is no longer known once pods are placed; of candidates
+        those rows alone that were chosen, or next best, as they were before the first pod came.
         """
         trace = self._trace
-        self._keep_rows(eq_class, trace.candidate[:decided], pod_info)
-        self._chosen = self._row_of[
-            trace.candidate[:decided]
-        ]  # [pods, 2]; where there is none it means nothing
-        self._has_rival = trace.candidate[:decided, 1] >= 0
-        if np.count_nonzero(trace.codes[:decided]):
-            self._members = _members(layout, self.fleet)
-        self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
-        self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
-        self._feasible: list[int] = self._feasible_nodes(
-            decided
-        ).tolist()  # lists: each decision is told of at once
-        self._rival_scores: list[float] = trace.score[:decided, 1].tolist()
-        rows = self._chosen[:, 0]
-        view = view_of(self.fleet)
-        for evaluator, _ in plugin_rules if decided else ():
-            plugin = evaluator.role.plugin
-            if evaluator.role.explainer:
-                told_later = guarded(plugin, plugin.explain_batch, evaluator.state, rows, view)
-                self._explainers.append((evaluator.role.name, told_later))
-
-    def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, pod_info: PodInfo) -> None:
-        """The rows of the candidates that were chosen, or next best, as they were before the first
-        pod came.
-        """
-        found = distinct(chosen[chosen >= 0])
-        found = found[np.argsort(self._row_of[found])]
-        rows = self._row_of[found]
-        self.raws.add(
-            found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows, refreshed=True)
-        )
+        self.decided = decided
+        self.context = _context(eq_class, layout, trace)
+        picked = trace.candidate[:decided]
+        found = distinct(picked[picked >= 0])
+        found = found[np.argsort(candidates.row[found])]
+        rows = candidates.row[found]
+        raw = eq_class.raw_of(rows, refreshed=True)
+        self.raws.add(found, np.zeros(len(found), dtype=np.int64), raw)
         eq_class.rows.forget_scores()
         self.sheet = FactSheet(self.fleet, rows, pod_info)
-        self.places: dict[int, tuple[str, str]] = dict(
-            zip(rows.tolist(), self.fleet.names_of(rows.tolist()), strict=True)
-        )
+        names = self.fleet.names_of(rows.tolist())
+        self.places = dict(zip(rows.tolist(), names, strict=True))
+        self.chosen = candidates.row[picked]
+        self._has_rival = picked[:, 1] >= 0
+        # lists: each decision is told of at once
+        self._rival_rows: list[int] = np.where(self._has_rival, self.chosen[:, 1], -1).tolist()
+        self._rival_scores: list[float] = trace.score[:decided, 1].tolist()
 
     def decisions(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """Those for the first pods."""
-        rows = self._chosen[: len(items), 0].tolist()
+        rows = self.chosen[: len(items), 0].tolist()
         scores = self._trace.score[: len(items), 0].tolist()
         if not items:
             return []
@@ -126,44 +106,8 @@ class MergeExplanation:
         whys = map(MergeRecord, repeat(self), range(len(rows)))
         return list(map(Decision, *zip(*items, strict=True), clusters, nodes, rows, scores, whys))
 
-    def decision(self, at: int, pod_id: PodId, pod_info: PodInfo) -> Decision:
-        """The decision for the pod number `at`."""
-        row: int = self._chosen.item(at, 0)
-        cluster, node = self.places[row]
-        return Decision(
-            pod_id,
-            pod_info,
-            cluster,
-            node,
-            row,
-            self._trace.score.item(at, 0),
-            MergeRecord(self, at),
-        )
-
-    def _feasible_nodes(self, decided: int) -> Ints:
-        """[pods] feasible nodes: without those that are full by then, and those of buckets that are
-        refused.
-        """
-        trace = self._trace
-        taking = self._trace.bucket[:decided, 0]
-        full = trace.full[:decided] > 0
-        codes = trace.codes[:decided]
-        pods = np.arange(decided)
-        feasible: Ints = self._begin.feasible - np.add.accumulate(full, dtype=np.int64) + full
-        if len(self._members):
-            moves = np.zeros(codes.shape, dtype=np.int64)
-            moves[pods, taking] -= 1
-            moves[pods[~full], self._after[taking[~full]]] += 1
-            members = self._members.sum(axis=1) + np.cumsum(moves, axis=0) - moves
-            feasible -= np.where(codes > 0, members, 0).sum(axis=1)
-        return feasible
-
     # --- looking back
     # ----------------------------------------------------------------------------------------------
-
-    def fit(self, at: int) -> tuple[int, int]:
-        """How many nodes were feasible, of how many."""
-        return self._feasible[at], self._begin.evaluated
 
     def runner_up(self, at: int) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best; None if there is none."""
@@ -172,23 +116,19 @@ class MergeExplanation:
 
     def parts(self, ats: Sequence[int]) -> RecordParts:
         """What the decisions for pods of these numbers, ascending, are told by."""
-        facts = self.sheet.facts(self._chosen[ats, 0].tolist(), self._trace.depth[ats, 0])
+        facts = self.sheet.facts(self.chosen[ats, 0].tolist(), self._trace.depth[ats, 0])
         places = np.zeros(len(ats), dtype=np.int64)
         raw, normal = self._values(ats, places)
-        rivals = self._values(ats, places + self._has_rival[ats])[
-            1
-        ]  # who has none stands for itself
-        scores = ScoreColumns(*self._names, raw, normal, rivals)
+        # who has no rival stands for itself
+        rivals = self._values(ats, places + self._has_rival[ats])[1]
         return RecordParts(
-            list(self.contexts(ats)), facts, self._extras(ats), scores, self._rivals(ats)
+            self.context,
+            facts,
+            {name: taken(told, ats) for name, told in self.extras.items()},
+            ScoreColumns(*self._names, raw, normal, rivals),
+            [self.runner_up(at) for at in ats],
+            Place(np.asarray(ats) + 1, self.decided),
         )
-
-    def _rivals(self, ats: Sequence[int]) -> list[tuple[str, str, float] | None]:
-        rows = self._chosen[ats, 1].tolist()
-        scores = self._trace.score[ats, 1].tolist()
-        told = zip(self._has_rival[ats].tolist(), rows, scores, strict=True)
-        places = self.places
-        return [(*places[row], score) if has else None for has, row, score in told]
 
     def _values(self, ats: Sequence[int], places: Ints) -> tuple[Floats, Floats]:
         """[scores, pods] raw and normalised, of the chosen rows (place 0) or the next best (1)."""
@@ -218,98 +158,59 @@ class MergeExplanation:
                 )
         return raw, normal
 
-    def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:
-        """What the decisions for pods of these numbers, ascending, stood on; one and the same where
-        nothing moved.
-        """
-        trace = self._trace
-        done = 0
-        found = self._begin
-        stands_on = 0
-        if not trace.codes.any() and not trace.full.any():
-            yield from repeat(found, len(ats))
-            return
-        filled = Counter[tuple[int, int]]()
-        members = self._members.copy()
-        buckets = trace.bucket[:, 0].tolist()
-        clusters = self._cluster_of.tolist()
-        full = trace.full.tolist()
-        closed = trace.codes.any(axis=1).tolist()
-        for at in ats:
-            for bucket, cluster, code in zip(
-                buckets[done:at], clusters[done:at], full[done:at], strict=True
-            ):
-                if code:
-                    filled[code, cluster] += 1
-                if len(members):
-                    members[bucket, cluster] -= 1
-                    if not code:
-                        members[self._after[bucket], cluster] += 1
-            refused = (
-                self._refused(trace.codes[at], members)
-                if closed[at]
-                else Counter[tuple[int, int]]()
-            )
-            if refused or stands_on != filled.total():
-                found = self._context(filled, refused)
-                stands_on = -1 if refused else filled.total()
-            yield found
-            done = at
 
-    def _context(
-        self, filled: Counter[tuple[int, int]], refused: Counter[tuple[int, int]]
-    ) -> DecisionContext:
-        begin = self._begin
-        gone = filled.total() + refused.total()
-        rejected = merged(merged(begin.rejected, filled), refused)
-        return replace(begin, rejected=rejected, feasible=begin.feasible - gone)
+class MergeRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
+    """Why the pod number `at` of a batch went where it went (see `DecisionRecord`)."""
 
-    def _refused(self, codes: Codes, members: Ints) -> Counter[tuple[int, int]]:
-        refused: Counter[tuple[int, int]] = Counter()
-        for bucket in np.flatnonzero(codes).tolist():
-            for cluster in np.flatnonzero(members[bucket]).tolist():
-                refused[int(codes[bucket]), cluster] += int(members[bucket, cluster])
-        return refused
-
-    def _extras(self, ats: Sequence[int]) -> dict[str, Column]:
-        """What policies by domains have to say of the decisions for pods of these numbers,
-        ascending.
-        """
-        return {name: told_of(story, ats) for name, story in self._explainers}
-
-
-def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
-    """[buckets, clusters] rows that no other filter refuses."""
-    buckets = len(layout.all_buckets.members)
-    clusters = max(len(fleet.clusters), 1)
-    where = layout.sorting.bucket_of * clusters + fleet.cluster[layout.sorting.rows]
-    counts: Ints = np.bincount(where, minlength=buckets * clusters).reshape(buckets, clusters)
-    return counts
-
-
-class MergeRecord(BatchExplanation[MergeExplanation], gc=False, eq=False, frozen=True):
-    """Why one of the pods went where it went (see `DecisionRecord`)."""
-
+    batch: MergeExplanation
     at: int
 
     @property
     def context(self) -> DecisionContext:
-        """What it stood on."""
-        return next(self.batch.contexts([self.at]))
+        """What its batch stood on at the beginning."""
+        return self.batch.context
 
     @property
-    def fit(self) -> tuple[int, int]:
-        """How many nodes were feasible, of how many."""
-        return self.batch.fit(self.at)
+    def time(self) -> float:
+        """When it was taken."""
+        return self.batch.sheet.now
 
-    def parts(self, whys: Sequence["MergeRecord"]) -> RecordParts:
-        """Found by going through the merge once."""
-        return self.batch.parts([one.at for one in whys])
+    @property
+    def fleet(self) -> FleetState:
+        """The fleet it is about."""
+        return self.batch.fleet
+
+    @property
+    def row_explainers(self) -> Explainers:
+        """Plugins that explain it from the chosen row alone."""
+        return self.batch.row_explainers
 
     @property
     def runner_up(self) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best."""
         return self.batch.runner_up(self.at)
+
+    def parts(self, whys: Sequence["MergeRecord"]) -> RecordParts:
+        """All at once."""
+        return self.batch.parts([one.at for one in whys])
+
+
+def _context(eq_class: EquivalenceClass, layout: BucketLayout, trace: Trace) -> DecisionContext:
+    """What the first pod stands on: rows that their own filters refuse, and those of buckets that
+    are refused by counts.
+    """
+    rows = eq_class.rows
+    fleet = eq_class.fleet
+    refused = dict[tuple[int, int], int]()
+    if np.count_nonzero(trace.codes):
+        sorting = layout.sorting
+        codes = trace.codes[sorting.bucket_of].astype(np.int64)
+        clusters = max(len(fleet.clusters), 1)
+        counts = np.bincount((codes * clusters + fleet.cluster[sorting.rows])[codes > 0])
+        for key in np.flatnonzero(counts).tolist():
+            refused[divmod(key, clusters)] = int(counts[key])
+    feasible = rows.feasible - sum(refused.values())
+    return eq_class.context_of(merged(rows.rejected, refused), feasible)
 
 
 def _score_positions(

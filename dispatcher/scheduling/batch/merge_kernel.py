@@ -69,8 +69,8 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
         normalize(buckets, plugins, fresh)
         fresh = False
         pick(buckets, plugins, candidates, trace, at)
-        if len(rules.domain_count):
-            trace.codes[at, : len(buckets.codes)] = buckets.codes
+        if at == 0 and len(rules.domain_count):
+            trace.codes[: len(buckets.codes)] = buckets.codes
         if at + 1 < progress[WANTED]:
             missing = lacks(buckets, candidates, trace, at)
             if missing:
@@ -364,7 +364,6 @@ def book(  # noqa: PLR0913 - as `merge`
     if candidates.taken[candidate] == 0:
         buckets.fresh[bucket] -= 1
     candidates.taken[candidate] += 1
-    trace.full[at] = candidates.next_code[candidate]
     if candidates.next_code[candidate] == 0:
         after = buckets.after[bucket]
         candidates.points[candidate], candidates.next_code[candidate] = (

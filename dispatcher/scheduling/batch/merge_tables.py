@@ -109,8 +109,7 @@ class Trace(NamedTuple):
     score: Any  # float64 [pods, 2]
     raw: Any  # float64 [pods, 2, plugins]
     normal: Any  # float64 [pods, 2, plugins]
-    codes: Any  # uint16 [pods, buckets] why each bucket was refused
-    full: Any  # int64 [pods] why the row takes no more pods after this one, 0 if it may
+    codes: Any  # uint16 [buckets] why each bucket was refused when the batch began
 
 
 def blank() -> tuple[Any, ...]:
@@ -147,6 +146,6 @@ def blank() -> tuple[Any, ...]:
             whole,
         ),
         Candidates(real, whole, whole, whole, whole, whole, real, whole),
-        Trace(wide, wide, wide, broad, deep, deep, marks, whole),
+        Trace(wide, wide, wide, broad, deep, deep, mark),
         whole,
     )

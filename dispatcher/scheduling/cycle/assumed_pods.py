@@ -2,11 +2,15 @@
 plugins, Permit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
@@ -18,18 +22,20 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Skip,
 )
-from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.points import (
+    ExplainingPlugin,
     Faults,
     Plan,
     PluginError,
     Restores,
     books_many,
     books_rows,
+    explained,
     guarded,
 )
+from dispatcher.scheduling.framework.value_columns import Column, each
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.extras import BatchExplanation
+from dispatcher.scheduling.records.decision_record import Explainers
 from shared.model.pod import PodId
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
@@ -75,6 +81,8 @@ class AssumedPods:
         self.late = plan.late
         # Pod plugins that check and book a whole batch at once, whatever rows it goes to.
         self.bulk = [one for one in plan.reserves if books_many(one) and one in plan.pod_plugins]
+        in_bulk = [one.name for one in self.bulk]
+        self._bulk_explainers = [one for one in plan.pod_explainers if one.name in in_bulk]
         # Class plugins that book a whole batch at once, each pod on its row.
         self.bulk_by_row = [
             one for one in plan.reserves if books_rows(one) and one not in plan.pod_plugins
@@ -122,6 +130,57 @@ class AssumedPods:
                 )
         return most
 
+    def explained(
+        self, by_class: Explainers, decisions: Sequence[Decision], ats: Sequence[int]
+    ) -> dict[str, Column]:
+        """What plugins that look further than the row explain of the places of a batch, before any
+        of it is booked: those of `by_class` answer for all, others for each variant of its pods,
+        which begin at `ats`. A plugin that fails explains nothing.
+        """
+        pods = [one.pod_info for one in decisions]
+        rows = np.asarray([one.row for one in decisions], dtype=np.intp)
+        spans = list(pairwise([*[at for at in ats if at < len(pods)], len(pods)]))
+        found = dict[str, Column]()
+        asked: list[tuple[ExplainingPlugin, Callable[[], Column | None]]] = [
+            *[
+                (one, partial(explained, one, state, pods, self.view, rows))
+                for one, state in by_class
+            ],
+            *[
+                (one, partial(self._by_variant, one, pods, rows, spans))
+                for one in self._bulk_explainers
+            ],
+        ]
+        for plugin, ask in asked:
+            try:
+                told = ask()
+            except PluginError as error:
+                self._faults.note(error)  # a decision stands without its comments, too
+            else:
+                if told is not None:
+                    found[plugin.name] = told
+        return found
+
+    def _by_variant(
+        self,
+        plugin: Any,  # a Reserve plugin that explains
+        pods: Sequence[PodInfo],
+        rows: RowList,
+        spans: Sequence[tuple[int, int]],
+    ) -> Column | None:
+        """None of a plugin that skips the class: what says SKIP of the first pod says so of all."""
+        columns = list[Column]()
+        for at, end in spans:
+            state = guarded(plugin, plugin.pre_filter, pods[at], self.view)
+            if isinstance(state, Skip):
+                return None
+            columns.append(explained(plugin, state, pods[at:end], self.view, rows[at:end]))
+        if len(columns) == 1:
+            return columns[0]
+        counts = [end - at for at, end in spans]
+        values = zip(columns, counts, strict=True)
+        return each([one for column, count in values for one in column.values(count)])
+
     def book_all(
         self,
         decisions: Sequence[Decision],
@@ -142,9 +201,8 @@ class AssumedPods:
                 done.append(by_row)  # what it holds when it raises half-way is given back, too
                 guarded(by_row, by_row.reserve_rows, answer_of(by_row.name), pods, rows, self.view)
             for plugin in self.bulk:
-                explained = guarded(plugin, plugin.reserve_all, pods, self.view)
+                guarded(plugin, plugin.reserve_all, pods, self.view)
                 done.append(plugin)
-                _note(decisions, plugin.name, explained or ())
         except PluginError:
             for pod_info, row in zip(pods, rows, strict=True):
                 self._unreserve(done, pod_info, row)
@@ -273,22 +331,6 @@ class AssumedPods:
         """Book a pod that is there, without the right to refuse."""
         self._charge(pod_info, row)
         self._reserved[pod_id] = Book(pod_info, row)
-
-
-def _note(
-    decisions: Sequence[Decision],
-    plugin: str,
-    explained: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]],
-) -> None:
-    """What a plugin says of decisions that are booked together."""
-    if not callable(explained):
-        for decision, one in zip(decisions, explained, strict=False):
-            decision.note(plugin, one)
-        return
-    # One map for all decisions: nearly all have no other extras.
-    extras = {plugin: BatchExplanation([one.pod_id for one in decisions], explained)}
-    for decision in decisions:
-        decision.extras = {**decision.extras, **extras} if decision.extras else extras
 
 
 def _charging(plugin: Reserve) -> Callable[[PodInfo, int, FleetView], object]:

@@ -20,6 +20,7 @@ from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.framework import Depends, PodInfo, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.framework.value_columns import taken
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
@@ -155,7 +156,12 @@ class Batches:
         decisions = merge.decisions(items) if merge else []
         if first is not None and decisions:
             decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []
-        if decisions:
+        if merge and decisions:
+            extras = self._books.explained(eq_class.explainers(), decisions, variants.ats)
+            merge.explanation.extras = extras
+            for name in [one.name for one in self._plan.pod_explainers if one.name in extras]:
+                if first is not None:
+                    first.note(name, taken(extras[name], [0]).values(1)[0])
             self._books.book_all(decisions, eq_class.answer_of, alike=len(variants.ats) == 1)
         return decisions
 

@@ -9,10 +9,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, cast
 
 import msgspec
-import numpy as np
 
 from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.cycle.batches import (
@@ -40,10 +38,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.domain_counts import LazyExplanation
-from dispatcher.scheduling.framework.domains import BatchExplained, explains_batches
 from dispatcher.scheduling.framework.points import (
-    ExplainingPlugin,
     ExplainsRefusals,
     Faults,
     Plan,
@@ -371,20 +366,11 @@ class Scheduler(AssumedPods):
             if isinstance(state, Skip):
                 continue
             try:
-                decision.note(plugin.name, self._explanation(plugin, state, decision))
+                pod_info = decision.pod_info
+                told = guarded(plugin, plugin.explain, state, pod_info, self.view, decision.row)
+                decision.note(plugin.name, told)
             except PluginError as error:
                 self._faults.note(error)  # a decision stands without its comments, too
-
-    def _explanation(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
-        """What a plugin explains of the place, or, where it can explain a batch, a function that
-        returns it.
-        """
-        if explains_batches(type(plugin)):
-            rows = np.asarray([decision.row], dtype=np.intp)
-            explain = cast(BatchExplained[Any], plugin).explain_batch
-            explained = guarded(plugin, explain, state, rows, self.view)
-            return LazyExplanation(explained, partial(self._faults.of, plugin.name))
-        return guarded(plugin, plugin.explain, state, decision.pod_info, self.view, decision.row)
 
     def would_go(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         """Where a pod of a node would go if it was gone and its controller made it anew; None if

@@ -39,15 +39,10 @@ class RowExplanation(msgspec.Struct, gc=False, eq=False, frozen=True):
         """It stands alone."""
         return self
 
-    @property
-    def fit(self) -> tuple[int, int]:
-        """How many nodes were feasible, of how many."""
-        return self.context.feasible, self.context.evaluated
-
     def parts(self, whys: Sequence["RowExplanation"]) -> RecordParts:
         """All at hand: plugins that look further than the row were asked at once."""
         scores = self.scores
         raw, normalized = (np.asarray([one]).T for one in (scores.raw, scores.normalized))
         rival = np.asarray([scores.runner_up]).T if scores.runner_up else normalized
         columns = ScoreColumns(scores.names, scores.weights, raw, normalized, rival)
-        return RecordParts([self.context], self.facts, {}, columns, [self.runner_up])
+        return RecordParts(self.context, self.facts, {}, columns, [self.runner_up])

@@ -7,65 +7,12 @@ as pods of the class are placed.
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
-from dispatcher.scheduling.framework.value_columns import Column, Each, Same, column_of
-
-# numbers of pods in a batch, ascending -> for each, plain JSON values about its decision; faster as
-# a column
-ExplainPods = Callable[[Sequence[int]], Column | Sequence[Mapping[str, Any]]]
-
-
-def told_of(
-    explain: ExplainPods, ats: Sequence[int], failed: Callable[[Exception], None] | None = None
-) -> Column:
-    """What `explain` returns for pods of these numbers; where it fails, the error: a decision needs
-    no explanation.
-
-    `failed` is called with each error.
-    """
-    try:
-        answer = explain(ats)
-        if isinstance(answer, Sequence) and len(answer) != len(ats):
-            raise ValueError(f"explain_batch told of {len(answer)} pods of {len(ats)}")
-        found = column_of(answer)
-        if len(ats) == 1 and len(found.values(1)) != 1:
-            raise ValueError("explain_batch told of another number of pods")
-    except Exception as error:
-        if len(ats) > 1:
-            return Each([told_of(explain, [at], failed).values(1)[0] for at in ats])
-        if failed is not None:
-            failed(error)
-        return Same({"error": f"{type(error).__name__}: {error}"[:200]})
-    return found
-
-
-class LazyExplanation:
-    """Explains the only pod of a batch when its record is wanted. `failed` is called with the first
-    error.
-    """
-
-    __slots__ = ("_explain", "_failed")
-
-    def __init__(self, explain: ExplainPods, failed: Callable[[Exception], None]) -> None:
-        self._explain = explain
-        self._failed = cast(Callable[[Exception], None] | None, failed)
-
-    def __call__(self) -> Mapping[str, Any]:
-        """A map of plain JSON values."""
-        found: Mapping[str, Any] = told_of(self._explain, [0], self._fail).values(1)[0]
-        return found
-
-    def _fail(self, error: Exception) -> None:
-        failed = self._failed
-        self._failed = None
-        if failed is not None:
-            failed(error)
 
 
 class Scale(enum.IntEnum):

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPods
+from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.fleet_view import (
     Codes,
     FleetView,
@@ -18,7 +18,7 @@ from dispatcher.scheduling.framework.fleet_view import (
 )
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
+from dispatcher.scheduling.framework.plugin import Depends, Filter, S, Score
 from dispatcher.scheduling.framework.pod_info import PodInfo
 
 
@@ -94,9 +94,8 @@ class DomainPlugin(Filter[S], Score[S]):
 
     def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
         """The parts as rules (see `domain_counts`; `CountingPlugin` derives the parts from them);
-        None: ask after each pod. The very same object again says that nothing moved but the numbers in
-        its counts. A policy that tells rules and has `explain` is BatchExplained, too: registration
-        refuses it otherwise.
+        None: its pods are decided one by one. The very same object again says that nothing moved
+        but the numbers in its counts.
         """
         return None
 
@@ -113,28 +112,6 @@ class DomainPlugin(Filter[S], Score[S]):
         for part in self.score_parts(state, fleet):
             add_answers(part.answers, part.domain[rows], raw)
         return raw
-
-
-class BatchExplained(Protocol[S_contra]):
-    """A policy with count rules that adds numbers to records: it explains a whole batch at once
-    (see `Explained`).
-    """
-
-    def explain_batch(
-        self, state: S_contra, rows: NDArray[np.intp], fleet: FleetView
-    ) -> ExplainPods:
-        """What `explain` would say of pods that go to `rows` one after the other. Its answer is
-        asked long after, of any of these pods in order, and may not look at the fleet any more.
-        """
-        ...
-
-
-@cache
-def explains_batches(plugin: type) -> bool:
-    """Whether `explain_batch` of a class says what its `explain` says: not where a subclass has
-    replaced `explain` alone, as it means other words.
-    """
-    return issubclass(plugin, DomainPlugin) and in_step(plugin, "explain_batch", "explain")
 
 
 @cache
@@ -160,12 +137,3 @@ def tells_rules(plugin: type) -> bool:
         "filter",
         "score",
     )
-
-
-def lacks_explain_batch(plugin: type) -> bool:
-    """Whether a class has count rules and `explain`, and no `explain_batch` that says the same:
-    records of batches would lack these words, or have those of the class that it inherits from.
-    """
-    if not issubclass(plugin, DomainPlugin) or plugin.count_rules is DomainPlugin.count_rules:
-        return False
-    return hasattr(plugin, "explain") and not explains_batches(plugin)

@@ -10,8 +10,8 @@ def in_step(plugin: type, method: str, *others: str) -> bool:
     """Whether the class that each of `others` is inherited from, or a subclass of it, has `method`
     of its own.
 
-    Example: B(A) has `explain`, A has `explain` and `explain_batch`: False of these two in B, since
-    A's words for a batch are not B's.
+    Example: B(A) has `explain`, A has `explain` and `explain_rows`: False of these two in B, since
+    A's words for many rows are not B's.
     """
     return all(_first_has(plugin, method, other) for other in others)
 

@@ -14,6 +14,7 @@ from dispatcher.scheduling.framework import (
     Depends,
     Filter,
     FleetView,
+    Ints,
     Permit,
     Plugin,
     PodInfo,
@@ -24,7 +25,6 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys, keyed_by_template
 from dispatcher.scheduling.framework.derived import Derived, joined
-from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.lifecycle import (
     Bind,
@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework.lifecycle import (
 )
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
-from dispatcher.scheduling.framework.value_columns import Column
+from dispatcher.scheduling.framework.value_columns import Column, column_of, each
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,14 +118,8 @@ class ReservesMany(Protocol):
         """
         ...
 
-    def reserve_all(
-        self, pods: Sequence[PodInfo], fleet: FleetView
-    ) -> ExplainPods | Sequence[Callable[[], Mapping[str, Any]]] | None:
-        """Book all of these, or raise and book none. Answers a function of the numbers of some of
-        them, ascending, called when their records are wanted: it returns what `explain` would have
-        said had the pods been booked one by one. Or one function a pod; nothing, where there is
-        nothing to say.
-        """
+    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> None:
+        """Book all of these, or raise and book none."""
         ...
 
 
@@ -157,11 +151,7 @@ def books_many(plugin: Any) -> TypeIs[ReservesMany]:
     """
     kind = plugin.__class__
     passes = in_step(kind, "fits", "pre_filter", "reserve")
-    return (
-        isinstance(plugin, ReservesMany)
-        and passes
-        and in_step(kind, "reserve_all", "reserve", "explain")
-    )
+    return isinstance(plugin, ReservesMany) and passes and in_step(kind, "reserve_all", "reserve")
 
 
 def books_rows(plugin: Any) -> TypeIs[ReservesRows]:
@@ -197,7 +187,7 @@ class ExplainsRefusals(Protocol):
 
 @runtime_checkable
 class ExplainsRows(Protocol):
-    """A plugin that explains many rows at once: faster, where all decisions are recorded."""
+    """A plugin that explains many rows at once, faster than one by one."""
 
     def explain_rows(
         self, state: Any, pod_info: PodInfo, fleet: FleetView, rows: Rows
@@ -206,6 +196,30 @@ class ExplainsRows(Protocol):
         pod of the class.
         """
         ...
+
+
+def explains_rows(plugin: Any) -> TypeIs[ExplainsRows]:
+    """Whether `explain_rows` says what its `explain` says: not where a subclass has replaced
+    `explain` alone, as it means other words.
+    """
+    return in_step(plugin.__class__, "explain_rows", "explain")
+
+
+def explained(
+    plugin: ExplainingPlugin, state: object, pods: Sequence[PodInfo], fleet: FleetView, rows: Ints
+) -> Column:
+    """What a plugin explains of places, as the fleet is now; pods number i of one class, and equal
+    in all but `OWN_FIELDS`, goes to `rows[i]`. PluginError.
+    """
+    if not explains_rows(plugin):
+        places = zip(pods, rows.tolist(), strict=True)
+        return each(
+            [guarded(plugin, plugin.explain, state, one, fleet, row) for one, row in places]
+        )
+    told = guarded(plugin, plugin.explain_rows, state, pods[0], fleet, rows)
+    if isinstance(told, Sequence) and len(told) != len(rows):
+        raise PluginError(plugin.name, f"explain_rows told of {len(told)} rows of {len(rows)}")
+    return column_of(told)
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,23 @@ def fields(columns: Mapping[str, Column]) -> Column:
     return Same(same)
 
 
+def taken(column: Column, places: Sequence[int]) -> Column:
+    """The values of these records alone."""
+    if isinstance(column, Each):
+        return Each([column.told[at] for at in places])
+    if isinstance(column, Numbers):
+        cells = np.frombuffer(column.cells, column.kind)[list(places)]
+        return Numbers(column.kind, cells.tobytes(), column.digits)
+    if isinstance(column, Picked):
+        return Picked(column.among, taken(column.which, places))
+    if isinstance(column, Either):
+        parts = (column.which, column.first, column.second)
+        return Either(*[taken(one, places) for one in parts])
+    if isinstance(column, Fields):
+        return Fields(column.names, [taken(one, places) for one in column.columns])
+    return column
+
+
 def column_of(told: Column | Sequence[Any]) -> Column:
     """What somebody said of some records, as a column or one by one."""
     return told if isinstance(told, _Form) else each(list(told))

@@ -8,7 +8,10 @@ The record of a decision (plain JSON values):
     live load of the chosen node also signals [name], rejected [{reason, cluster, count}], feasible,
     evaluated, readings {signal: {used, mean, age_s, source} or "unknown"} of the chosen node,
     extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see
-    model.refusal).
+    model.refusal). Of a pod that was decided in a batch also batch {place, of}: it was the pod
+    number `place` (from 1) `of` so many. Its score and those beside it are of its own turn; what is
+    counted (rejected, feasible, evaluated, and extras that rest on more than the chosen node) is as
+    it was before the first pod of the batch.
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name:
 message},
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0,
@@ -18,9 +21,8 @@ message},
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,11 +31,10 @@ from dispatcher.scheduling.fleet.row import PastRows, RowFacts
 from dispatcher.scheduling.framework import Floats, PodInfo
 from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
+from dispatcher.scheduling.framework.points import ExplainingPlugin, explains_rows
 from dispatcher.scheduling.framework.value_columns import (
     Column,
     Each,
-    Picked,
     Same,
     Table,
     column_of,
@@ -46,9 +47,9 @@ from dispatcher.scheduling.framework.value_columns import (
 from dispatcher.scheduling.records.decision_record import (
     DecisionContext,
     DecisionRecord,
+    Place,
     ScoreColumns,
 )
-from dispatcher.scheduling.records.extras import extras_of
 from dispatcher.scheduling.records.messages import no_place_message
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -62,11 +63,10 @@ _ALONE = "%s/%s score %.1f, the only one of %s nodes that fits%s"
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
 
-    `extras`: by plugin, what it explained about the place, or a function that returns it for a
-    record (see `extras`). `waits`: Permit plugins that want the place held before it is acted on,
-    and for how many seconds at most. `cycle`: what plugins keep for the points after the decision.
-    Most decisions have neither extras nor waits: no dict is made for these, of which garbage
-    collection would know.
+    `extras`: by plugin, what it explained about the place. `waits`: Permit plugins that want the
+    place held before it is acted on, and for how many seconds at most. `cycle`: what plugins keep
+    for the points after the decision. Most decisions have neither extras nor waits: no dict is made
+    for these, of which garbage collection would know.
     """
 
     pod_id: PodId
@@ -81,7 +81,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     cycle: CycleState | None = None
 
     def note(self, plugin: str, explained: Any) -> None:
-        """What a plugin explained about the place, or a function that returns it."""
+        """What a plugin explained about the place."""
         self.extras = {**self.extras, plugin: explained}
 
     def wait(self, plugin: str, seconds: float) -> None:
@@ -115,13 +115,13 @@ class Decision(msgspec.Struct, gc=False, eq=False):
 
     def summary(self) -> str:
         """One line of why."""
-        why = self.why
+        rival = self.why.runner_up
+        context = self.why.context
         refused = _refused(self.pod_info) if self.pod_info.refused else ""
-        rival, (feasible, evaluated) = why.runner_up, why.fit
         place = self.cluster, self.node, self.score
         if rival is None:
-            return _ALONE % (*place, evaluated, refused)
-        return _SUMMARY % (*place, *rival, feasible, evaluated, refused)
+            return _ALONE % (*place, context.evaluated, refused)
+        return _SUMMARY % (*place, *rival, context.feasible, context.evaluated, refused)
 
 
 class Unschedulable(msgspec.Struct):
@@ -245,33 +245,44 @@ def tables_of(decisions: Iterable[Decision]) -> Iterator[Table]:
 def _column(batch: Sequence[Decision]) -> Column:
     first = batch[0]
     parts = batch[0].why.parts([one.why for one in batch])
-    contexts = parts.contexts
+    context = parts.context
     explained = _explain(batch, parts.facts)
     names = first.why.fleet.signal_axis.names
-    stands_on = _Contexts.of(contexts)
     scores = np.asarray([one.score for one in batch])
     has_rival = numbers(np.asarray([one is not None for one in parts.rivals]))
     return fields(
         {
             **_pods(batch),
             "time": Same(first.time),
-            "profile": Same(contexts[0].profile),
+            "profile": Same(context.profile),
             "refusals": each(_refusals(batch)),
             "outcome": Same("scheduled"),
             "decision": _place([one.cluster for one in batch], [one.node for one in batch], scores),
             **_rivals(has_rival, parts.rivals, scores),
             "scores": _scores(has_rival, parts.scores, explained.signals),
-            "rejected": stands_on.column([one.rejected_rows() for one in stands_on.found]),
-            "feasible": stands_on.column([one.feasible for one in stands_on.found]),
-            "evaluated": stands_on.column([one.evaluated for one in stands_on.found]),
+            "rejected": Same(context.rejected_rows()),
+            "feasible": Same(context.feasible),
+            "evaluated": Same(context.evaluated),
             "readings": _readings(names, first.time, parts.facts),
-            "extras": extras_of(
-                [one.pod_id for one in batch],
-                [one.extras for one in batch],
-                {**parts.extras, **explained.extras},
-            ),
+            "extras": _extras([one.extras for one in batch], {**parts.extras, **explained.extras}),
+            **_batch(parts.place),
         }
     )
+
+
+def _batch(place: Place | None) -> dict[str, Column]:
+    return (
+        {"batch": fields({"place": numbers(place.places), "of": Same(place.of)})} if place else {}
+    )
+
+
+def _extras(noted: Sequence[Mapping[str, Any]], others: Mapping[str, Column]) -> Column:
+    """What was noted of each, by plugin, and one column a plugin for all."""
+    names = tuple(noted[0])
+    if any(tuple(one) != names for one in noted):
+        rows = fields(others).values(len(noted))
+        return each([{**one, **row} for one, row in zip(noted, rows, strict=True)])
+    return fields({**{name: each([one[name] for one in noted]) for name in names}, **others})
 
 
 def _pods(batch: Sequence[Decision]) -> dict[str, Column]:
@@ -342,27 +353,6 @@ def _with_signals(
     return Each([row | ({"signals": one} if one else {}) for row, one in rows])
 
 
-class _Contexts(NamedTuple):
-    """The different ones, and [decisions] which of them each stood on."""
-
-    found: list[DecisionContext]
-    which: Column
-
-    @classmethod
-    def of(cls, contexts: Sequence[DecisionContext]) -> "_Contexts":
-        found = {id(one): one for one in contexts}
-        places = {one: at for at, one in enumerate(found)}
-        return cls(list(found.values()), numbers(np.asarray([places[id(one)] for one in contexts])))
-
-    def column(self, values: Sequence[Any]) -> Column:
-        """`values`: of each of the different ones."""
-        return (
-            Same(values[0])
-            if all(one == values[0] for one in values)
-            else Picked(values, self.which)
-        )
-
-
 class _Explanations(NamedTuple):
     """By plugin what it explains of the chosen rows, and which signals it read there (of each row,
     or one for all).
@@ -397,23 +387,16 @@ def _at_once(
     plugin: ExplainingPlugin, state: object, pod_info: PodInfo, rows: PastRows
 ) -> tuple[Column, Sequence[Sequence[str]]] | None:
     """What a plugin says of all rows, if it can be asked so."""
-    if not _explains_rows(type(plugin)):
+    if not explains_rows(plugin):
         return None
     rows.signals.asked.clear()
     try:
-        explained = cast(ExplainsRows, plugin).explain_rows(
-            state, pod_info, rows, np.arange(rows.n)
-        )
+        explained = plugin.explain_rows(state, pod_info, rows, np.arange(rows.n))
     except Exception:  # asked row by row, it fails for those that it fails for
         return None
     if isinstance(explained, Sequence) and len(explained) != rows.n:
         return None
     return column_of(explained), [list(rows.signals.asked)]
-
-
-@cache
-def _explains_rows(kind: type) -> bool:
-    return hasattr(kind, "explain_rows")
 
 
 def _one_row(

@@ -14,7 +14,7 @@ import msgspec
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.framework import Floats
+from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.framework.points import ExplainingPlugin
 from dispatcher.scheduling.framework.value_columns import Column
 from shared.model.pod import Needs
@@ -98,19 +98,28 @@ class ScoreColumns(NamedTuple):
     runner_up: Floats
 
 
+class Place(NamedTuple):
+    """Of several decisions, which ones of a batch `of` so many they are, from 1 on."""
+
+    places: Ints
+    of: int
+
+
 class RecordParts(NamedTuple):
     """What the records of some decisions are made of; an entry for each decision.
 
-    `facts`: the chosen rows as they were. `extras`: by plugin that looks further than the chosen
-    row what it kept for it; empty where they were asked at once. `rivals`: (cluster, node, score)
-    of the next best, None without one.
+    `context`: what all of them stood on, a batch at its beginning. `facts`: the chosen rows as they
+    were. `extras`: by plugin that looks further than the chosen row what it explains of it; empty
+    where that was noted at once. `rivals`: (cluster, node, score) of the next best, None without
+    one. `place`: None of a pod that was decided alone.
     """
 
-    contexts: Sequence[DecisionContext]
+    context: DecisionContext
     facts: RowFacts
     extras: Mapping[str, Column]
     scores: ScoreColumns
     rivals: Sequence[tuple[str, str, float] | None]
+    place: Place | None = None
 
 
 class DecisionRecord(Protocol):
@@ -125,7 +134,7 @@ class DecisionRecord(Protocol):
 
     @property
     def context(self) -> DecisionContext:
-        """What it stood on."""
+        """What it stood on; of one of a batch, what its batch did at the beginning."""
 
     @property
     def time(self) -> float:
@@ -138,10 +147,6 @@ class DecisionRecord(Protocol):
     @property
     def row_explainers(self) -> Explainers:
         """Plugins that can explain it at any time, since they look at the chosen row alone."""
-
-    @property
-    def fit(self) -> tuple[int, int]:
-        """How many nodes were feasible, of how many: as the context says, without the rest of it."""
 
     @property
     def runner_up(self) -> tuple[str, str, float] | None:

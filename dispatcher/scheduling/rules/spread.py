@@ -6,7 +6,7 @@ Unit: pods.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,6 @@ from dispatcher.scheduling.framework.value_columns import (
 from dispatcher.scheduling.rules.eligibility import topology_key
 from dispatcher.scheduling.rules.spread_domains import (
     Domains,
-    Name,
     domains_of,
     domains_on,
     rows_with,
@@ -107,7 +106,7 @@ class ConstraintCounts:
     @property
     def least(self) -> int:
         """The least count over the eligible domains, 0 while there are fewer than `min_domains`."""
-        return _least(self.area, self.counts, []) if self.area.has_min_domains else 0
+        return _least(self.area, self.counts) if self.area.has_min_domains else 0
 
     @property
     def domain_count(self) -> RuleCount:
@@ -156,8 +155,7 @@ class ConstraintCounts:
             )
         emptiest = np.flatnonzero(area.present & (self.counts == self.least))
         first = int(emptiest[0])
-        known, others = area.domains.names_of([first], fleet)
-        name = "/".join(known[first] if first in known else others[first])
+        name = area.domains.names_of([first], fleet)[first]
         in_it = np.unique(fleet.nodes.cluster[fleet.nodes.live & (area.domain == first)]).tolist()
         names = ", ".join(sorted(fleet.clusters[one].name for one in in_it[:_MOST_NAMED]))
         where = "" if area.level in (HOST_LEVEL, CLUSTER_LEVEL) else f" (cluster {names})"
@@ -168,172 +166,78 @@ class ConstraintCounts:
             "and no node there can take this one"
         )
 
-    def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
-        """For people: domain of the row, its skew, the least count and the counts of (the first)
-        eligible domains.
+    def explain(self, row: int, fleet: FleetView) -> dict[str, Any]:
+        """For people: the domain of a row and the skew there, the least count, and the counts of
+        (the first) eligible domains.
         """
-        found: dict[str, Any] = self.explanation(np.asarray([row]), fleet).told([0]).values(1)[0]
-        return found
+        code: int = self.area.domain.item(row)
+        names = self.area.domains.names_of([code] if code >= 0 else [], fleet)
+        least = self._least
+        skew = self.counts.item(code) - least if code >= 0 else None
+        return self._explanation(names.get(code), least, skew, names)
 
-    def explanation(self, rows: RowList, fleet: FleetView) -> "SpreadExplanation":
-        """The records of pods of the class that go to `rows`, one after the other."""
+    def explain_rows(self, rows: RowList, fleet: FleetView) -> Column:
+        """The same of each of `rows`."""
+        chosen = self.area.domain[rows]
+        known = chosen >= 0
+        own = np.zeros(len(chosen), dtype=np.int64)
+        own[known] = self.counts[chosen[known]]
+        codes: list[int] = chosen.tolist()
+        names = self.area.domains.names_of([code for code in set(codes) if code >= 0], fleet)
+        least = self._least
+        skew = where(numbers(known), numbers(own - least), Same(None))
+        domain = picked([names.get(code) for code in codes])
+        found = self._explanation(domain, least, skew, names)
+        columns = {
+            name: one if name in ("domain", "skew") else Same(one) for name, one in found.items()
+        }
+        return fields(columns)
+
+    def _explanation(
+        self, domain: object, least: int, skew: object, names: Mapping[int, str]
+    ) -> dict[str, Any]:
         area = self.area
-        domains = self.area.domains
-        more = self.area.own
-        chosen = area.domain[rows]
-        found = sorted(code for code in set(chosen.tolist()) if code >= 0)
-        met = [code for code in found if area.present.item(code)]
-        return SpreadExplanation(
-            area.constraint,
-            chosen,
-            more if domains.counting is None else domains.counting[rows] * more,
-            self.counts[domains.shown],
-            {code: self.counts.item(code) for code in found},
-            domains.names_of(found, fleet),
-            domains.shown_codes,
-            domains.size,
-            met,
-            _least(area, self.counts, met) if len(met) < domains.size else None,
-            has_min_domains=area.has_min_domains,
+        counts = zip(
+            area.domains.shown_codes, self.counts[area.domains.shown].tolist(), strict=True
         )
+        return {
+            "domain": domain,
+            "max_skew": area.constraint.max_skew,
+            "hard": area.constraint.hard,
+            "min": least,
+            "skew": skew,
+            "counts": {names[code]: count for code, count in counts},
+            "domains": area.domains.size,
+        }
+
+    @property
+    def _least(self) -> int:
+        """The least count over the eligible domains, 0 while these are too few."""
+        return _least(self.area, self.counts) if self.area.has_min_domains else 0
 
 
-@kernel("ints bools ints int int")
-def _find_least(counts, eligible, left_out, first, last):  # type: ignore[no-untyped-def]
-    """The least count over the eligible domains from `first` to before `last`, but those left out."""
+@kernel("ints bools int int")
+def _find_least(counts, eligible, first, last):  # type: ignore[no-untyped-def]
+    """The least count over the eligible domains from `first` to before `last`."""
     least = np.iinfo(np.int64).max
     for domain in range(first, last):
         if eligible[domain] and counts[domain] < least:
-            out = False
-            for other in left_out:
-                out = out or other == domain
-            if not out:
-                least = counts[domain]
-                if least <= 0:
-                    break
+            least = counts[domain]
+            if least <= 0:
+                break
     return least
 
 
-def _least(area: ConstraintDomains, counts: Ints, left_out: list[int]) -> int:
-    """The least count over the eligible domains but these eligible ones, which must leave some.
-    IndexError where counts are not of these domains.
+def _least(area: ConstraintDomains, counts: Ints) -> int:
+    """The least count over the eligible domains, of which there must be some. IndexError where
+    counts are not of these domains.
     """
     if len(counts) != len(area.present):
         raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
-    others, (first, last) = np.asarray(left_out, dtype=np.int64), area.domains.span
+    first, last = area.domains.span
     if _find_least.fast is not None:
-        return int(_find_least.fast(counts, area.present, others, first, last))
-    eligible = np.setdiff1d(np.flatnonzero(area.present), others, assume_unique=True)
-    return int(counts[eligible].min(initial=np.iinfo(np.int64).max))
-
-
-@dataclass(slots=True)
-class SpreadExplanation:
-    """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it
-    is kept long.
-
-    `chosen`: by pod, the domain it went to (-1 unknown); `more`: what it adds there, by pod or of
-    each. `of_shown`, `of_chosen`: counts of these domains before the first pod; `names` (of a host:
-    cluster and node) of the `shown` ones and of the others. `met`: the eligible ones among the
-    chosen; `least_else`: the least count of the other eligible ones, None without any.
-    """
-
-    constraint: SpreadConstraint
-    chosen: SmallInts
-    more: SmallInts | int
-    of_shown: Ints
-    of_chosen: Mapping[int, int]
-    names: tuple[Mapping[int, Name], Mapping[int, Name]]
-    shown: Sequence[int]
-    domains: int
-    met: Sequence[int]
-    least_else: int | None
-    has_min_domains: bool
-
-    def told(self, ats: Sequence[int]) -> Column:
-        """What there was to say when pods of these numbers, ascending, were decided."""
-        before = {**dict(zip(self.shown, self.of_shown.tolist(), strict=True)), **self.of_chosen}
-        adds: Ints = np.where(self.chosen >= 0, self.more, 0).astype(np.int64, copy=False)
-        own, least = self._own_and_least(ats, adds)
-        chosen = self.chosen[ats].tolist()
-        domains = {code: self._name(code) if code >= 0 else None for code in dict.fromkeys(chosen)}
-        counts: dict[str, Column] = {}
-        for code in self.shown:
-            mine = np.where(self.chosen == code, adds, 0) if code in self.met else None
-            told = (
-                Same(before[code])
-                if mine is None
-                else numbers((before[code] + np.cumsum(mine) - mine)[ats])
-            )
-            counts[self._name(code)] = told
-        skews = numbers(own - least)
-        return fields(
-            {
-                "domain": picked([domains[code] for code in chosen]),
-                "max_skew": Same(self.constraint.max_skew),
-                "hard": Same(self.constraint.hard),
-                "min": numbers(least),
-                "skew": where(numbers(self.chosen[ats] < 0), Same(None), skews)
-                if None in domains.values()
-                else skews,
-                "counts": fields(counts),
-                "domains": Same(self.domains),
-            }
-        )
-
-    def _name(self, code: int) -> str:
-        shown, others = self.names
-        return "/".join(shown[code] if code in shown else others[code])
-
-    def _own_and_least(self, ats: Sequence[int], adds: Ints) -> tuple[Ints, Ints]:
-        """By pod, the count of the domain it went to, and the least of the eligible ones (0 while
-        these are few).
-        """
-        chosen = self.chosen.tolist()
-        last = ats[-1] + 1
-        met = frozenset(self.met)
-        places = {code: at for at, code in enumerate(dict.fromkeys(chosen))}
-        at = np.asarray([places[code] for code in chosen[:last]], dtype=np.int64)
-        counts = np.asarray([self.of_chosen.get(code, 0) for code in places], dtype=np.int64)
-        eligible = np.asarray(
-            [self.has_min_domains and code in met for code in places], dtype=np.bool_
-        )
-        least_else = _NO_COUNT if self.least_else is None else self.least_else
-        found = np.empty((2, last), dtype=np.int64)
-        count_on = _count_on.fast or _count_on.function
-        count_on(
-            at, adds[:last], eligible, least_else if self.has_min_domains else 0, counts, *found
-        )
-        return (found[0], found[1]) if len(ats) == last else (found[0, ats], found[1, ats])
-
-
-_NO_COUNT = np.iinfo(np.int64).max
-
-
-@kernel("ints ints bools int out_ints out_ints out_ints")
-def _count_on(at, adds, eligible, least_else, counts, own, leasts):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """Write for pods, one after the other, the count of its domain before it, and the least count
-    of eligible ones.
-
-    `at` [pods]: which of the chosen domains it goes to, where it `adds` so much; `eligible`,
-    `counts` [chosen domains]; `least_else`: of the other eligible ones.
-    """
-    # `left`: how many of the chosen ones have no more than the least; counts only rise
-    least = least_else
-    left = 0
-    for pod in range(len(at)):
-        if left == 0 and (pod == 0 or least < least_else):
-            least = least_else
-            for domain in range(len(counts)):
-                if eligible[domain] and counts[domain] < least:
-                    least = counts[domain]
-            for domain in range(len(counts)):
-                left += eligible[domain] and counts[domain] == least
-        count = counts[at[pod]]
-        own[pod], leasts[pod] = count, least
-        if adds[pod] != 0:
-            left -= eligible[at[pod]] and count == least
-            counts[at[pod]] = count + adds[pod]
+        return int(_find_least.fast(counts, area.present, first, last))
+    return int(counts[area.present].min(initial=np.iinfo(np.int64).max))
 
 
 def area_of(

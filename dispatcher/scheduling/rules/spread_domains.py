@@ -14,7 +14,6 @@ from dispatcher.scheduling.framework.memory import blocks, untouched, window_of
 from shared.model.topology import HOST_LEVEL
 
 _SHOWN_DOMAINS = 16
-Name = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -75,29 +74,24 @@ class Domains:
         codes: list[int] = self.shown.tolist()
         return codes
 
-    def names_of(
-        self, codes: Sequence[int], fleet: FleetView
-    ) -> tuple[Mapping[int, Name], Mapping[int, Name]]:
-        """What the shown domains are called, and the others of `codes`, in parts: (cluster, node)
-        of hosts.
-        """
+    def names_of(self, codes: Sequence[int], fleet: FleetView) -> Mapping[int, str]:
+        """What the shown domains and those of `codes` are called: cluster/node, of a host."""
         names = self._names
         if not names:  # no domain's name changes as long as no node does
             names.update(self._named(self.shown_codes, fleet))
         other = [code for code in codes if code not in names]
-        return names, self._named(other, fleet) if other else {}
+        return {**names, **self._named(other, fleet)} if other else names
 
     @cached_property
-    def _names(self) -> dict[int, Name]:
+    def _names(self) -> dict[int, str]:
         return {}
 
-    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, Name]:
-        if (
-            self.level == HOST_LEVEL
-        ):  # not domain_values: it would name every node of the fleet for the sake of a few
-            return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
+    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, str]:
+        # not domain_values of hosts: it would name every node of the fleet for the sake of a few
+        if self.level == HOST_LEVEL:
+            return dict(zip(codes, map("/".join, fleet.nodes.names_of(codes)), strict=True))
         values = fleet.topology.domain_values(self.level)
-        return {code: (values[code],) for code in codes}
+        return {code: values[code] for code in codes}
 
     @cached_property
     def counting(self) -> SmallInts | None:

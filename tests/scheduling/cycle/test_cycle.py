@@ -330,14 +330,14 @@ def test_the_record_of_a_decision_says_it_all_in_plain_json() -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-def test_the_record_of_a_batch_shows_each_pod_what_it_met() -> None:
+def test_the_record_of_a_batch_shows_each_pod_its_place_and_what_the_first_one_met() -> None:
     state = fleet(a=[node("n1").cpu(2)], b=[node("n1").cpu(4)])
     items = [(("a", f"u{index}"), pod(f"p{index}").cpu(1).placed()) for index in range(8)]
     results = scheduler(state, Fit()).schedule_class(items)
-    feasible = [result.record()["feasible"] for result in results]
-    assert feasible == sorted(feasible, reverse=True)
-    assert (feasible[0], feasible[-1]) == (2, 0)
-    assert results[-1].record()["message"] == "0/2 nodes are available: 2 Insufficient cpu."
+    records = [result.record() for result in results]
+    assert [record["feasible"] for record in records] == [2] * 6 + [0] * 2
+    assert [record.get("batch") for record in records[:6]] == [{"place": at, "of": 6} for at in range(1, 7)]
+    assert records[-1]["message"] == "0/2 nodes are available: 2 Insufficient cpu."
 
 
 class Standing(Fit):

@@ -1,6 +1,6 @@
-"""What policies that explain whole batches say of a pod that is decided alone, when its record is wanted."""
+"""What policies that look further than the chosen node say of it, of a pod alone and of the pods of a batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,7 @@ from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
-from dispatcher.scheduling.framework import FleetView, PluginUse, PodInfo
-from dispatcher.scheduling.framework.domain_counts import told_of
+from dispatcher.scheduling.framework import FleetView, Plugin, PluginUse, PodInfo
 from dispatcher.scheduling.framework.value_columns import Fields
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -20,24 +19,26 @@ from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
 from tests.compiled import compiled  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.usefixtures("compiled")
+BY_CPU = Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})
+
 
 class Raises(FaultDomainSpread):
-    """Its story fails."""
+    """It fails."""
 
     name = "Own"
 
-    def explain_batch(self, state: Any, rows: Any, fleet: FleetView) -> Any:
-        def story(ats: Sequence[int]) -> Any:
-            raise ValueError("no story")
-
-        return story
+    def explain(self, state: Any, pod_info: PodInfo, fleet: FleetView, row: int) -> dict[str, Any]:
+        raise ValueError("no story")
 
 
-class SaysNothing(Raises):
-    """Its story is of nobody."""
+class SaysNothing(FaultDomainSpread):
+    """It tells of nobody, where it is asked of several."""
 
-    def explain_batch(self, state: Any, rows: Any, fleet: FleetView) -> Any:
-        return lambda ats: []
+    name = "Own"
+
+    def explain_rows(self, state: Any, pod_info: PodInfo, fleet: FleetView, rows: Any) -> Any:
+        return []
 
 
 class OnlyExplains(FaultDomainSpread):
@@ -49,81 +50,83 @@ class OnlyExplains(FaultDomainSpread):
         return {"mine": row}
 
 
-def decided(own: Callable[[tuple[()]], FaultDomainSpread]) -> tuple[Scheduler, Decision]:
-    profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Own", 1.0, {})))
-    plugins = [*build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), own(())]
+class OneByOne(TenantQuota):
+    """Is asked of each pod alone, though it books many."""
+
+    def explain(self, state: None, pod_info: PodInfo, fleet: FleetView, row: int) -> dict[str, Any]:
+        return {"mine": pod_info.pod.name}
+
+
+def scheduler_with(*more: Plugin, quota: Callable[[QuotaLedger], TenantQuota] = TenantQuota) -> Scheduler:
+    uses = tuple(PluginUse(one.name, 1.0, {}) for one in more)
+    ledger = QuotaLedger([BY_CPU])
+    built = build(DEFAULT_PROFILE, PluginContext(quota=ledger))
+    plugins = [quota(ledger) if one.name == "TenantQuota" else one for one in built]
     state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at]) for at in range(3)])
-    scheduler = Scheduler(profile, plugins, state)
-    decision = scheduler.schedule(pod("p").labels(app="x").spread("zone", 1).placed("a"), ("a", "p"))
-    assert isinstance(decision, Decision)
-    return scheduler, decision
+    return Scheduler(replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, *uses)), [*plugins, *more], state)
 
 
-def test_a_policy_with_an_explain_of_its_own_is_heard() -> None:
-    _, decision = decided(OnlyExplains)
-    assert decision.record()["extras"]["Own"] == {"mine": decision.row}
+def decided(scheduler: Scheduler, count: int, start: int = 0) -> list[Decision]:
+    pods = [pod(f"p{at}").cpu(1).labels(app="x").spread("zone", 1).placed("a") for at in range(start, start + count)]
+    found = scheduler.schedule_class([(("a", one.pod.uid), one) for one in pods])
+    return [one for one in found if isinstance(one, Decision)]
+
+
+@pytest.mark.parametrize("count", [1, 5], ids=["alone", "of a batch"])
+def test_a_policy_with_an_explain_of_its_own_is_heard(count: int) -> None:
+    for decision in decided(scheduler_with(OnlyExplains(())), count):
+        assert decision.record()["extras"]["Own"] == {"mine": decision.row}
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
-    [(Raises, "ValueError: no story"), (SaysNothing, "ValueError: explain_batch told of 0 pods of 1")],
+    ("own", "count", "said"),
+    [
+        (Raises, 1, "ValueError: no story"),
+        (Raises, 5, "ValueError: no story"),
+        (SaysNothing, 5, "explain_rows told of 0 rows of 5"),
+    ],
 )
-def test_a_story_that_fails_is_a_fault_once_and_its_error_stands_in_the_record(
-    own: type[FaultDomainSpread], said: str
+def test_one_that_cannot_explain_is_a_fault_and_the_decisions_stand(
+    own: type[FaultDomainSpread], count: int, said: str
 ) -> None:
-    scheduler, decision = decided(own)
-    records = [decision.record(), decision.record()]
-    assert [one["extras"]["Own"] for one in records] == [{"error": said}] * 2
+    scheduler = scheduler_with(own(()))
+    found = decided(scheduler, count)
+    assert ["Own" in one.record()["extras"] for one in found] == [False] * count
     assert scheduler.faults == {"Own": 1}
     assert scheduler.take_troubles() == [f"plugin Own: {said}"]
 
 
-def test_a_story_of_too_few_pods_is_asked_for_each() -> None:
-    found = told_of(lambda ats: [{"at": ats[0]}], [3, 4]).values(2)
-    assert found == [{"at": 3}, {"at": 4}]
-    nothing = told_of(lambda ats: [], [3, 4]).values(2)
-    assert nothing == [{"error": "ValueError: explain_batch told of 0 pods of 1"}] * 2
+def test_a_batch_is_told_the_counts_at_its_beginning() -> None:
+    scheduler = scheduler_with()
+    decided(scheduler, 2)
+    found = [one.record() for one in decided(scheduler, 5, start=2)]
+    assert [one["batch"] for one in found] == [{"place": at, "of": 5} for at in range(1, 6)]
+    spread = [one["extras"]["FaultDomainSpread"]["zone"] for one in found]
+    assert {tuple(one["counts"].values()) for one in spread} == {(1, 1, 0)}
+    assert [one["skew"] for one in spread] == [one["counts"][one["domain"]] for one in spread]
+    quota = [one["extras"]["TenantQuota"]["cpu"] for one in found]
+    assert [(one["used_before"], one["used_after"]) for one in quota] == [("2", "3")] * 5
 
 
-class OneByOne(TenantQuota):
-    """Answers a function a pod."""
-
-    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> Any:
-        story = super().reserve_all(pods, fleet)
-        return [lambda at=at: told_of(story, [at]).values(1)[0] for at in range(len(pods))] if story else ()
+def test_who_books_many_and_explains_pods_alone_is_asked_of_each() -> None:
+    found = decided(scheduler_with(quota=OneByOne), 5)
+    assert [one.record()["extras"]["TenantQuota"] for one in found] == [{"mine": f"p{at}"} for at in range(5)]
 
 
-@pytest.mark.usefixtures("compiled")
-def test_who_books_many_may_tell_of_each_by_a_function_of_its_own() -> None:
-    records = []
-    for own in (TenantQuota, OneByOne):
-        ledger = QuotaLedger([Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})])
-        plugins = [own(ledger) if one.name == "TenantQuota" else one for one in build(DEFAULT_PROFILE, PluginContext())]
-        scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet(a=[node("n1").cpu(8)]))
-        pods = [pod(f"p{at}").cpu(1).placed("a") for at in range(5)]
-        found = scheduler.schedule_class([(("a", one.pod.uid), one) for one in pods])
-        records.append([one.record() for one in found])
-    assert records[0] == records[1]
-    assert [one["extras"]["TenantQuota"]["cpu"]["used_after"] for one in records[0]] == ["1", "2", "3", "4", "5"]
-
-
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("noted_of_all", [True, False])
 def test_what_is_noted_of_each_pod_stands_in_its_record_beside_what_is_said_of_all(noted_of_all: bool) -> None:
-    ledger = QuotaLedger([Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})])
-    state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at]) for at in range(3)])
-    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext(quota=ledger)), state)
-    pods = [pod(f"p{at}").cpu(1).placed("a") for at in range(4)]
-    batch = [one for one in scheduler.schedule_class([(("a", one.pod.uid), one) for one in pods]) if one]
-    assert [type(one) for one in batch] == [Decision] * 4, batch
-    found = [one for one in batch if isinstance(one, Decision)]
-    if not noted_of_all:
-        found[-1].note("Own", "more")
-    tables = list(tables_of(found))
-    assert [row for table in tables for row in table.rows()] == [one.record() for one in found]
-    used = [row["extras"]["TenantQuota"]["cpu"]["used_before"] for table in tables for row in table.rows()]
-    assert used == ["0", "1", "2", "3"]
-    columns = [
-        dict(zip(one.column.names, one.column.columns, strict=True)) for one in tables if isinstance(one.column, Fields)
-    ]
-    assert [isinstance(one["extras"], Fields) for one in columns] == [noted_of_all] * len(tables)
+    found = decided(scheduler_with(), 4)
+    for one in found if noted_of_all else found[-1:]:
+        one.note("Own", one.pod_info.pod.name)
+    (table,) = tables_of(found)
+    assert table.rows() == [one.record() for one in found]
+    assert [row["extras"].get("Own") for row in table.rows()][-1] == "p3"
+    assert isinstance(table.column, Fields)
+    extras = dict(zip(table.column.names, table.column.columns, strict=True))["extras"]
+    assert isinstance(extras, Fields) is noted_of_all
+
+
+def test_some_of_a_batch_are_told_what_all_of_it_is() -> None:
+    found = decided(scheduler_with(), 5)
+    some = [found[at] for at in (0, 2, 3)]
+    assert [row for table in tables_of(some) for row in table.rows()] == [one.record() for one in some]
