@@ -80,7 +80,7 @@ from dispatcher.scheduling.rules.spread_args import (
 )
 from dispatcher.scheduling.rules.spread_domains import with_domains
 from shared.model.pod import Pod, SpreadConstraint
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
@@ -157,6 +157,10 @@ class FaultDomainSpread(DomainPlugin[_State]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
+    REASONS = (
+        Reasons.SPREAD,
+        Reasons.SPREAD_LABEL,
+    )
     keyed_by_template = True
     normalizes: ClassVar[bool] = True
 
@@ -378,9 +382,9 @@ class FaultDomainSpread(DomainPlugin[_State]):
         for rule in state.hard:
             answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
             answers[:-1][rule.counts > rule.most] = fleet.reasons.code(
-                Reason.SPREAD, rule.area.level
+                Reasons.SPREAD, rule.area.level
             )
-            answers[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.area.level)
+            answers[-1] = fleet.reasons.code(Reasons.SPREAD_LABEL, rule.area.level)
             parts.append(Part(rule.area.domain, answers))
         return parts
 
@@ -405,7 +409,7 @@ class FaultDomainSpread(DomainPlugin[_State]):
         code = fleet.reasons.code
         limits = [
             rule.max_count(
-                code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level)
+                code(Reasons.SPREAD, rule.area.level), code(Reasons.SPREAD_LABEL, rule.area.level)
             )
             for rule in state.hard
         ]

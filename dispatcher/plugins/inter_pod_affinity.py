@@ -40,13 +40,36 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.domain_counts import CountRules, Scale
-from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
-from dispatcher.scheduling.rules.affinity_counts import AffinityCounts, is_one_of
+from dispatcher.scheduling.rules.affinity_counts import (
+    EXISTING_ANTI_AFFINITY,
+    POD_AFFINITY,
+    POD_ANTI_AFFINITY,
+    AffinityCounts,
+    is_one_of,
+)
 from shared.model.pod import Pod
 from shared.model.reasons import Reason
+from shared.model.wake_events import WakeEvent
+
+TOO_MANY_TERMS = Reason(
+    "too_many_terms",
+    "pods of its namespace would have more than {} distinct (anti-)affinity terms about "
+    "pods of other namespaces: let its pods share terms, or have the administrator raise "
+    "most_terms_about_others of plugin InterPodAffinity",
+    remedy="Let the pods of a namespace share their terms (one template, selectors without"
+    " the name of a pod), or raise `most_terms_about_others` of InterPodAffinity. "
+    "It is tried again when a pod of it goes, or one comes that holds its terms "
+    "already.",
+    # one that comes may hold the very terms, which then are none more
+    helped_by=WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    resolvable=False,
+    nodes_help=False,
+    verbatim=True,
+)
 
 _NO_RULES = AffinityRules((), (), (), None)
 
@@ -95,17 +118,14 @@ class InterPodAffinity(DomainPlugin[_State]):
     """Filter on required terms both ways, score on preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
+    REASONS = (
+        POD_AFFINITY,
+        POD_ANTI_AFFINITY,
+        EXISTING_ANTI_AFFINITY,
+        TOO_MANY_TERMS,
+    )
     keyed_by_template = True
     normalizes: ClassVar[bool] = True
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        reason: HELPED_BY[reason]
-        for reason in (
-            Reason.POD_AFFINITY,
-            Reason.POD_ANTI_AFFINITY,
-            Reason.EXISTING_ANTI_AFFINITY,
-            Reason.TOO_MANY_TERMS,
-        )
-    }
 
     def __init__(
         self,
@@ -229,7 +249,7 @@ class InterPodAffinity(DomainPlugin[_State]):
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
         if self._brings_too_many(pod_info, fleet):
-            return refuse(Reason.TOO_MANY_TERMS, str(self._most))
+            return refuse(TOO_MANY_TERMS, str(self._most))
         rules = self._book.rules_of(pod_info)
         about = self._about(pod_info, rules, fleet)
         if rules is None and not about:
@@ -239,10 +259,8 @@ class InterPodAffinity(DomainPlugin[_State]):
         away = (*rules.repelling, *rules.repelling_unlabelled) if unlabelled else rules.repelling
         filters = (
             *_drawn(rules, pod_info, fleet),
-            *_refused(_own_counts(away, fleet), Reason.POD_ANTI_AFFINITY, fleet),
-            *_refused(
-                _counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet
-            ),
+            *_refused(_own_counts(away, fleet), POD_ANTI_AFFINITY, fleet),
+            *_refused(_counts_of(about, TermKind.REPELLING, fleet), EXISTING_ANTI_AFFINITY, fleet),
         )
         return _State(filters, self._scores(rules, about, fleet), rules, about, unlabelled)
 
@@ -332,7 +350,7 @@ def _drawn(rules: AffinityRules, pod_info: PodInfo, fleet: FleetView) -> Iterato
         rules.together, pod_info, fleet
     )
     first = first and not fleet.affinity.unlabelled(rules.drawn_unlabelled)
-    code = fleet.reasons.code(Reason.POD_AFFINITY)
+    code = fleet.reasons.code(POD_AFFINITY)
     for key, found in counts.items():
         yield _refusing(
             fleet.topology.domain(key), (found <= 0) & (not first), code, elsewhere=code

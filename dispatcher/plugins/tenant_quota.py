@@ -28,13 +28,25 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.value_columns import Column, each, fields, picked
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from shared.model.node import Node
 from shared.model.pod import Pod, PodId
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
 from shared.model.resources import format_quantity
+from shared.model.wake_events import NODES, WakeEvent
+
+QUOTA_UNKNOWN = Reason(
+    "quota_unknown",
+    "what the tenant uses of its quota is unknown: {}",
+    remedy="A cluster was not heard since the dispatcher started, so nobody knows what the"
+    " tenant uses there. Mend the cluster, or set `quota.unheard: ignore`.",
+    helped_by=WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+    nodes_help=False,
+    verbatim=True,
+)
 
 
 def _pod_id(pod_info: PodInfo) -> PodId:
@@ -50,9 +62,12 @@ class TenantQuota(Reserve[None]):
     """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
 
     name: ClassVar[str] = "TenantQuota"
+    REASONS = (
+        Reasons.QUOTA,
+        QUOTA_UNKNOWN,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES}
 
     def __init__(self, ledger: QuotaLedger) -> None:
         self.ledger = ledger
@@ -106,11 +121,11 @@ class TenantQuota(Reserve[None]):
             return None  # it holds its share already
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
-            return refuse(Reason.QUOTA_UNKNOWN, unknown)
+            return refuse(QUOTA_UNKNOWN, unknown)
         exceeded = self.ledger.exceeded(
             tenant, charge_of(pod_info.pod), fleet.nodes.allocatable_total()
         )
-        return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
+        return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(
         self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView

@@ -27,7 +27,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
 from dispatcher.scheduling.framework.plugin import WaitingRoom
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 
 
 class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
@@ -171,7 +171,7 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
         lambda cycle, pod_info, row, fleet: True,
         "pre_bind must answer None, a Refuse or orders",
     ),
-    "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no shared.model"),
+    "a reason in words": ("filter", in_words, "it refuses for 'no way', which is neither in its REASONS nor known"),
     "open rows by hearsay": (
         "open_rows",
         lambda state, fleet: (np.asarray([0]), 1),
@@ -237,8 +237,8 @@ class Pairs(Harmless):
     def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         if pod_info.pod.namespace == "dull":
             for pod_id, _ in self.room.waiting():
-                self.room.reject(pod_id, self.name, Why(Reason.POLICY, self.name))
-            return refuse(Reason.POLICY, self.name)
+                self.room.reject(pod_id, self.name, Why(Reasons.POLICY, self.name))
+            return refuse(Reasons.POLICY, self.name)
         waiting = self.room.waiting()
         for pod_id, _ in waiting:
             self.room.allow(pod_id, self.name)
@@ -336,7 +336,7 @@ class Boastful(RoomFilter, BoundedScore):
         return (("pods", 1),)
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
-        return np.full(len(fleet.nodes.live[rows]), fleet.reasons.code(Reason.NOT_READY), dtype=np.uint16)
+        return np.full(len(fleet.nodes.live[rows]), fleet.reasons.code(Reasons.NOT_READY), dtype=np.uint16)
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         return np.full(len(fleet.nodes.live[rows]), 51.0)

@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework import FleetView, Part, PodInfo, kernels, r
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from tests.builders import fleet, node, pod, put, reading, selector
 from tests.laws.examples import examples
 from tests.laws.pairs import Pair
@@ -136,10 +136,10 @@ def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_class_that_pre_filter_refuses_as_a_whole_has_no_feasible_rows() -> None:
     fit, state = Fit(), fleet(a=["n1"])
-    fit.pre_filter = lambda pod_info, fleet: refuse(Reason.INVALID, "odd")  # type: ignore[method-assign]
+    fit.pre_filter = lambda pod_info, fleet: refuse(Reasons.INVALID, "odd")  # type: ignore[method-assign]
     plan, placed = Plan.of(profile(Fit=1), [fit]), pod("p").placed("a")
     one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
-    assert one.prepare(placed) == Why(Reason.INVALID, "odd")
+    assert one.prepare(placed) == Why(Reasons.INVALID, "odd")
     assert (one.rows.feasible, one.rows.evaluated, len(one.rows.refusal_codes)) == (0, 0, 0)
 
 

@@ -10,11 +10,12 @@ from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, PodInfo, Refuse
 from dispatcher.scheduling.framework.domain_counts import told_of
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.value_columns import Table
 from dispatcher.scheduling.quota import QuotaLedger
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import refused
 
@@ -46,7 +47,7 @@ def test_quota_reserves_nothing_beyond_the_limit() -> None:
     assert plugin.reserve(CycleState(), ours("one").placed(), 0, view_of(FLEET)) is None
     second = plugin.reserve(CycleState(), ours("two").placed(), 0, view_of(FLEET))
     assert isinstance(second, Refuse)
-    assert second.why.reason is Reason.QUOTA
+    assert second.why.reason is Reasons.QUOTA
     assert plugin.ledger.usage("team-a") == {"pods": 1}
 
 

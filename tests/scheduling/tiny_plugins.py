@@ -24,7 +24,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 
 def length(rows: Rows, fleet: FleetView) -> int:
@@ -43,8 +43,8 @@ class Ready(Filter):
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
         ready = np.asarray([info.ready for info in fleet.clusters] or [False])
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
-        codes[~fleet.nodes.ready[rows]] = fleet.reasons.code(Reason.NOT_READY)
-        codes[~ready[fleet.nodes.cluster[rows]]] = fleet.reasons.code(Reason.CLUSTER_NOT_READY)
+        codes[~fleet.nodes.ready[rows]] = fleet.reasons.code(Reasons.NOT_READY)
+        codes[~ready[fleet.nodes.cluster[rows]]] = fleet.reasons.code(Reasons.CLUSTER_NOT_READY)
         return codes
 
 
@@ -66,7 +66,7 @@ class Selector(Filter, Score):
         for key, value in state.items():
             values = list(fleet.nodes.label_values(key))
             wanted = values.index(value) if value in values else -2
-            codes[fleet.nodes.label(key)[rows] != wanted] = fleet.reasons.code(Reason.AFFINITY)
+            codes[fleet.nodes.label(key)[rows] != wanted] = fleet.reasons.code(Reasons.AFFINITY)
         return codes
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -94,7 +94,7 @@ class Fit(Filter, Score):
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
         for resource, amount in sorted(state.items(), reverse=True):
             column = fleet.axis.column(resource)
-            code = fleet.reasons.code(Reason.INSUFFICIENT, resource)
+            code = fleet.reasons.code(Reasons.INSUFFICIENT, resource)
             if column is None:
                 codes[:] = code
             else:
@@ -155,7 +155,7 @@ class Spread(Filter, Score):
         found = np.append(counts, 2**40)[domains]
         codes = np.zeros(len(found), dtype=np.uint16)
         if constraint.hard:
-            codes[found + 1 - lowest > constraint.max_skew] = fleet.reasons.code(Reason.SPREAD, constraint.key)
+            codes[found + 1 - lowest > constraint.max_skew] = fleet.reasons.code(Reasons.SPREAD, constraint.key)
         return codes
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
@@ -193,7 +193,7 @@ class Rooms(DomainPlugin):
         return [(key, limit, fleet.topology.count_matching(pod_info.pod, None, key).copy()) for key, limit in rules]
 
     def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        code = fleet.reasons.code(Reason.POLICY, "Rooms")
+        code = fleet.reasons.code(Reasons.POLICY, "Rooms")
         hard = [(key, int(limit), counts) for key, limit, counts in state if limit != "soft"]
         return [
             Part(fleet.topology.domain(key), np.append(counts >= limit, True).astype(np.uint16) * np.uint16(code))
@@ -246,7 +246,7 @@ class Quota(Reserve):
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
         used = self.used.get(pod_info.pod.namespace, 0)
         if used + pod_info.pod.requests.get("cpu", 0) > self.limit:
-            return refuse(Reason.QUOTA, f"{pod_info.pod.namespace} used {used}m, limit {self.limit}m")
+            return refuse(Reasons.QUOTA, f"{pod_info.pod.namespace} used {used}m, limit {self.limit}m")
         return None
 
     def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:

@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework.points import PluginError, ReservesRows, gu
 from dispatcher.scheduling.place_finder import BatchPlaceFinder, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 
 Result = Decision | Unschedulable
 Item = tuple[PodId, PodInfo]
@@ -363,11 +363,11 @@ def unfit(pod_info: PodInfo, books: AssumedPods) -> Why | None:
     """
     pod = pod_info.pod
     if pod.problems:
-        return Why(Reason.INVALID, "; ".join(pod.problems))
+        return Why(Reasons.INVALID, "; ".join(pod.problems))
     if pod.gated:
-        return Why(Reason.GATED, ", ".join(pod.gates))
+        return Why(Reasons.GATED, ", ".join(pod.gates))
     uncertain = books.fleet.cut_labels.spread_by(pod_info, default=books.plan.spreads)
-    return Why(Reason.LABELS_CUT, uncertain) if uncertain else None
+    return Why(Reasons.LABELS_CUT, uncertain) if uncertain else None
 
 
 def never() -> bool:

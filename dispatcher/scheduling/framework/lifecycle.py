@@ -30,7 +30,7 @@ class PreEnqueue(Plugin[S]):
 
     @abstractmethod
     def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
-        """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
+        """None: yes. A Refuse: not before the pod changes, or an event that helps against it."""
 
 
 class PreScore(Score[S]):

@@ -23,7 +23,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 Names = frozenset[str]
 
@@ -73,7 +73,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
         who = f"[{' '.join(sorted(named))}]"
         if not common:
             return refuse(
-                Reason.NAMED_APART,
+                Reasons.NAMED_APART,
                 f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}",
             )
         return common, who
@@ -81,7 +81,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
     def filter(self, state: tuple[Names, str], fleet: FleetView, rows: Rows) -> Codes:
         """NOT_NAMED everywhere but on nodes of those names, one of each a cluster at most."""
         names, who = state
-        codes = np.full(fleet.n, fleet.reasons.code(Reason.NOT_NAMED, who), dtype=np.uint16)
+        codes = np.full(fleet.n, fleet.reasons.code(Reasons.NOT_NAMED, who), dtype=np.uint16)
         for info in fleet.clusters:
             for name in names:
                 row = fleet.nodes.row_of(info.name, name)

@@ -26,7 +26,7 @@ from typing_extensions import TypeVar
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.derived import NOTHING, Derived
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
@@ -97,9 +97,8 @@ class Plugin(ABC, Generic[S]):
     # whether it has hard constraints that count other pods for pods without any of their own
     spreads_all: bool = False
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`
-    # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons
-    # that are not here.
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
+    # The reasons for which it alone refuses. It may name those of `Reasons` besides.
+    REASONS: ClassVar[tuple[Reason, ...]] = ()
     # what the fleet is to keep of readings for it, beside shares and means
     derives: Derived = NOTHING
 
@@ -112,8 +111,8 @@ class Plugin(ABC, Generic[S]):
         """
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
-        """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once
-        a class.
+        """Whether an event that helps against one of its REASONS is worth a new try of a pod that
+        it refused; asked once a class.
         """
         return True
 
@@ -124,8 +123,8 @@ class Plugin(ABC, Generic[S]):
         return None
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
-        """Whether an event of EVENTS may help any pod of this `hint_key`: asked once for all of
-        them, before `hint`.
+        """Whether such an event may help any pod of this `hint_key`: asked once for all of them,
+        before `hint`.
         """
         return True
 

@@ -19,6 +19,27 @@ from dispatcher.scheduling.rules.affinity import AffinityRules
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason
 from shared.model.topology import HOST_LEVEL, level_of
+from shared.model.wake_events import NODES, WakeEvent
+
+POD_AFFINITY = Reason(
+    "pod_affinity",
+    "node(s) didn't match pod affinity rules",
+    remedy="No pod that the required affinity asks for is in the node's domain.",
+    helped_by=NODES | WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+    resolvable=False,
+)
+POD_ANTI_AFFINITY = Reason(
+    "pod_anti_affinity",
+    "node(s) didn't match pod anti-affinity rules",
+    remedy="A pod that the required anti-affinity avoids is in the node's domain.",
+    helped_by=NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+)
+EXISTING_ANTI_AFFINITY = Reason(
+    "existing_anti_affinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+    remedy="A pod in the node's domain has an anti-affinity that avoids this pod.",
+    helped_by=NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+)
 
 _Count = tuple[
     str, Ints, int, int
@@ -49,9 +70,9 @@ class AffinityCounts:
         """Required affinity, required anti-affinity, that of placed pods."""
         reasons = self.fleet.reasons
         rules = self.rules
-        own = reasons.code(Reason.POD_ANTI_AFFINITY)
-        near = reasons.code(Reason.POD_AFFINITY)
-        theirs = reasons.code(Reason.EXISTING_ANTI_AFFINITY)
+        own = reasons.code(POD_ANTI_AFFINITY)
+        near = reasons.code(POD_AFFINITY)
+        theirs = reasons.code(EXISTING_ANTI_AFFINITY)
         keys = dict.fromkeys(rule.key for rule in rules.required)
         together = rules.together
         drawn = [self._own(together, key) for key in keys] if together else []
