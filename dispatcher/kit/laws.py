@@ -3,7 +3,7 @@
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table; a placement
 changes no more of its answers than `depends` says, and other clusters none while both its keys
-stay; pods with equal class keys get equal answers, and nodes of a cluster if it says `by_cluster`;
+stay; pods with equal class keys get equal answers, and nodes of a cluster if it is a ClusterFilter or ClusterScore;
 a key can be hashed, and is as `keyed_by_template` says; what is reserved and given back leaves no
 trace: the next pod is answered as before; it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know; no score passes the bound that
@@ -36,6 +36,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
+    ClusterFilter,
+    ClusterScore,
     CycleState,
     Filter,
     FleetView,
@@ -192,10 +194,10 @@ def _declared(plugin: Plugin, reason: object) -> Iterator[str]:
 
 def _cluster_laws(plugin: Plugin, answers: NDArray[Any], fleet: FleetView) -> Iterator[str]:
     cluster = fleet.nodes.cluster
-    if plugin.by_cluster and any(
+    if isinstance(plugin, ClusterFilter | ClusterScore) and any(
         len(set(answers[cluster == one].tolist())) > 1 for one in set(cluster.tolist())
     ):
-        yield "it tells nodes of one cluster apart: by_cluster must not be True"
+        yield "it tells nodes of one cluster apart: it is no ClusterFilter or ClusterScore"
 
 
 def _score_laws(plugin: Score, state: object, fleet: FleetView) -> Iterator[str]:

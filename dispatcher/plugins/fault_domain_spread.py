@@ -162,7 +162,6 @@ class FaultDomainSpread(DomainPlugin[_State]):
         Reasons.SPREAD_LABEL,
     )
     keyed_by_template = True
-    normalizes: ClassVar[bool] = True
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting != LIST:

@@ -25,7 +25,6 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import (
-    MAX_SCORE,
     SKIP,
     Bools,
     DomainPlugin,
@@ -39,6 +38,7 @@ from dispatcher.scheduling.framework import (
     SmallInts,
     refuse,
 )
+from dispatcher.scheduling.framework.counted import normalized_range
 from dispatcher.scheduling.framework.domain_counts import CountRules, Scale
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.plugin_args import Args
@@ -125,7 +125,6 @@ class InterPodAffinity(DomainPlugin[_State]):
         TOO_MANY_TERMS,
     )
     keyed_by_template = True
-    normalizes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -321,12 +320,7 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def normalize(self, raw: Floats) -> Floats:
         """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
-        least = raw.min(initial=np.inf)
-        most = raw.max(initial=-np.inf)
-        if not most > least:
-            return np.zeros(len(raw))
-        scores: Floats = np.floor(MAX_SCORE * ((raw - least) / (most - least)))
-        return scores
+        return normalized_range(raw)
 
 
 def _unlabelled(rules: AffinityRules | None, fleet: FleetView) -> str:

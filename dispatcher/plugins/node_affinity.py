@@ -97,7 +97,6 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    normalizes: ClassVar[bool] = True
 
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
@@ -126,12 +125,10 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         selection = selection_key(pod_info.pod)
         return (selection, preferred) if preferred else selection
 
-    def names_key(self, pod_info: PodInfo) -> Hashable:
-        """The only node names that the required terms allow."""
-        return named_nodes(pod_info.pod)
-
     def node_names(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
-        """The same; terms that conflict, or name a proxy node, are told of as that."""
+        """The only node names that the required terms allow; terms that conflict, or name a proxy
+        node, are told of as that.
+        """
         names = named_nodes(pod_info.pod)
         return names if names and not _asked_proxy(pod_info.pod, fleet) else None
 

@@ -97,7 +97,6 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    normalizes: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._judges: dict[

@@ -9,6 +9,7 @@ from dispatcher.kit.interface_law import broken_form
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.framework import (
     SKIP,
+    ClusterScore,
     Codes,
     CycleState,
     Depends,
@@ -125,10 +126,13 @@ class StandingByName(Harmless):
         return pod_info.pod.name
 
 
-class OfNodes(Harmless):
+class OfNodes(ClusterScore):
     """It looks at single nodes, though it says that it goes by cluster."""
 
-    by_cluster = True
+    name: ClassVar[str] = "OfNodes"
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return None
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
         return (fleet.nodes.rank[rows] % 7).astype(np.float64)
@@ -267,7 +271,6 @@ class Normal(Score):
     """The lowest raw score is the worst, the highest the best."""
 
     name: ClassVar[str] = "Normal"
-    normalizes = True
 
     def class_key(self, pod_info: PodInfo) -> Any:
         return None

@@ -10,11 +10,9 @@ from dispatcher.scheduling.framework import (
     Codes,
     CycleState,
     Depends,
-    DomainPlugin,
     Filter,
     FleetView,
     Floats,
-    Part,
     PluginUse,
     PodInfo,
     Profile,
@@ -22,8 +20,11 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Rows,
     Score,
+    Skip,
     refuse,
 )
+from dispatcher.scheduling.framework.counted import CountedPlugin, normalized_range, pods_by_domain
+from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, Scale, ScoreTerm
 from shared.model.reasons import Reasons
 
 
@@ -53,7 +54,6 @@ class Selector(Filter, Score):
 
     name = "Selector"
     depends = Depends.STATIC
-    normalizes = True
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         return tuple(sorted(pod_info.pod.node_selector.items()))
@@ -132,7 +132,6 @@ class Spread(Filter, Score):
 
     name = "Spread"
     depends = Depends.DOMAIN
-    normalizes = True
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         pod = pod_info.pod
@@ -171,7 +170,7 @@ class Spread(Filter, Score):
         return {"min": state[2]}
 
 
-class Rooms(DomainPlugin):
+class Rooms(CountedPlugin):
     """By annotation rooms: "zone:2,host:1" at most so many pods of the app a domain, "soft" the emptier the better."""
 
     name = "Rooms"
@@ -185,28 +184,25 @@ class Rooms(DomainPlugin):
             None if asked is None else (pod_info.pod.namespace, tuple(sorted(pod_info.pod.app_labels.items())), asked)
         )
 
-    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules | Skip:
         asked = pod_info.pod.annotations.get("rooms")
         if asked is None:
             return SKIP
-        rules = [(key, limit) for key, _, limit in (one.partition(":") for one in asked.split(","))]
-        return [(key, limit, fleet.topology.count_matching(pod_info.pod, None, key).copy()) for key, limit in rules]
-
-    def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
         code = fleet.reasons.code(Reasons.POLICY, "Rooms")
-        hard = [(key, int(limit), counts) for key, limit, counts in state if limit != "soft"]
-        return [
-            Part(fleet.topology.domain(key), np.append(counts >= limit, True).astype(np.uint16) * np.uint16(code))
-            for key, limit, counts in hard
-        ]
-
-    def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        soft = [(key, counts) for key, limit, counts in state if limit == "soft"]
-        return [Part(fleet.topology.domain(key), np.append(10.0 - counts, 3.0)) for key, counts in soft]
+        rooms = [(pods_by_domain(pod_info.pod, key, fleet), limit) for key, limit in map(_room, asked.split(","))]
+        return CountRules(
+            [MaxCount(count, int(limit) - 1, code, elsewhere=code) for count, limit in rooms if limit != "soft"],
+            score_terms=[ScoreTerm(count, -1.0, 10.0, elsewhere=3.0) for count, limit in rooms if limit == "soft"],
+            scale=Scale.RANGE if self.normalizes else Scale.AS_IS,
+        )
 
     def normalize(self, raw: Floats) -> Floats:
-        low, high = raw.min(initial=np.inf), raw.max(initial=-np.inf)
-        return np.zeros(len(raw)) if high <= low else 100.0 * (raw - low) / (high - low)
+        return normalized_range(raw)
+
+
+def _room(text: str) -> tuple[str, str]:
+    key, _, limit = text.partition(":")
+    return key, limit
 
 
 class Crowd(Score):

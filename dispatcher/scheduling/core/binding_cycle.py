@@ -14,7 +14,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, Plugin, PodInfo, Refuse
-from dispatcher.scheduling.framework.lifecycle import Handed, Order
+from dispatcher.scheduling.framework.lifecycle import PRE_BIND_S, Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.records.decision import Decision
@@ -202,7 +202,7 @@ class BindingCycle:
                     self.give_back(held.decision.pod_id, answer.why, now)
                     return
                 if answer:
-                    held.until = min(held.until, now + plugin.deadline_s)
+                    held.until = min(held.until, now + PRE_BIND_S)
                     self._send(held, cast(Sequence[Order], answer))
                     self._show_held(held)
                     return

@@ -34,8 +34,8 @@ class NamesNodes(Protocol):
 
     name: ClassVar[str]
 
-    def names_key(self, pod_info: PodInfo) -> Hashable:
-        """Everything of the pod that `node_names` looks at; None for a pod that names no nodes."""
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        """See `Plugin`; None for a pod that names no nodes."""
         ...
 
     def node_names(self, pod_info: PodInfo, fleet: FleetView) -> Names | None:
@@ -58,7 +58,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """What each of the plugins looks at; None if none names nodes."""
-        keys = tuple(plugin.names_key(pod_info) for plugin in self._plugins)
+        keys = tuple(plugin.class_key(pod_info) for plugin in self._plugins)
         return None if all(key is None for key in keys) else keys
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> tuple[Names, str] | Refuse | Skip:

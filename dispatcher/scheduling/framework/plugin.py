@@ -92,11 +92,8 @@ class Plugin(ABC, Generic[S]):
     # pod. It says the same of `fleet_key` for pods without volumes, as long as nothing in the fleet
     # moves.
     keyed_by_template: bool = False
-    # of a STATIC Filter or Score: all nodes of a cluster get the same answer
-    by_cluster: bool = False
     # whether it has hard constraints that count other pods for pods without any of their own
     spreads_all: bool = False
-    forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # The reasons for which it alone refuses. It may name those of `Reasons` besides.
     REASONS: ClassVar[tuple[Reason, ...]] = ()
     # what the fleet is to keep of readings for it, beside shares and means
@@ -218,7 +215,6 @@ class ClusterFilter(Filter[Codes]):
     reason code.
     """
 
-    by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
@@ -239,20 +235,35 @@ class Score(Plugin[S]):
 
     @abstractmethod
     def score(self, state: S, fleet: FleetView, rows: Rows) -> Floats:
-        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises.
+        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin has a `normalize`.
 
         Rows that no filter lets pass may be among `rows`: what is said of them is not used.
         """
 
-    normalizes: ClassVar[bool] = False
+    normalizes: ClassVar[bool] = False  # whether it has a `normalize`; not to be set
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.normalizes = cls.normalize is not Score.normalize
 
     def normalize(self, raw: Floats) -> Floats:
-        """Raw scores of the feasible rows to 0..100 (only when `normalizes`).
+        """Raw scores of the feasible rows to 0..100. Without it `score` answers these itself.
 
         It rests on the set of scores alone: equal ones get equal answers, however often and in
         which order they come.
         """
         return raw
+
+
+class ClusterScore(Score[Floats]):
+    """A preference for whole clusters: PreFilter answers [clusters] points."""
+
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def score(self, state: Floats, fleet: FleetView, rows: Rows) -> Floats:
+        """The points of each node's cluster."""
+        points: Floats = state[fleet.nodes.cluster[rows]]
+        return points
 
 
 class Reserve(Plugin[S]):
