@@ -16,7 +16,8 @@ from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.columns import RowStore, add_pods, highest
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Part, PodInfo, kernels, refuse
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Floats, Part, PodInfo, kernels, refuse
+from dispatcher.scheduling.framework.counted import normalized_range
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
@@ -25,7 +26,7 @@ from tests.builders import fleet, node, pod, put, reading, selector
 from tests.laws.examples import examples
 from tests.laws.pairs import Pair
 from tests.laws.test_placement_laws import begin, real, records, scripts
-from tests.scheduling.tiny_plugins import Fit, Live, Ready, Rooms, Selector, profile
+from tests.scheduling.tiny_plugins import Fit, Live, Ready, Selector, profile
 
 SAMPLES = (
     pod("plain").cpu("100m").labels(app="u"),
@@ -158,7 +159,7 @@ def test_a_class_that_was_dropped_keeps_its_answers_while_others_are_made() -> N
     assert image(kept, state.n) == before
 
 
-class Beside(Rooms):
+class Beside(DomainPlugin):
     """Prefers hosts with few pods of the app; it looks at their counts only when it is asked for scores."""
 
     name = "Beside"
@@ -170,11 +171,12 @@ class Beside(Rooms):
         fleet.topology.count_matching(pod_info.pod, selector(app="nobody"), "cluster")  # which never moves
         return pod_info.pod
 
-    def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        return []
-
     def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        return super().score_parts([("host", "soft", fleet.topology.count_matching(state, None, "host"))], fleet)
+        counts = fleet.topology.count_matching(state, None, "host")
+        return [Part(fleet.topology.domain("host"), np.append(10.0 - counts, 3.0))]
+
+    def normalize(self, raw: Floats) -> Floats:
+        return normalized_range(raw)
 
 
 @pytest.mark.parametrize("asked", [(0, 1, 2, 3, 4, 5), (1, 4), (0, 5)], ids=["each time", "now and then", "once more"])
