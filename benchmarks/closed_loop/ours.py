@@ -94,7 +94,7 @@ class Ours:
             self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
         self._fleet.update_hot()
-        self._fleet.learn_forecast(wanted=self._scheduler.plan.derives.forecasts)
+        self._fleet.learn_forecast(wanted=self._scheduler.plan.forecasts)
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""

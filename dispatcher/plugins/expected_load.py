@@ -47,7 +47,6 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.bounds import BoundedScore, Fall, UpperBound, fall_together
-from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
@@ -332,7 +331,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         self._chance = chance
         self._seed = seed
         self._forecast = forecast
-        self.derives = Derived(forecasts=forecast > 0.0)
+        self.forecasts = forecast > 0.0
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory."""

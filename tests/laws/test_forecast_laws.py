@@ -102,7 +102,7 @@ def test_a_kept_class_follows_each_step_of_the_forecasts() -> None:
         state.now += STEP_S
         state.put_readings("a", [Reading(name, float(seed.random()), 0.5, 0.1) for name in names])
         totals(cache, made, pod().cpu(1), state)
-        state.learn_forecast(wanted=made.derives.forecasts)
+        state.learn_forecast(wanted=made.forecasts)
         kept = totals(cache, made, pod().cpu(1), state)
         assert kept == totals(EquivalenceCache(made, state, 2**26), made, pod().cpu(1), state)
         seen.add(kept)

@@ -295,4 +295,4 @@ def test_explain_shows_the_forecast_beside_mean_and_reading_and_both_errors() ->
 
 
 def test_only_a_profile_whose_argument_says_so_asks_for_forecasts() -> None:
-    assert [make(NAME, forecast=part).derives.forecasts for part in (0, 0.5, 1)] == [False, True, True]
+    assert [make(NAME, forecast=part).forecasts for part in (0, 0.5, 1)] == [False, True, True]

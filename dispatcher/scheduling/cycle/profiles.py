@@ -42,7 +42,7 @@ class Profiles:
         ] = {}
         self.nominations = self._first.nominations
         self.forecasts = any(
-            one.plan.derives.forecasts for one in schedulers
+            one.plan.forecasts for one in schedulers
         )  # whether any profile goes by them
         for one in schedulers[1:]:
             one.share(self.nominations)

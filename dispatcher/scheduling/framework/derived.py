@@ -25,12 +25,11 @@ class HotRule(Record, frozen=True):
 
 class Derived(Record, frozen=True):
     """`deviations`: the deviation of each signal (`Signals.deviation`). `hot`: rules for
-    `Signals.hot`. `forecasts`: what a node's own past foretells (`Signals.forecast`).
+    `Signals.hot`.
     """
 
     deviations: bool = False
     hot: tuple[HotRule, ...] = ()
-    forecasts: bool = False
 
 
 NOTHING = Derived()
@@ -40,8 +39,4 @@ def joined(wanted: Iterable[Derived]) -> Derived:
     """All that any of them asks for, in that order, each rule once."""
     every = list(wanted)
     rules = dict.fromkeys(rule for one in every for rule in one.hot)
-    return Derived(
-        any(one.deviations for one in every),
-        tuple(rules),
-        any(one.forecasts for one in every),
-    )
+    return Derived(any(one.deviations for one in every), tuple(rules))

@@ -384,7 +384,7 @@ class Signals(Protocol):
         """[n] what will be used beside `usual` x requests; NaN where there is no forecast that
         beats the last value.
 
-        Made only where a plugin of some profile `derives` them.
+        Made only where a plugin of some profile has `forecasts`.
         """
         ...
 
