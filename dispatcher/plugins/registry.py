@@ -237,7 +237,8 @@ def build(
         plugins.append(known[use.name].make(use.args, context))
     cluster_filters = [one for one in plugins if isinstance(one, Filter) and closes_clusters(one)]
     for one in plugins:
-        one.heed(cluster_filters)
+        if isinstance(one, FaultDomainSpread):
+            one.heed(cluster_filters)
     return plugins
 
 

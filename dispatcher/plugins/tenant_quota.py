@@ -145,7 +145,7 @@ class TenantQuota(Reserve[None]):
             return [self._tenant(pods[0]) or ""] * len(pods)
         return [self._tenant(one) or "" for one in pods]
 
-    def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
+    def fits(self, state: None, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
         ledger = self.ledger
         most = len(pods)
@@ -161,7 +161,9 @@ class TenantQuota(Reserve[None]):
                 most = min(most, [at for at, one in enumerate(tenants) if one == tenant][left])
         return ledger.uncharged(_pod_ids(pods[:most]))
 
-    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> ExplainPods | None:
+    def reserve_all(
+        self, state: None, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
+    ) -> ExplainPods | None:
         """Charge each; what is told of each are figures that moved with those before it."""
         if self._tenant(pods[0]) is None:
             return None
@@ -180,10 +182,14 @@ class TenantQuota(Reserve[None]):
             ledger.charge_all(own, tenant, asked)
         return partial(_figures_of, tenants, asked, known)
 
-    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
-        """Clusters that make the pod larger than what its tenant's quota has left."""
+    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
+        """Clusters that make the pod larger than what its tenant's quota has left; None for a pod
+        that nobody is charged for.
+        """
         tenant = self._tenant(pod_info)
-        if tenant is None or self.ledger.charged(_pod_id(pod_info)):
+        if tenant is None:
+            return None
+        if self.ledger.charged(_pod_id(pod_info)):
             return {}
         totals = fleet.nodes.allocatable_total()
         clusters = [one.cluster for one in pod_info.sizes]
@@ -194,10 +200,6 @@ class TenantQuota(Reserve[None]):
         return {
             name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None
         }
-
-    def holds_to_size(self, pod_info: PodInfo) -> bool:
-        """Whether anybody is charged for the pod."""
-        return self._tenant(pod_info) is not None
 
     def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back what the pod is charged, if anything."""

@@ -219,17 +219,17 @@ class VolumeBinding(
         fleet.objects.assume(pod_info.home, held.object, held.fields, pod_info.pod.uid)
         self._held.setdefault(pod_info.pod.uid, []).append(held)
 
-    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
-        """Whether none of these has an inline disk or a claim of another, and no volume that is
-        there is to be chosen: what is held for one is read of no other then.
+    def fits(self, state: object, pods: Sequence[PodInfo], fleet: FleetView) -> int:
+        """All, if none of these has an inline disk or a claim of another, and no volume that is
+        there is to be chosen: what is held for one is read of no other then. Else none.
         """
         if not isinstance(state, VolumePlan) or state.chooses:
-            return False
+            return 0
         volumes = [(pod_info.pod, volume) for pod_info in pods for volume in pod_info.pod.volumes]
         keys = {claim_key(pod, volume) for pod, volume in volumes if volume.kind == CLAIM}
-        return len(keys) == len(volumes)
+        return len(pods) if len(keys) == len(volumes) else 0
 
-    def reserve_rows(
+    def reserve_all(
         self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
     ) -> None:
         """Hold claims to be provided for the nodes; LookupError if one cannot be, which cannot be

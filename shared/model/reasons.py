@@ -16,7 +16,7 @@ from typing import NamedTuple
 from shared.model.topology import meant_level
 from shared.model.wake_events import NEVER, NODES, WakeEvent
 
-_NAME = re.compile(r"[a-z][a-z_]{1,62}")
+_NAME = re.compile(r"[a-z][a-z0-9_]{1,62}")
 
 
 @dataclass(frozen=True)

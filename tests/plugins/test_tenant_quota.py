@@ -81,9 +81,9 @@ def test_quota_lets_none_of_many_pass_while_nobody_knows_what_a_cluster_charges(
     plugin, state = quota(team(cpu=Share(absolute=100_000))), fleet(a=[node("n1").cpu(64)])
     pods = [ours(f"p{at}").cpu(1).placed() for at in range(8)]
     state.set_cluster("b", ready=False, synced=False)
-    assert plugin.fits(pods, view_of(state)) == 0
+    assert plugin.fits(None, pods, view_of(state)) == 0
     state.set_cluster("b", ready=True, synced=True)
-    assert plugin.fits(pods, view_of(state)) == len(pods)
+    assert plugin.fits(None, pods, view_of(state)) == len(pods)
 
 
 def test_quota_leaves_namespaces_of_no_tenant_alone() -> None:
@@ -180,9 +180,9 @@ def test_quota_lets_pass_books_and_tells_of_many_what_it_does_of_one_after_the_o
             break
         passed.append(one)
         told.append(alone.explain(None, one, fleet, 0))
-    assert together.fits(pods, fleet) == len(passed)
+    assert together.fits(None, pods, fleet) == len(passed)
     if passed:
-        story = together.reserve_all(passed, fleet)
+        story = together.reserve_all(None, passed, (), fleet)
         assert [together.ledger.usage(one.name) for one in teams] == [alone.ledger.usage(one.name) for one in teams]
         charged = [[one.ledger.charged((at.home, at.pod.uid)) for at in pods] for one in (together, alone)]
         assert charged[0] == charged[1]

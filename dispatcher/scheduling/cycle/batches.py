@@ -17,7 +17,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.framework import Depends, PodInfo, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
+from dispatcher.scheduling.framework.points import PluginError, ReservesMany, guarded
 from dispatcher.scheduling.place_finder import BatchPlaceFinder, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import PodId
@@ -220,7 +220,7 @@ class Batches:
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
 
-    def _row_bookers(self, eq_class: EquivalenceClass) -> list[ReservesRows]:
+    def _row_bookers(self, eq_class: EquivalenceClass) -> list[ReservesMany]:
         """The Reserve plugins that book something for pods of the class, each on its row, and can
         for a whole batch.
 
@@ -232,12 +232,13 @@ class Batches:
         ]
 
     def _independent(
-        self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[PodInfo]
+        self, eq_class: EquivalenceClass, bookers: Sequence[ReservesMany], pods: Sequence[PodInfo]
     ) -> bool:
         """Whether what these book for one of the pods changes no answer about another."""
         try:
             return all(
-                guarded(one, one.are_independent, eq_class.answer_of(one.name), pods)
+                guarded(one, one.fits, eq_class.answer_of(one.name), pods, self._books.view)
+                == len(pods)
                 for one in bookers
             )
         except PluginError:

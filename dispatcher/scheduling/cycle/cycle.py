@@ -247,7 +247,7 @@ class Scheduler(AssumedPods):
             barred = [
                 ClusterRefusal(cluster, why, now, now)
                 for one in found
-                for cluster, why in one.items()
+                for cluster, why in (one or {}).items()
             ]
             pod_info = msgspec.structs.replace(pod_info, refused=(*pod_info.refused, *barred))
             result = self._decide(self._batch_key_of(pod_info), pod_id, pod_info)

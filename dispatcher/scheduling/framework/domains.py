@@ -176,7 +176,7 @@ class DomainPlugin(Filter[S], Score[S]):
 
 class BatchExplained(Protocol[S_contra]):
     """A policy with count rules that adds numbers to records: it explains a whole batch at once
-    (see `Explained`).
+    (see `points.ExplainingPlugin`).
     """
 
     def explain_batch(

@@ -103,11 +103,6 @@ class Plugin(ABC, Generic[S]):
     def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
-    def heed(self, cluster_filters: "Sequence[Filter]") -> None:
-        """Called once: the filters of the profile that keep pods out of whole clusters
-        (`Filter.closed_clusters`).
-        """
-
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Whether an event that helps against one of its REASONS is worth a new try of a pod that
         it refused; asked once a class.
@@ -288,17 +283,12 @@ class Reserve(Plugin[S]):
         """
         return key
 
-    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
-        """Clusters for whose true size of the pod (`PodInfo.sizes`) nothing can be booked now, and
-        why: passed over.
+    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
+        """Of a pod that must not be bound in a larger size than was booked: the clusters for whose
+        true size of it (`PodInfo.sizes`) nothing can be booked now, and why: they are passed over.
+        None: it may be bound in any size.
         """
-        return {}
-
-    def holds_to_size(self, pod_info: PodInfo) -> bool:
-        """Whether the pod must not be bound in a larger size than was booked: its true size is
-        booked first.
-        """
-        return False
+        return None
 
 
 class Permit(Plugin[S]):
@@ -313,18 +303,6 @@ class Permit(Plugin[S]):
         """None: go. A Refuse: give the place back. A number: hold the place that many seconds at
         most.
         """
-
-
-class Explained(Protocol[S_contra]):
-    """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage,
-    headroom).
-    """
-
-    def explain(
-        self, state: S_contra, pod_info: PodInfo, fleet: FleetView, row: int
-    ) -> Mapping[str, Any]:
-        """Plain JSON values about the chosen row."""
-        ...
 
 
 @dataclass(frozen=True)

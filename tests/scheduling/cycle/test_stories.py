@@ -87,8 +87,8 @@ def test_a_story_of_too_few_pods_is_asked_for_each() -> None:
 class OneByOne(TenantQuota):
     """Answers a function a pod."""
 
-    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> Any:
-        story = super().reserve_all(pods, fleet)
+    def reserve_all(self, state: Any, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView) -> Any:
+        story = super().reserve_all(state, pods, rows, fleet)
         return [lambda at=at: told_of(story, [at]).values(1)[0] for at in range(len(pods))] if story else ()
 
 
