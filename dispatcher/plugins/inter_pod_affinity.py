@@ -17,39 +17,34 @@ kube-scheduler's InterPodAffinity; domains span clusters, and terms mean pods of
 their own namespace, or in one open to them (`pods_of_terms`).
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import (
     SKIP,
-    Bools,
     DomainPlugin,
     FleetView,
     Floats,
-    Ints,
     Part,
     PodInfo,
     Refuse,
     Skip,
-    SmallInts,
     refuse,
 )
-from dispatcher.scheduling.framework.counted import normalized_range
-from dispatcher.scheduling.framework.domain_counts import CountRules, Scale
+from dispatcher.scheduling.framework.counted import normalized_range, refusal_parts, term_parts
+from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
-from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
+from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRules
 from dispatcher.scheduling.rules.affinity_counts import (
     EXISTING_ANTI_AFFINITY,
     POD_AFFINITY,
     POD_ANTI_AFFINITY,
     AffinityCounts,
-    is_one_of,
 )
 from shared.model.pod import Pod
 from shared.model.reasons import Reason
@@ -255,34 +250,10 @@ class InterPodAffinity(DomainPlugin[_State]):
             return SKIP
         rules = rules or _NO_RULES
         unlabelled = _unlabelled(rules, fleet)
-        away = (*rules.repelling, *rules.repelling_unlabelled) if unlabelled else rules.repelling
-        filters = (
-            *_drawn(rules, pod_info, fleet),
-            *_refused(_own_counts(away, fleet), POD_ANTI_AFFINITY, fleet),
-            *_refused(_counts_of(about, TermKind.REPELLING, fleet), EXISTING_ANTI_AFFINITY, fleet),
+        stated = AffinityCounts(rules, about, pod_info, fleet, {}, bool(unlabelled)).stated(
+            self._hard_weight
         )
-        return _State(filters, self._scores(rules, about, fleet), rules, about, unlabelled)
-
-    def _scores(
-        self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: FleetView
-    ) -> tuple[Part, ...]:
-        sums: dict[str, Ints] = {}
-        for key, weight, counts in (
-            *(
-                (rule.key, rule.weight, fleet.affinity.count_in(rule.pods, rule.key))
-                for rule in rules.preferred
-            ),
-            *((key, 1, counts) for key, counts in _counts_of(about, TermKind.PREFERRED, fleet)),
-            *(
-                (key, self._hard_weight, counts)
-                for key, counts in _counts_of(about, TermKind.REQUIRED, fleet)
-            ),
-        ):
-            sums[key] = sums[key] + weight * counts if key in sums else weight * counts
-        return tuple(
-            Part(fleet.topology.domain(key), np.append(total, 0).astype(np.float64))
-            for key, total in sums.items()
-        )
+        return _State(refusal_parts(stated), term_parts(stated), rules, about, unlabelled)
 
     def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """Required affinity, required anti-affinity, that of placed pods."""
@@ -310,13 +281,10 @@ class InterPodAffinity(DomainPlugin[_State]):
         brought = fleet.affinity.brings(pod_info)
         if brought is None or known.unlabelled:
             return None
-        moving = AffinityCounts(known.rules, known.about, pod_info, fleet, brought)
-        return CountRules(
-            moving.refusals(),
-            moving.first,
-            moving.score_terms(self._hard_weight),
-            scale=Scale.RANGE,
+        moving = AffinityCounts(
+            known.rules, known.about, pod_info, fleet, brought, unlabelled=False
         )
+        return moving.stated(self._hard_weight)
 
     def normalize(self, raw: Floats) -> Floats:
         """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
@@ -329,55 +297,6 @@ def _unlabelled(rules: AffinityRules | None, fleet: FleetView) -> str:
         if rules is not None and rules.unlabelled
         else ""
     )
-
-
-def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
-    return dict.fromkeys(rule.key for rule in rules)
-
-
-def _drawn(rules: AffinityRules, pod_info: PodInfo, fleet: FleetView) -> Iterator[Part]:
-    """Required affinity: each key's domains that hold a pod which all terms mean."""
-    if rules.together is None:
-        return
-    counts = {key: fleet.affinity.count_in(rules.together, key) for key in _keys(rules.required)}
-    first = not any(found.any() for found in counts.values()) and is_one_of(
-        rules.together, pod_info, fleet
-    )
-    first = first and not fleet.affinity.unlabelled(rules.drawn_unlabelled)
-    code = fleet.reasons.code(POD_AFFINITY)
-    for key, found in counts.items():
-        yield _refusing(
-            fleet.topology.domain(key), (found <= 0) & (not first), code, elsewhere=code
-        )
-
-
-def _refused(
-    counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: FleetView
-) -> Iterator[Part]:
-    """Refuse the domains in which anything is counted."""
-    taken: dict[str, Bools] = {}
-    for key, found in counts:
-        taken[key] = taken[key] | (found > 0) if key in taken else found > 0
-    code = fleet.reasons.code(reason)
-    for key, domains in taken.items():
-        yield _refusing(fleet.topology.domain(key), domains, code)
-
-
-def _refusing(domain: SmallInts, refused: Bools, code: int, *, elsewhere: int = 0) -> Part:
-    answers = np.empty(len(refused) + 1, dtype=np.uint16)
-    np.multiply(refused, np.uint16(code), out=answers[:-1])
-    answers[-1] = elsewhere
-    return Part(domain, answers)
-
-
-def _own_counts(rules: Iterable[AffinityRule], fleet: FleetView) -> Iterator[tuple[str, Ints]]:
-    return ((rule.key, fleet.affinity.count_in(rule.pods, rule.key)) for rule in rules)
-
-
-def _counts_of(
-    about: Sequence[StandingTerm], kind: TermKind, fleet: FleetView
-) -> Iterator[tuple[str, Ints]]:
-    return ((term.key, fleet.affinity.count_of(term)) for term in about if term.kind is kind)
 
 
 def _self_key(rules: AffinityRules, pod_info: PodInfo) -> Hashable:

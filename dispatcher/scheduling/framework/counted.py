@@ -36,24 +36,34 @@ class CountedPlugin(DomainPlugin[CountRules]):
 
     def filter_parts(self, state: CountRules, fleet: FleetView) -> Sequence[Part]:
         """A part for each refusal."""
-        exempt = state.first_pod_exempt and not any(
-            one.domain_count.counts.any()
-            for one in state.refusals
-            if isinstance(one, RequiredCount)
-        )
-        return [_refusing(one, exempt=exempt) for one in state.refusals]
+        return refusal_parts(state)
 
     def score_parts(self, state: CountRules, fleet: FleetView) -> Sequence[Part]:
         """A part for each term of the score; ValueError for rules that need more."""
-        if state.sized or state.base or state.needs_all_domains or np.isfinite(state.void):
-            raise ValueError("these rules are for a DomainPlugin with score_parts of its own")
-        return [
+        return term_parts(state)
+
+
+def refusal_parts(rules: CountRules) -> tuple[Part, ...]:
+    """A part for each refusal, as the counts are now."""
+    exempt = rules.first_pod_exempt and not any(
+        one.domain_count.counts.any() for one in rules.refusals if isinstance(one, RequiredCount)
+    )
+    return tuple([_refusing(one, exempt=exempt) for one in rules.refusals])
+
+
+def term_parts(rules: CountRules) -> tuple[Part, ...]:
+    """A part for each term of the score, as the counts are now; ValueError for rules that need more."""
+    if rules.sized or rules.base or rules.needs_all_domains or np.isfinite(rules.void):
+        raise ValueError("these rules are for a DomainPlugin with score_parts of its own")
+    return tuple(
+        [
             Part(
                 one.domain_count.domain,
                 np.append(one.factor * one.domain_count.counts + one.offset, one.elsewhere),
             )
-            for one in state.score_terms
+            for one in rules.score_terms
         ]
+    )
 
 
 def _refusing(rule: MaxCount | RequiredCount, *, exempt: bool) -> Part:

@@ -9,9 +9,11 @@ import numpy as np
 
 from dispatcher.scheduling.framework import FleetView, Ints, PodInfo
 from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
     MaxCount,
     RequiredCount,
     RuleCount,
+    Scale,
     ScoreTerm,
 )
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
@@ -51,7 +53,8 @@ class AffinityCounts:
     """The counts that a pod's rules and the standing terms `about` it look at, and what one more
     pod like it adds.
 
-    `brought`: number of a standing term -> what the pod adds to it.
+    `brought`: number of a standing term -> what the pod adds to it. `unlabelled`: whether labels of
+    some pods are not told, so that terms may mean them.
     """
 
     rules: AffinityRules
@@ -59,14 +62,26 @@ class AffinityCounts:
     pod_info: PodInfo
     fleet: FleetView
     brought: Mapping[int, int]
+    unlabelled: bool
 
-    @property
-    def first(self) -> bool:
+    def stated(self, hard_weight: int) -> CountRules:
+        """All that they say; `hard_weight`: what a required term of a placed pod is worth."""
+        return CountRules(
+            self._refusals(), self._first(), self._score_terms(hard_weight), scale=Scale.RANGE
+        )
+
+    def _first(self) -> bool:
         """Whether the pod may be the first of its kind."""
         together = self.rules.together
-        return together is not None and is_one_of(together, self.pod_info, self.fleet)
+        return (
+            together is not None
+            and is_one_of(together, self.pod_info, self.fleet)
+            and not (
+                self.unlabelled and self.fleet.affinity.unlabelled(self.rules.drawn_unlabelled)
+            )
+        )
 
-    def refusals(self) -> Sequence[MaxCount | RequiredCount]:
+    def _refusals(self) -> Sequence[MaxCount | RequiredCount]:
         """Required affinity, required anti-affinity, that of placed pods."""
         reasons = self.fleet.reasons
         rules = self.rules
@@ -76,7 +91,8 @@ class AffinityCounts:
         keys = dict.fromkeys(rule.key for rule in rules.required)
         together = rules.together
         drawn = [self._own(together, key) for key in keys] if together else []
-        away = [self._own(rule.pods, rule.key) for rule in rules.repelling]
+        repelling = rules.repelling_unlabelled if self.unlabelled else ()
+        away = [self._own(rule.pods, rule.key) for rule in (*rules.repelling, *repelling)]
         return (
             *(RequiredCount(domain_count, near) for domain_count in self._domain_counts(drawn)),
             *(MaxCount(domain_count, 0, own) for domain_count in self._domain_counts(away)),
@@ -86,8 +102,8 @@ class AffinityCounts:
             ),
         )
 
-    def score_terms(self, hard_weight: int) -> Sequence[ScoreTerm]:
-        """One for each topology key; `hard_weight`: what a required term of a placed pod is worth."""
+    def _score_terms(self, hard_weight: int) -> Sequence[ScoreTerm]:
+        """One for each topology key."""
         preferred = [self._own(rule.pods, rule.key, rule.weight) for rule in self.rules.preferred]
         theirs = (
             self._standing(TermKind.PREFERRED, 1),
