@@ -12,7 +12,7 @@ from types import ModuleType
 from dispatcher.config.problems import ConfigError, Problem
 from dispatcher.kit.interface_law import broken_form
 from dispatcher.kit.laws import broken_laws
-from dispatcher.plugins.registry import PluginContext, PluginSpec
+from dispatcher.plugins.registry import PluginContext, PluginSpec, reason_clash
 
 MAX_BYTES = 2**20
 
@@ -36,6 +36,8 @@ def with_plugin_files(
                 "another file): "
             )
             problems.append(Problem(str(path), 0, "", f"{text}rename it, or leave this file out"))
+        elif clash := reason_clash(spec, registry):
+            problems.append(Problem(str(path), 0, "", f"{clash}: name it otherwise"))
         else:
             registry[spec.plugin.name] = spec
     return registry

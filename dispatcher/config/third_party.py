@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from dispatcher.config.problems import ConfigError, Problem
 from dispatcher.kit.interface_law import broken_form
-from dispatcher.plugins.registry import REGISTRY, PluginSpec
+from dispatcher.plugins.registry import REGISTRY, PluginSpec, reason_clash
 
 GROUP = "global_dispatcher.plugins"
 
@@ -35,6 +35,8 @@ def plugin_registry(found: tuple[EntryPoint, ...] | None = None) -> dict[str, Pl
                     where, 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"
                 )
             )
+        elif clash := reason_clash(spec, registry):
+            problems.append(Problem(where, 0, "", f"{clash}: name it otherwise"))
         else:
             registry[spec.plugin.name] = spec
     if problems:

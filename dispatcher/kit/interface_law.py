@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework.lifecycle import (
     PreEnqueue,
     PreScore,
 )
+from shared.model.reasons import Reason
 
 NAME = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
 # Point -> the methods of which a plugin that inherits it must have its own.
@@ -48,7 +49,7 @@ def broken_form(spec: PluginSpec) -> list[str]:
             "PluginSpec needs a class that inherits Filter, Score or another extension point, "
             f"not {cls!r:.100}"
         ]
-    return [*_name(cls), *_missing(cls)]
+    return [*_name(cls), *_reasons(cls), *_missing(cls)]
 
 
 def _name(cls: type[Plugin]) -> Iterator[str]:
@@ -57,6 +58,12 @@ def _name(cls: type[Plugin]) -> Iterator[str]:
         yield f'class {cls.__name__} needs a name, under which profiles know it: name: ClassVar[str] = "{cls.__name__}"'
     elif not isinstance(name, str) or not NAME.fullmatch(name):
         yield f"{name!r:.80} is no name for a plugin: write it like NodeAffinity, letters and digits only"
+
+
+def _reasons(cls: type[Plugin]) -> Iterator[str]:
+    told: object = cls.REASONS
+    if not isinstance(told, tuple) or not all(isinstance(one, Reason) for one in told):
+        yield "REASONS must be a tuple of shared.model.reasons.Reason"
 
 
 def _missing(cls: type[Plugin]) -> Iterator[str]:

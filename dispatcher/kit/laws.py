@@ -3,7 +3,7 @@
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table; a placement
 changes no more of its answers than `depends` says, and other clusters none while both its keys
-stay; pods with equal class keys get equal answers, and nodes of a cluster if it says `by_cluster`;
+stay; pods with equal class keys get equal answers, and nodes of a cluster if it is a ClusterFilter or ClusterScore;
 a key can be hashed, and is as `keyed_by_template` says; what is reserved and given back leaves no
 trace: the next pod is answered as before; it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know; no score passes the bound that
@@ -31,10 +31,13 @@ from dispatcher.kit.edge_case_fleet import Asked, another_of_its_template, odd_f
 from dispatcher.kit.fleet_key import fleet_key_law
 from dispatcher.kit.room_law import room_law
 from dispatcher.kit.waiting_room import Room
+from dispatcher.plugins.registry import REGISTRY, reasons_of
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
+    ClusterFilter,
+    ClusterScore,
     CycleState,
     Filter,
     FleetView,
@@ -139,6 +142,8 @@ def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
 def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     for pod_info in odd_pods():
         state = plugin.pre_filter(pod_info, fleet)
+        if isinstance(state, Refuse):
+            yield from _declared(plugin, state.why.reason)
         if isinstance(state, Refuse | Skip):
             continue
         if isinstance(plugin, Filter):
@@ -165,9 +170,7 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
         return
     try:
         for code in {int(code) for code in codes} - {0}:
-            reason: object = fleet.reasons.why(code).reason
-            if not isinstance(reason, Reason):
-                yield f"filter refuses for {reason!r:.80}, which is no shared.model.reasons.Reason"
+            yield from _declared(plugin, fleet.reasons.why(code).reason)
     except KeyError as unknown:
         yield f"filter answers code {unknown}, which is none of fleet.reasons"
     rows = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
@@ -182,12 +185,19 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
     yield from _cluster_laws(plugin, codes, fleet)
 
 
+def _declared(plugin: Plugin, reason: object) -> Iterator[str]:
+    """The list of reasons is closed: those that are known, and its own."""
+    if reason not in plugin.REASONS and reason not in reasons_of(REGISTRY):
+        told = reason.name if isinstance(reason, Reason) else repr(reason)
+        yield f"it refuses for {told:.80}, which is neither in its REASONS nor known"
+
+
 def _cluster_laws(plugin: Plugin, answers: NDArray[Any], fleet: FleetView) -> Iterator[str]:
     cluster = fleet.nodes.cluster
-    if plugin.by_cluster and any(
+    if isinstance(plugin, ClusterFilter | ClusterScore) and any(
         len(set(answers[cluster == one].tolist())) > 1 for one in set(cluster.tolist())
     ):
-        yield "it tells nodes of one cluster apart: by_cluster must not be True"
+        yield "it tells nodes of one cluster apart: it is no ClusterFilter or ClusterScore"
 
 
 def _score_laws(plugin: Score, state: object, fleet: FleetView) -> Iterator[str]:
@@ -262,23 +272,27 @@ def _later_points(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     room = Room(plugin) if isinstance(plugin, Permit) else None
     for pod_info in odd_pods():
         if isinstance(plugin, PreEnqueue):
-            yield from _is_answer("pre_enqueue", plugin.pre_enqueue(pod_info), ())
+            yield from _is_answer(plugin, "pre_enqueue", plugin.pre_enqueue(pod_info), ())
         if room is not None and isinstance(plugin, Permit):
             answer = plugin.permit(_cycle(plugin, pod_info, fleet), pod_info, 0, fleet)
-            yield from _is_answer("permit", answer, (int, float))
+            yield from _is_answer(plugin, "permit", answer, (int, float))
             if isinstance(answer, int | float) and not 0 < answer < math.inf:
                 yield f"permit must answer seconds above 0, not {answer!r}"
         if isinstance(plugin, PreBind):
             orders = plugin.pre_bind(_cycle(plugin, pod_info, fleet), pod_info, 0, fleet)
-            yield from _is_answer("pre_bind", orders, (Sequence,))
+            yield from _is_answer(plugin, "pre_bind", orders, (Sequence,))
 
 
 def _cycle(plugin: Plugin, pod_info: PodInfo, fleet: FleetView) -> CycleState:
     return CycleState({plugin.name: plugin.pre_filter(pod_info, fleet)})
 
 
-def _is_answer(method: str, answer: object, more: tuple[type, ...]) -> Iterator[str]:
-    if answer is not None and not isinstance(answer, (Refuse, *more)):
+def _is_answer(
+    plugin: Plugin, method: str, answer: object, more: tuple[type, ...]
+) -> Iterator[str]:
+    if isinstance(answer, Refuse):
+        yield from _declared(plugin, answer.why.reason)
+    elif answer is not None and not isinstance(answer, more):
         yield f"{method} must answer {_LATER[method]}, not {_kind(answer)}"
 
 

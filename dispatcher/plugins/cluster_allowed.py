@@ -36,13 +36,37 @@ from dispatcher.scheduling.rules.eligibility import (
     tolerations_key,
     untolerated,
 )
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
+from shared.model.wake_events import WakeEvent
+
+CLUSTER_NOT_ALLOWED = Reason(
+    "cluster_not_allowed",
+    "node(s) were in a cluster that the pod does not allow (annotation "
+    "global-dispatcher.io/clusters or stay)",
+    remedy="The pod's `global-dispatcher.io/clusters` or `stay` leaves it out.",
+    helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
+PROXY_TAINT = Reason(
+    "proxy_taint",
+    "node(s) were in cluster {0}, whose proxy node has a taint that the pod does not "
+    "tolerate (`kubectl describe node global-dispatcher-{0}`)",
+    remedy="Somebody has tainted the proxy node in the pod's own cluster: take the taint "
+    "off, or let the pod tolerate it.",
+    helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
 
 
 class ClusterAllowed(ClusterFilter):
     """Refuses nodes of clusters outside the allowed set."""
 
     name: ClassVar[str] = "ClusterAllowed"
+    REASONS = (
+        CLUSTER_NOT_ALLOWED,
+        Reasons.CLUSTER_CORDONED,
+        PROXY_TAINT,
+    )
     keyed_by_template = True
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
@@ -73,15 +97,13 @@ class ClusterAllowed(ClusterFilter):
         try:
             allowed = allowed_clusters(pod_info, fleet)
         except ClusterChoiceError as error:
-            return refuse(Reason.INVALID, str(error))
+            return refuse(Reasons.INVALID, str(error))
         closed = self._closed_to(pod_info, fleet)
         if allowed is None and not closed:
             return SKIP
         if allowed is None:
             allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
-        reason = (
-            Reason.VOLUMES_ELSEWHERE if has_volumes(pod_info.pod) else Reason.CLUSTER_NOT_ALLOWED
-        )
+        reason = Reasons.VOLUMES_ELSEWHERE if has_volumes(pod_info.pod) else CLUSTER_NOT_ALLOWED
         by_cluster = (closed.get(info.name, 0) for info in fleet.clusters)
         there = np.fromiter(by_cluster, dtype=np.uint16)
         codes = np.where(allowed, there, np.uint16(fleet.reasons.code(reason)))
@@ -90,10 +112,10 @@ class ClusterAllowed(ClusterFilter):
     def _closed_to(self, pod_info: PodInfo, fleet: FleetView) -> dict[str, int]:
         """Cluster -> why it is closed to this pod at its home."""
         codes = {
-            one.cluster: fleet.reasons.code(Reason.PROXY_TAINT, one.cluster)
+            one.cluster: fleet.reasons.code(PROXY_TAINT, one.cluster)
             for one in fleet.proxy_taints.get(pod_info.home, ())
             if untolerated(pod_info.pod.tolerations, one.taints) is not None
         }
         for cluster in fleet.closed.get(pod_info.home, ()):
-            codes[cluster] = fleet.reasons.code(Reason.CLUSTER_CORDONED, cluster)
+            codes[cluster] = fleet.reasons.code(Reasons.CLUSTER_CORDONED, cluster)
         return codes

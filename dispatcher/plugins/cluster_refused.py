@@ -23,12 +23,24 @@ from dispatcher.scheduling.framework import (
 )
 from shared.model.reasons import Reason
 from shared.model.refusal import ClusterRefusal
+from shared.model.wake_events import WakeEvent
+
+CLUSTER_REFUSED = Reason(
+    "cluster_refused",
+    "node(s) were in a cluster that refused the pod a while ago",
+    remedy="`explain` says what that cluster answered and when it is tried again. Mend the"
+    " cause there. To have it tried at once, change a label of the Namespace there.",
+    # else time alone, or a change of the namespace there: see the core
+    helped_by=WakeEvent.NODE_ADDED,
+    resolvable=False,
+)
 
 
 class ClusterRefused(ClusterFilter):
     """Refuses nodes of clusters that have refused the pod."""
 
     name: ClassVar[str] = "ClusterRefused"
+    REASONS = (CLUSTER_REFUSED,)
     keyed_by_template = True
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
@@ -54,9 +66,7 @@ class ClusterRefused(ClusterFilter):
         barred = [
             any(one.bars(info.name, pod_info.home) for one in barring) for info in fleet.clusters
         ]
-        return np.array(barred, dtype=np.uint16) * np.uint16(
-            fleet.reasons.code(Reason.CLUSTER_REFUSED)
-        )
+        return np.array(barred, dtype=np.uint16) * np.uint16(fleet.reasons.code(CLUSTER_REFUSED))
 
 
 def _barring(pod_info: PodInfo) -> tuple[ClusterRefusal, ...]:

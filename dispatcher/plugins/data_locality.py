@@ -38,7 +38,17 @@ from dispatcher.scheduling.rules.datasets import DATASETS, Datasets
 from dispatcher.scheduling.rules.named_places import CLUSTER_KEY
 from dispatcher.scheduling.rules.nearness import HALF_MS, nearest_of, to_nearest, way_between
 from shared.model import names
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
+from shared.model.wake_events import WakeEvent
+
+DATA_ELSEWHERE = Reason(
+    "data_elsewhere",
+    "node(s) were in a cluster without the data that the pod requires",
+    remedy="The pod's `global-dispatcher.io/require-data` names data that is in other "
+    "clusters: see `datasets` of DataLocality in the profile.",
+    helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
 
 _NAMED = 20  # sets of data told of to users
 
@@ -71,6 +81,7 @@ class DataLocality(DomainPlugin[_State]):
     """Prefers clusters near to the pod's data, or keeps it there."""
 
     name: ClassVar[str] = "DataLocality"
+    REASONS = (DATA_ELSEWHERE,)
     keyed_by_template = True
 
     def __init__(self, datasets: Datasets, half_ms: float) -> None:
@@ -96,7 +107,7 @@ class DataLocality(DomainPlugin[_State]):
         only = None if required is None else self._where(required, fleet)
         if required is not None and (only is None or not only.any()):
             return refuse(
-                Reason.INVALID, f"annotation {names.REQUIRE_DATA}: {self._unknown(required)}"
+                Reasons.INVALID, f"annotation {names.REQUIRE_DATA}: {self._unknown(required)}"
             )
         there = self._where(wanted, fleet)
         there = np.zeros(len(fleet.clusters), dtype=np.bool_) if there is None else there
@@ -139,7 +150,7 @@ class DataLocality(DomainPlugin[_State]):
         )
 
     def _closed(self, only: Bools, fleet: FleetView) -> Codes:
-        return np.where(only, 0, fleet.reasons.code(Reason.DATA_ELSEWHERE)).astype(np.uint16)
+        return np.where(only, 0, fleet.reasons.code(DATA_ELSEWHERE)).astype(np.uint16)
 
     def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """DATA_ELSEWHERE outside the clusters that have the required data."""

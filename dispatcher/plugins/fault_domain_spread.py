@@ -30,7 +30,7 @@ from msgspec import Meta
 from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
-    CountingPlugin,
+    CountedPlugin,
     Filter,
     FleetView,
     PodInfo,
@@ -72,7 +72,7 @@ from dispatcher.scheduling.rules.spread_args import (
 )
 from dispatcher.scheduling.rules.spread_domains import with_domains
 from shared.model.pod import Pod, SpreadConstraint
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.topology import CLUSTER_LEVEL
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
@@ -148,12 +148,15 @@ class SpreadArgs(Args):
     ] = LIST
 
 
-class FaultDomainSpread(CountingPlugin[_State]):
+class FaultDomainSpread(CountedPlugin[_State]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
+    REASONS = (
+        Reasons.SPREAD,
+        Reasons.SPREAD_LABEL,
+    )
     keyed_by_template = True
-    normalizes: ClassVar[bool] = True
     scale = Scale.COST
     base = -_HEARD
     void = _LACKS_KEY / 2
@@ -260,7 +263,7 @@ class FaultDomainSpread(CountingPlugin[_State]):
         )
         code = fleet.reasons.code
         codes = [
-            (code(Reason.SPREAD, area.level), code(Reason.SPREAD_LABEL, area.level))
+            (code(Reasons.SPREAD, area.level), code(Reasons.SPREAD_LABEL, area.level))
             for area in hard
         ]
         counted = _counted(hard, fleet), _counted(soft, fleet)

@@ -39,7 +39,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
 from shared.model.names import GPU_MILLI
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.resources import CPU
 
 MOST_GPUS = 8
@@ -170,7 +170,7 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
                 f"{GPU_MILLI} must be up to {WHOLE}, or whole GPUs up to {MOST_GPUS * WHOLE}, not "
                 f"{gpu}"
             )
-            return refuse(Reason.INVALID, text)
+            return refuse(Reasons.INVALID, text)
         return SKIP if not gpu and not len(self._mix.part) else (cpu, gpu)
 
     def filter(self, state: Amounts, fleet: FleetView, rows: Rows) -> Codes:
@@ -180,7 +180,7 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         enough = (self._known(fleet, rows) >= min(gpu, WHOLE)).sum(axis=0)
         codes: Codes = (enough < max(gpu // WHOLE, 1)) * np.uint16(
-            fleet.reasons.code(Reason.INSUFFICIENT, GPU_MILLI)
+            fleet.reasons.code(Reasons.INSUFFICIENT, GPU_MILLI)
         )
         return codes
 

@@ -13,24 +13,20 @@ import numpy as np
 
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
-    Depends,
+    ClusterScore,
     FleetView,
     Floats,
     PodInfo,
     Refuse,
-    Rows,
-    Score,
     Skip,
 )
 
 
-class HomeCluster(Score[int]):
+class HomeCluster(ClusterScore):
     """Prefers the cluster of submission."""
 
     name: ClassVar[str] = "HomeCluster"
     keyed_by_template = True
-    by_cluster = True
-    depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """The cluster of submission."""
@@ -40,13 +36,8 @@ class HomeCluster(Score[int]):
         """Nothing: it says the same of all nodes that the pod may go to."""
         return ()
 
-    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> int | Refuse | Skip:
-        """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
-        return next(
-            (at for at, info in enumerate(fleet.clusters) if info.name == pod_info.home), -2
-        )
-
-    def score(self, state: int, fleet: FleetView, rows: Rows) -> Floats:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Floats | Refuse | Skip:
         """100 at home, 0 elsewhere."""
-        scores: Floats = np.where(fleet.nodes.cluster[rows] == state, MAX_SCORE, 0.0)
-        return scores
+        return np.array(
+            [MAX_SCORE if info.name == pod_info.home else 0.0 for info in fleet.clusters]
+        )

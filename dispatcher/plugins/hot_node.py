@@ -24,10 +24,19 @@ from msgspec import Meta
 
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from dispatcher.scheduling.framework.derived import Derived, HotRule
-from dispatcher.scheduling.framework.hints import NODES, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
 from shared.model.reasons import Reason
 from shared.model.signals import CPU_SIGNAL, NAME_PATTERN, is_signal_name
+from shared.model.wake_events import NODES, WakeEvent
+
+HOT = Reason(
+    "hot",
+    "node(s) were hot ({})",
+    remedy="The node was too busy by that signal, and is not cool yet (HotNode): `top "
+    "nodes` shows since when. It is tried again when a node is cool.",
+    helped_by=NODES | WakeEvent.COOLED,
+    resolvable=False,
+)
 
 _MOST_SIGNALS = 8
 
@@ -93,9 +102,9 @@ class HotNode(Filter[None]):
     """Keeps new pods off nodes that are hot."""
 
     name: ClassVar[str] = "HotNode"
+    REASONS = (HOT,)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.HOT: NODES | WakeEvent.COOLED}
 
     def __init__(
         self, signals: tuple[str, ...], enter: float, leave: float, stale_s: float, most: float
@@ -114,7 +123,7 @@ class HotNode(Filter[None]):
         codes = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         for rule in self._rules:
             code = fleet.reasons.code(
-                Reason.HOT, f"{rule.signal} from {rule.enter:g} until {rule.leave:g}"
+                HOT, f"{rule.signal} from {rule.enter:g} until {rule.leave:g}"
             )
             np.copyto(codes, np.uint16(code), where=(codes == 0) & fleet.signals.hot(rule)[rows])
         return codes

@@ -25,7 +25,7 @@ from msgspec import Meta
 
 from dispatcher.scheduling.framework import (
     SKIP,
-    CountingPlugin,
+    CountedPlugin,
     FleetView,
     PodInfo,
     Refuse,
@@ -33,13 +33,35 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.domain_counts import CountRules, Scale
-from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRules
-from dispatcher.scheduling.rules.affinity_counts import AffinityCounts
+from dispatcher.scheduling.rules.affinity_counts import (
+    EXISTING_ANTI_AFFINITY,
+    POD_AFFINITY,
+    POD_ANTI_AFFINITY,
+    AffinityCounts,
+)
 from shared.model.pod import Pod
 from shared.model.reasons import Reason
+from shared.model.wake_events import WakeEvent
+
+TOO_MANY_TERMS = Reason(
+    "too_many_terms",
+    "pods of its namespace would have more than {} distinct (anti-)affinity terms about "
+    "pods of other namespaces: let its pods share terms, or have the administrator raise "
+    "most_terms_about_others of plugin InterPodAffinity",
+    remedy="Let the pods of a namespace share their terms (one template, selectors without"
+    " the name of a pod), or raise `most_terms_about_others` of InterPodAffinity. "
+    "It is tried again when a pod of it goes, or one comes that holds its terms "
+    "already.",
+    # one that comes may hold the very terms, which then are none more
+    helped_by=WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    resolvable=False,
+    nodes_help=False,
+    verbatim=True,
+)
 
 _NO_RULES = AffinityRules((), (), (), None)
 
@@ -81,22 +103,18 @@ class AffinityArgs(Args):
     ] = 1000
 
 
-class InterPodAffinity(CountingPlugin[_State]):
+class InterPodAffinity(CountedPlugin[_State]):
     """Filter on required terms both ways, score on preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
+    REASONS = (
+        POD_AFFINITY,
+        POD_ANTI_AFFINITY,
+        EXISTING_ANTI_AFFINITY,
+        TOO_MANY_TERMS,
+    )
     keyed_by_template = True
-    normalizes: ClassVar[bool] = True
     scale = Scale.RANGE
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        reason: HELPED_BY[reason]
-        for reason in (
-            Reason.POD_AFFINITY,
-            Reason.POD_ANTI_AFFINITY,
-            Reason.EXISTING_ANTI_AFFINITY,
-            Reason.TOO_MANY_TERMS,
-        )
-    }
 
     def __init__(
         self,
@@ -220,27 +238,18 @@ class InterPodAffinity(CountingPlugin[_State]):
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
         if self._brings_too_many(pod_info, fleet):
-            return refuse(Reason.TOO_MANY_TERMS, str(self._most))
+            return refuse(TOO_MANY_TERMS, str(self._most))
         rules = self._book.rules_of(pod_info)
         about = self._about(pod_info, rules, fleet)
         if rules is None and not about:
             return SKIP
         rules = rules or _NO_RULES
         unlabelled = _unlabelled(rules, fleet)
-        drawn = bool(rules.unlabelled) and fleet.affinity.unlabelled(rules.drawn_unlabelled)
         brought = fleet.affinity.brings(pod_info)
-        counts = AffinityCounts(rules, about, pod_info, fleet, brought or {})
-        return _State(
-            CountRules(
-                counts.refusals(rules.repelling_unlabelled if unlabelled else ()),
-                counts.first and not drawn,
-                counts.score_terms(self._hard_weight),
-                scale=Scale.RANGE,
-                # While nobody holds one of the pod's terms the next pod would meet a new one.
-                lasting=brought is not None and not unlabelled,
-            ),
-            unlabelled,
-        )
+        counts = AffinityCounts(rules, about, pod_info, fleet, brought or {}, bool(unlabelled))
+        # While nobody holds one of the pod's terms the next pod would meet a new one.
+        lasting = brought is not None and not unlabelled
+        return _State(counts.stated(self._hard_weight, lasting=lasting), unlabelled)
 
     def rules(self, state: _State, fleet: FleetView) -> CountRules:
         """Required affinity, required anti-affinity, that of placed pods; preferred terms."""

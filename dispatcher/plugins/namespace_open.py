@@ -31,7 +31,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from shared.model.crossing import (
     SECRETS,
     Opening,
@@ -44,7 +44,36 @@ from shared.model.crossing import (
 from shared.model.names import ACCEPT, NONE, SERVICES
 from shared.model.objects import Namespace, Service
 from shared.model.pod import Need
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
+from shared.model.wake_events import WakeEvent
+
+NAMESPACE_ABSENT = Reason(
+    "namespace_absent",
+    "node(s) were in a cluster without the pod's namespace",
+    remedy="Create a namespace of the same name in that cluster, or list it there in "
+    "`executor.namespaces.create`, if the pod may go there.",
+    helped_by=WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
+NAMESPACE_CLOSED = Reason(
+    "namespace_closed",
+    "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters",
+    remedy="The namespace there is `kube-*`, listed in `executor.closed`, covered by no "
+    "row of `executor.accept`, or has the label, or annotation, "
+    '`global-dispatcher.io/accept` with anything but `"true"`: `explain` says so.',
+    helped_by=WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
+SERVICES_ABSENT = Reason(
+    "services_absent",
+    "node(s) were in a cluster that lacks Services of the pod's namespace: {}",
+    remedy="Create the Services there. Pods that call none by name say so with "
+    "`global-dispatcher.io/services: none` (the pod's annotation, a label of its "
+    "namespace at home, or `services: none` in a row of `executor.accept` there). "
+    "In one pod network they can [follow](../crossing.md#services).",
+    helped_by=WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
 
 _MARKED = (
     f'its Namespace there has {ACCEPT} with another value than "true", as label or as annotation'
@@ -58,13 +87,13 @@ class NamespaceOpen(ClusterFilter):
     """
 
     name: ClassVar[str] = "NamespaceOpen"
+    REASONS = (
+        NAMESPACE_ABSENT,
+        NAMESPACE_CLOSED,
+        Reasons.CANNOT_CROSS,
+        SERVICES_ABSENT,
+    )
     keyed_by_template = True
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
-        Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
-        Reason.CANNOT_CROSS: WakeEvent.CLUSTER_CHANGED,
-        Reason.SERVICES_ABSENT: WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
-    }
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Of namespaces only the pod's own, and Services in it."""
@@ -109,22 +138,22 @@ def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
     pod = pod_info.pod
     rows = rows_for(pod_info.home, pod_info.pod.namespace, info.opens)
     if rows is not None and not rows:
-        return Why(Reason.NAMESPACE_CLOSED)
+        return Why(NAMESPACE_CLOSED)
     if pod.needs is not None and pod.needs.barred:
-        return Why(Reason.CANNOT_CROSS, pod.needs.barred)
+        return Why(Reasons.CANNOT_CROSS, pod.needs.barred)
     lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else []
     if lacking:
-        return Why(Reason.CANNOT_CROSS, _wanting(lacking))
+        return Why(Reasons.CANNOT_CROSS, _wanting(lacking))
     barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
     barred = barred or lacking_runtime(pod.needs, info.runtime_classes)
     if barred:
-        return Why(Reason.CANNOT_CROSS, barred)
+        return Why(Reasons.CANNOT_CROSS, barred)
     missing = (
         ()
         if any(row.services == NONE for row in rows or ()) or _brings(info, pod_info, fleet)
         else _missing(info.name, pod_info, fleet)
     )
-    return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
+    return Why(SERVICES_ABSENT, _listed(missing)) if missing else None
 
 
 def _wanting(needs: Sequence[Need]) -> str:
@@ -202,10 +231,10 @@ def _closed(
     """Why pods of others are not taken there, whatever they need. `opens`: the cluster's policy."""
     namespace = pod_info.pod.namespace
     if Namespace(namespace).system:
-        return Why(Reason.NAMESPACE_CLOSED)
+        return Why(NAMESPACE_CLOSED)
     shown = fleet.objects.of(cluster, Namespace)
     found = shown.get(namespace)
     if found is None:
         absent = bool(shown) and not makes(namespace, opens)
-        return Why(Reason.NAMESPACE_ABSENT) if absent else None
-    return Why(Reason.NAMESPACE_CLOSED, _MARKED) if found.closed else None
+        return Why(NAMESPACE_ABSENT) if absent else None
+    return Why(NAMESPACE_CLOSED, _MARKED) if found.closed else None

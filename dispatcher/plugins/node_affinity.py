@@ -6,7 +6,7 @@ largest raw, a whole number, rounded down. `added_affinity` holds required and p
 all pods of the profile, besides their own. Source: kube-scheduler's NodeAffinity.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework import (
     SmallInts,
     refuse,
 )
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
+from dispatcher.scheduling.framework.hints import ClusterEvent, node_change_helps
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
@@ -38,8 +38,37 @@ from shared.model.labels import IN, NodeSelectorTerm
 from shared.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
 from shared.model.node import Node
 from shared.model.pod import Affinity, Pod
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
 from shared.model.topology import HOST_LEVEL
+from shared.model.wake_events import NEVER, NODES
+
+PROXY_ASKED = Reason(
+    "proxy_asked",
+    "node(s) didn't match Pod's node affinity/selector, which asks for the proxy node of "
+    'cluster {0} (annotation `global-dispatcher.io/clusters: "{0}"` asks for the cluster '
+    "itself)",
+    remedy="A proxy node stands for a cluster, and no node of the fleet has its labels. "
+    "Take that clause out of `spec.nodeSelector` or node affinity, and name the "
+    "cluster in the annotation.",
+    helped_by=NODES,
+    resolvable=False,
+)
+ADDED_AFFINITY = Reason(
+    "added_affinity",
+    "node(s) didn't match scheduler-enforced node affinity",
+    remedy="The profile's NodeAffinity argument `added_affinity` (`addedAffinity` in a "
+    "KubeSchedulerConfiguration) leaves the node out.",
+    helped_by=NODES,
+    resolvable=False,
+)
+AFFINITY_CONFLICT = Reason(
+    "affinity_conflict",
+    "pod affinity terms conflict",
+    remedy="The node affinity names nodes that exclude each other.",
+    helped_by=NEVER,
+    resolvable=False,
+    nodes_help=False,
+)
 
 _MOST_KNOWN = 4096  # selectors
 
@@ -60,12 +89,14 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     """Filter on what is required, score on what is preferred."""
 
     name: ClassVar[str] = "NodeAffinity"
+    REASONS = (
+        Reasons.AFFINITY,
+        PROXY_ASKED,
+        ADDED_AFFINITY,
+        AFFINITY_CONFLICT,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
-        (Reason.AFFINITY, Reason.PROXY_ASKED, Reason.ADDED_AFFINITY), NODES
-    )
-    normalizes: ClassVar[bool] = True
 
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
@@ -94,12 +125,10 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         selection = selection_key(pod_info.pod)
         return (selection, preferred) if preferred else selection
 
-    def names_key(self, pod_info: PodInfo) -> Hashable:
-        """The only node names that the required terms allow."""
-        return named_nodes(pod_info.pod)
-
     def node_names(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
-        """The same; terms that conflict, or name a proxy node, are told of as that."""
+        """The only node names that the required terms allow; terms that conflict, or name a proxy
+        node, are told of as that.
+        """
         names = named_nodes(pod_info.pod)
         return names if names and not _asked_proxy(pod_info.pod, fleet) else None
 
@@ -109,7 +138,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """
         names = named_nodes(pod_info.pod)
         if names is not None and not names:
-            return refuse(Reason.AFFINITY_CONFLICT)
+            return refuse(AFFINITY_CONFLICT)
         asks = self.class_key(pod_info) is not None or self._added != Affinity()
         return pod_info.pod if asks else SKIP
 
@@ -121,7 +150,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         codes: Codes = ~mask * np.uint16(_unmatched(state, fleet))
         if self._added.required is not None:
             enforced = self._masks.any_term(self._added.required, fleet, rows)
-            codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
+            codes[~enforced] = fleet.reasons.code(ADDED_AFFINITY)
         return codes
 
     def open_rows(self, state: Pod, fleet: FleetView) -> tuple[RowList, int] | None:
@@ -193,9 +222,9 @@ def _unmatched(pod: Pod, fleet: FleetView) -> int:
     """
     cluster = _asked_proxy(pod, fleet)
     return (
-        fleet.reasons.code(Reason.PROXY_ASKED, cluster)
+        fleet.reasons.code(PROXY_ASKED, cluster)
         if cluster
-        else fleet.reasons.code(Reason.AFFINITY)
+        else fleet.reasons.code(Reasons.AFFINITY)
     )
 
 

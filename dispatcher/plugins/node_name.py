@@ -21,12 +21,22 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from shared.model.reasons import Reason
+from shared.model.wake_events import WakeEvent
+
+NODE_NAME = Reason(
+    "node_name",
+    "node(s) didn't match the requested node name",
+    remedy="`spec.nodeName` or a node affinity by name asks for another node.",
+    helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
 
 
 class NodeName(Filter[str]):
     """Refuses nodes of another name."""
 
     name: ClassVar[str] = "NodeName"
+    REASONS = (NODE_NAME,)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
@@ -40,7 +50,7 @@ class NodeName(Filter[str]):
 
     def filter(self, state: str, fleet: FleetView, rows: Rows) -> Codes:
         """NODE_NAME everywhere but on nodes of that name, one a cluster at most."""
-        codes = np.full(fleet.n, fleet.reasons.code(Reason.NODE_NAME), dtype=np.uint16)
+        codes = np.full(fleet.n, fleet.reasons.code(NODE_NAME), dtype=np.uint16)
         for info in fleet.clusters:
             row = fleet.nodes.row_of(info.name, state)
             if row is not None:

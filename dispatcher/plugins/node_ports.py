@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from shared.model.pod import HostPort
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value to compare, never a bind address
 Taken = Mapping[tuple[str, int], Sequence[str]]
@@ -31,6 +31,7 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
     """Refuses nodes where a wanted host port is taken."""
 
     name: ClassVar[str] = "NodePorts"
+    REASONS = (Reasons.PORTS,)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
@@ -49,7 +50,7 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
         at.
         """
         wanted = state
-        code = np.uint16(fleet.reasons.code(Reason.PORTS))
+        code = np.uint16(fleet.reasons.code(Reasons.PORTS))
         taken = np.zeros(fleet.n, dtype=np.uint16)
         for row in fleet.nodes.rows_with_ports():
             if any(_clashes(port, fleet.nodes.ports_taken(row)) for port in wanted):

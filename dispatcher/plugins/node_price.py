@@ -101,7 +101,6 @@ class NodePrice(Score[_Asked]):
     name: ClassVar[str] = "NodePrice"
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    normalizes: ClassVar[bool] = True
 
     def __init__(self, label: str, prices: Table, clusters: Table) -> None:
         self._label = label

@@ -13,7 +13,7 @@ import numpy as np
 
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from shared.model.node import NO_SCHEDULE, Taint
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 TAINTS = tuple(
     Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable")
@@ -24,6 +24,10 @@ class NodeReady(Filter[bool]):
     """Refuses nodes of clusters that are not ready, then nodes that are not."""
 
     name: ClassVar[str] = "NodeReady"
+    REASONS = (
+        Reasons.NOT_READY,
+        Reasons.CLUSTER_NOT_READY,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
@@ -43,11 +47,11 @@ class NodeReady(Filter[bool]):
         )
         clusters = fleet.nodes.cluster[rows]
         node_code = np.where(
-            fleet.nodes.ready[rows] | state, 0, fleet.reasons.code(Reason.NOT_READY)
+            fleet.nodes.ready[rows] | state, 0, fleet.reasons.code(Reasons.NOT_READY)
         )
         if not len(usable):
             return node_code.astype(np.uint16)
         codes: Codes = np.where(
-            usable[clusters], node_code, fleet.reasons.code(Reason.CLUSTER_NOT_READY)
+            usable[clusters], node_code, fleet.reasons.code(Reasons.CLUSTER_NOT_READY)
         )
         return codes.astype(np.uint16)

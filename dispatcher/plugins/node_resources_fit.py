@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
+from dispatcher.scheduling.framework.hints import ClusterEvent, node_change_helps
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import (
     RESOURCE_WEIGHTS,
@@ -50,7 +50,7 @@ from dispatcher.scheduling.rules.room import MOST_TOLD, lacking_codes
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 from shared.model.node import Node
 from shared.model.pod import Pod
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 
 LEAST: Final = "LeastAllocated"
@@ -137,12 +137,12 @@ class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
     """Filter on room, score by strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
+    REASONS = (
+        Reasons.INSUFFICIENT,
+        Reasons.TOO_MANY_PODS,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,
-        Reason.TOO_MANY_PODS: NODES | WakeEvent.POD_REMOVED,
-    }
 
     def __init__(
         self,

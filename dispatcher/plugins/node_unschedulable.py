@@ -4,7 +4,7 @@ Source: kube-scheduler's NodeUnschedulable: a toleration of the taint
 node.kubernetes.io/unschedulable:NoSchedule.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -21,11 +21,11 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
 from shared.model.node import NO_SCHEDULE, Node, Taint
 from shared.model.pod import Toleration
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
@@ -34,11 +34,9 @@ class NodeUnschedulable(Filter[Bools]):
     """Refuses cordoned nodes."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    REASONS = (Reasons.UNSCHEDULABLE,)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED
-    }
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if it is not cordoned."""
@@ -56,7 +54,7 @@ class NodeUnschedulable(Filter[Bools]):
 
     def filter(self, state: Bools, fleet: FleetView, rows: Rows) -> Codes:
         """UNSCHEDULABLE where the node is cordoned."""
-        code = np.uint16(fleet.reasons.code(Reason.UNSCHEDULABLE))
+        code = np.uint16(fleet.reasons.code(Reasons.UNSCHEDULABLE))
         codes: Codes = (fleet.nodes.unschedulable[rows] & state[fleet.nodes.cluster[rows]]) * code
         return codes
 

@@ -39,6 +39,22 @@ from dispatcher.scheduling.rules.volumes import CsiVolume
 from shared.model.objects import CSIDriver, CSINode
 from shared.model.pod import CLAIM
 from shared.model.reasons import Reason
+from shared.model.wake_events import NODES, WakeEvent
+
+VOLUME_LIMIT = Reason(
+    "volume_limit",
+    "node(s) exceed max volume count",
+    remedy="The CSI driver attaches no more volumes to that node (CSINode).",
+    helped_by=NODES | WakeEvent.POD_REMOVED | WakeEvent.CSI | WakeEvent.CLAIM,
+)
+CSI_DRIVER = Reason(
+    "csi_driver",
+    "{} CSI driver is not installed on the node",
+    remedy="The pod has a volume of that CSI driver, whose CSIDriver object says "
+    "`preventPodSchedulingIfMissing`, and the node's CSINode does not list it: "
+    "install the driver there.",
+    helped_by=NODES | WakeEvent.CSI,
+)
 
 _NO_LIMIT = 2**31  # volumes
 
@@ -63,6 +79,10 @@ class NodeVolumeLimits(Filter[_State]):
     """
 
     name: ClassVar[str] = "NodeVolumeLimits"
+    REASONS = (
+        VOLUME_LIMIT,
+        CSI_DRIVER,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
@@ -121,10 +141,10 @@ class NodeVolumeLimits(Filter[_State]):
                 there = volumes.behind(fleet.volumes.on(row))
                 pods = int(supposed[at])
                 if _too_many(state.wanted, there, attached, pods, node.limits):
-                    codes[at] = fleet.reasons.code(Reason.VOLUME_LIMIT)
+                    codes[at] = fleet.reasons.code(VOLUME_LIMIT)
         for driver, having in reversed(state.needed):
             codes[_lacking(state.home, having, fleet, rows)] = fleet.reasons.code(
-                Reason.CSI_DRIVER, driver
+                CSI_DRIVER, driver
             )
         return codes
 

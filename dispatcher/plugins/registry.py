@@ -85,6 +85,7 @@ from dispatcher.scheduling.framework.plugin_args import (
 )
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules.expected_use import FadeArgs
+from shared.model.reasons import Reason, Reasons
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,26 @@ def canonical(name: str, registry: Mapping[str, PluginSpec]) -> str:
     return name if name in registry else ALIASES.get(name, name)
 
 
+def reasons_of(registry: Mapping[str, PluginSpec]) -> dict[Reason, str]:
+    """The closed list: every reason that a pod may be refused for, with the plugin that alone has
+    it; '' for those of the dispatcher, or of several.
+    """
+    shared = dict.fromkeys((one for one in vars(Reasons).values() if isinstance(one, Reason)), "")
+    own = {one: name for name, spec in registry.items() for one in spec.plugin.REASONS}
+    return shared | own
+
+
+def reason_clash(spec: PluginSpec, registry: Mapping[str, PluginSpec]) -> str:
+    """Which reason of a plugin that comes has a name or words that another one has already; '' if
+    none: pods, metrics and records tell reasons apart by both.
+    """
+    for mine in spec.plugin.REASONS:
+        for other in reasons_of(registry):
+            if mine is not other and (mine.name == other.name or mine.words == other.words):
+                return f"reason {mine.name} has name or words of {other.name} ({other.words})"
+    return ""
+
+
 def build(
     profile: Profile, context: PluginContext, registry: Mapping[str, PluginSpec] | None = None
 ) -> list[Plugin]:
@@ -216,7 +237,8 @@ def build(
         plugins.append(known[use.name].make(use.args, context))
     cluster_filters = [one for one in plugins if isinstance(one, Filter) and closes_clusters(one)]
     for one in plugins:
-        one.heed(cluster_filters)
+        if isinstance(one, FaultDomainSpread):
+            one.heed(cluster_filters)
     return plugins
 
 

@@ -37,7 +37,6 @@ class _RelativeLoad(Score[Amounts]):
     """The formula over one signal."""
 
     depends: ClassVar[Depends] = Depends.NODE
-    normalizes: ClassVar[bool] = True
     SIGNAL: ClassVar[str]
 
     def __init__(self, fresh_s: float, stale_s: float) -> None:

@@ -3,24 +3,21 @@
 Source: kube-scheduler's SchedulingGates.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import ClassVar
 
 from dispatcher.scheduling.framework import Depends, PodInfo, Refuse, refuse
-from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 
 class SchedulingGates(PreEnqueue[None]):
     """Gates pods with spec.schedulingGates."""
 
     name: ClassVar[str] = "SchedulingGates"
+    REASONS = (Reasons.GATED,)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        Reason.GATED: NEVER
-    }  # its own change is told to the queue anyway
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """A pod without gates is judged without them."""
@@ -29,4 +26,4 @@ class SchedulingGates(PreEnqueue[None]):
     def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
         """GATED with the names of the gates."""
         pod = pod_info.pod
-        return refuse(Reason.GATED, ", ".join(pod.gates)) if pod.gates or pod.gated else None
+        return refuse(Reasons.GATED, ", ".join(pod.gates)) if pod.gates or pod.gated else None

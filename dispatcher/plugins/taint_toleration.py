@@ -7,7 +7,7 @@ kube-scheduler's TaintToleration. In another cluster the tolerations count that 
 (`shared.model.crossing`).
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,11 +27,21 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.coded_values import ByCode
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
+from dispatcher.scheduling.framework.hints import ClusterEvent, node_change_helps
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 from shared.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from shared.model.pod import Toleration
-from shared.model.reasons import Reason, ReasonTable
+from shared.model.reasons import Reason, Reasons, ReasonTable
+from shared.model.wake_events import NODES, WakeEvent
+
+TAINT_ABROAD = Reason(
+    "taint_abroad",
+    "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone",
+    remedy="In other clusters a toleration without a key reaches less ([what "
+    "crosses](../crossing.md)): name the key, or ask that cluster's administrators.",
+    helped_by=NODES | WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+)
 
 Taints = tuple[Taint, ...]
 _MOST_JUDGES = 1024
@@ -59,7 +69,7 @@ class _Judge:
         if hard is None:
             return 0
         abroad = _tolerates(self._kinds[0], hard)
-        return self.reasons.code(Reason.TAINT_ABROAD if abroad else Reason.TAINT, str(hard))
+        return self.reasons.code(TAINT_ABROAD if abroad else Reasons.TAINT, str(hard))
 
 
 class _Verdicts(NamedTuple):
@@ -81,13 +91,12 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     """Filter on hard taints, score on soft ones."""
 
     name: ClassVar[str] = "TaintToleration"
+    REASONS = (
+        Reasons.TAINT,
+        TAINT_ABROAD,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
-        Reason.TAINT: NODES,
-        Reason.TAINT_ABROAD: NODES | WakeEvent.CLUSTER_CHANGED,
-    }
-    normalizes: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._judges: dict[

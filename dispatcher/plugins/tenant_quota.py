@@ -27,13 +27,25 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.value_columns import Column, Same
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from shared.model.node import Node
 from shared.model.pod import Pod, PodId
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
 from shared.model.resources import format_quantity
+from shared.model.wake_events import NODES, WakeEvent
+
+QUOTA_UNKNOWN = Reason(
+    "quota_unknown",
+    "what the tenant uses of its quota is unknown: {}",
+    remedy="A cluster was not heard since the dispatcher started, so nobody knows what the"
+    " tenant uses there. Mend the cluster, or set `quota.unheard: ignore`.",
+    helped_by=WakeEvent.CLUSTER_CHANGED,
+    resolvable=False,
+    nodes_help=False,
+    verbatim=True,
+)
 
 
 def _pod_id(pod_info: PodInfo) -> PodId:
@@ -49,9 +61,12 @@ class TenantQuota(Reserve[None]):
     """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
 
     name: ClassVar[str] = "TenantQuota"
+    REASONS = (
+        Reasons.QUOTA,
+        QUOTA_UNKNOWN,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES}
 
     def __init__(self, ledger: QuotaLedger) -> None:
         self.ledger = ledger
@@ -105,11 +120,11 @@ class TenantQuota(Reserve[None]):
             return None  # it holds its share already
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
-            return refuse(Reason.QUOTA_UNKNOWN, unknown)
+            return refuse(QUOTA_UNKNOWN, unknown)
         exceeded = self.ledger.exceeded(
             tenant, charge_of(pod_info.pod), fleet.nodes.allocatable_total()
         )
-        return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
+        return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(
         self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
@@ -129,7 +144,7 @@ class TenantQuota(Reserve[None]):
             return [self._tenant(pods[0]) or ""] * len(pods)
         return [self._tenant(one) or "" for one in pods]
 
-    def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
+    def fits(self, state: None, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
         ledger = self.ledger
         most = len(pods)
@@ -145,7 +160,9 @@ class TenantQuota(Reserve[None]):
                 most = min(most, [at for at, one in enumerate(tenants) if one == tenant][left])
         return ledger.uncharged(_pod_ids(pods[:most]))
 
-    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> None:
+    def reserve_all(
+        self, state: None, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
+    ) -> None:
         """Charge each."""
         asked = charge_of(pods[0].pod)
         charged = defaultdict[str, list[PodId]](list)
@@ -155,10 +172,14 @@ class TenantQuota(Reserve[None]):
             if tenant:
                 self.ledger.charge_all(pod_ids, tenant, asked)
 
-    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
-        """Clusters that make the pod larger than what its tenant's quota has left."""
+    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
+        """Clusters that make the pod larger than what its tenant's quota has left; None for a pod
+        that nobody is charged for.
+        """
         tenant = self._tenant(pod_info)
-        if tenant is None or self.ledger.charged(_pod_id(pod_info)):
+        if tenant is None:
+            return None
+        if self.ledger.charged(_pod_id(pod_info)):
             return {}
         totals = fleet.nodes.allocatable_total()
         clusters = [one.cluster for one in pod_info.sizes]
@@ -169,10 +190,6 @@ class TenantQuota(Reserve[None]):
         return {
             name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None
         }
-
-    def holds_to_size(self, pod_info: PodInfo) -> bool:
-        """Whether anybody is charged for the pod."""
-        return self._tenant(pod_info) is not None
 
     def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Give back what the pod is charged, if anything."""

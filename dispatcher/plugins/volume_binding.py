@@ -36,6 +36,11 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.lifecycle import Order, PreBind
 from dispatcher.scheduling.rules.volume_plan import (
     BITS,
+    CLAIM_UNBOUND,
+    STORAGE_SPACE,
+    VOLUME_AFFINITY,
+    VOLUME_BINDING,
+    VOLUME_MISSING,
     Rulings,
     VolumePlan,
     delayed_claims,
@@ -43,11 +48,19 @@ from dispatcher.scheduling.rules.volume_plan import (
     plan_of,
 )
 from dispatcher.scheduling.rules.volume_scores import scores_of
-from dispatcher.scheduling.rules.volumes import claim_key, claims_of
+from dispatcher.scheduling.rules.volumes import (
+    CLAIM_AWAITED,
+    CLAIM_DELETED,
+    CLAIM_LOST,
+    CLAIM_NOT_OWNED,
+    NOT_FOUND,
+    claim_key,
+    claims_of,
+)
 from shared.messages import BindVolume, PodRef, SelectNode
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim
 from shared.model.pod import CLAIM
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 
 @dataclass
@@ -96,6 +109,19 @@ class VolumeBinding(
     """
 
     name: ClassVar[str] = "VolumeBinding"
+    REASONS = (
+        Reasons.VOLUMES_ELSEWHERE,
+        VOLUME_AFFINITY,
+        VOLUME_BINDING,
+        VOLUME_MISSING,
+        STORAGE_SPACE,
+        NOT_FOUND,
+        CLAIM_AWAITED,
+        CLAIM_LOST,
+        CLAIM_DELETED,
+        CLAIM_NOT_OWNED,
+        CLAIM_UNBOUND,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
@@ -134,7 +160,7 @@ class VolumeBinding(
             told = [fleet.reasons.code(reason) for at, reason in enumerate(BITS) if value >> at & 1]
             table[value] = fleet.reasons.joint(told) if told else 0
         codes: Codes = table[bits]
-        codes[~_at_home(plan.home, fleet, rows)] = fleet.reasons.code(Reason.VOLUMES_ELSEWHERE)
+        codes[~_at_home(plan.home, fleet, rows)] = fleet.reasons.code(Reasons.VOLUMES_ELSEWHERE)
         return codes
 
     def score(self, state: VolumePlan, fleet: FleetView, rows: Rows) -> Floats:
@@ -193,17 +219,17 @@ class VolumeBinding(
         fleet.objects.assume(pod_info.home, held.object, held.fields, pod_info.pod.uid)
         self._held.setdefault(pod_info.pod.uid, []).append(held)
 
-    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
-        """Whether none of these has an inline disk or a claim of another, and no volume that is
-        there is to be chosen: what is held for one is read of no other then.
+    def fits(self, state: object, pods: Sequence[PodInfo], fleet: FleetView) -> int:
+        """All, if none of these has an inline disk or a claim of another, and no volume that is
+        there is to be chosen: what is held for one is read of no other then. Else none.
         """
         if not isinstance(state, VolumePlan) or state.chooses:
-            return False
+            return 0
         volumes = [(pod_info.pod, volume) for pod_info in pods for volume in pod_info.pod.volumes]
         keys = {claim_key(pod, volume) for pod, volume in volumes if volume.kind == CLAIM}
-        return len(keys) == len(volumes)
+        return len(pods) if len(keys) == len(volumes) else 0
 
-    def reserve_rows(
+    def reserve_all(
         self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
     ) -> None:
         """Hold claims to be provided for the nodes; LookupError if one cannot be, which cannot be
@@ -230,7 +256,9 @@ class VolumeBinding(
         for held in self._held.get(pod_info.pod.uid, ()):
             claim = fleet.objects.reported(pod_info.home, held.claim)
             if claim is None or claim.uid != held.claim.uid:
-                return refuse(Reason.PRE_BIND, f'persistentvolumeclaim "{held.claim.name}" is gone')
+                return refuse(
+                    Reasons.PRE_BIND, f'persistentvolumeclaim "{held.claim.name}" is gone'
+                )
             if claim.bound:
                 continue
             given_up = _given_up(
@@ -239,7 +267,7 @@ class VolumeBinding(
                 fleet.objects.reported(pod_info.home, held.volume) if held.volume else None,
             )
             if given_up:
-                return refuse(Reason.PRE_BIND, given_up)
+                return refuse(Reasons.PRE_BIND, given_up)
             orders.append(held.order(pod_info))
         return orders
 

@@ -27,6 +27,22 @@ from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, 
 from shared.model.objects import PersistentVolumeClaim
 from shared.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
 from shared.model.reasons import Reason
+from shared.model.wake_events import NODES, WakeEvent
+
+DISK_CONFLICT = Reason(
+    "disk_conflict",
+    "node(s) had no available disk",
+    remedy="Another pod on the node uses the same disk, in a way that excludes this one.",
+    helped_by=NODES | WakeEvent.POD_REMOVED,
+)
+CLAIM_IN_USE = Reason(
+    "claim_in_use",
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod",
+    remedy="The claim is ReadWriteOncePod, and another pod uses it.",
+    helped_by=WakeEvent.POD_REMOVED | WakeEvent.CLAIM,
+    nodes_help=False,
+)
 
 _RESTRICTED = (EBS_VOLUME, GCE_DISK, ISCSI, RBD)
 
@@ -40,6 +56,10 @@ class VolumeRestrictions(Filter[_State]):
     """Refuses nodes where a disk would get a second user it does not bear."""
 
     name: ClassVar[str] = "VolumeRestrictions"
+    REASONS = (
+        DISK_CONFLICT,
+        CLAIM_IN_USE,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
@@ -71,10 +91,10 @@ class VolumeRestrictions(Filter[_State]):
     def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
         """DISK_CONFLICT where a disk is in use, else CLAIM_IN_USE everywhere if a claim is."""
         wanted = state
-        refused = fleet.reasons.code(Reason.CLAIM_IN_USE) if wanted.in_use else 0
+        refused = fleet.reasons.code(CLAIM_IN_USE) if wanted.in_use else 0
         codes = np.full(fleet.n, refused, dtype=np.uint16)
         if wanted.disks:
-            conflict = np.uint16(fleet.reasons.code(Reason.DISK_CONFLICT))
+            conflict = np.uint16(fleet.reasons.code(DISK_CONFLICT))
             for row in fleet.volumes.rows():
                 used = [volume for _, volume in fleet.volumes.on(row)]
                 if any(_clash(mine, theirs) for mine in wanted.disks for theirs in used):

@@ -30,6 +30,31 @@ from shared.model.labels import IN, Requirement
 from shared.model.names import REGION, ZONE
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.reasons import Reason
+from shared.model.wake_events import NODES, STORAGE, WakeEvent
+
+VOLUME_ZONE = Reason(
+    "volume_zone",
+    "node(s) had no available volume zone",
+    remedy="The claim's volume is in another zone.",
+    helped_by=NODES | STORAGE,
+    resolvable=False,
+)
+CLAIM_WITHOUT_CLASS = Reason(
+    "claim_without_class",
+    "PersistentVolumeClaim had no pv name and storageClass name",
+    remedy="Name a storage class or a volume in the claim.",
+    helped_by=WakeEvent.CLAIM,
+    resolvable=False,
+    nodes_help=False,
+)
+CLAIM_WITHOUT_VOLUME = Reason(
+    "claim_without_volume",
+    "PersistentVolume had no name",
+    remedy="The volume object is broken: `kubectl get pv -o yaml`.",
+    helped_by=STORAGE,
+    resolvable=False,
+    nodes_help=False,
+)
 
 _OLD = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
@@ -43,6 +68,11 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
     """Refuses nodes in another zone than a volume's."""
 
     name: ClassVar[str] = "VolumeZone"
+    REASONS = (
+        VOLUME_ZONE,
+        CLAIM_WITHOUT_CLASS,
+        CLAIM_WITHOUT_VOLUME,
+    )
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
@@ -101,7 +131,7 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         somewhere = np.zeros_like(fits)
         for label in _LABELS:
             somewhere |= fleet.nodes.label(label)[rows] >= 0
-        codes: Codes = (somewhere & ~fits) * np.uint16(fleet.reasons.code(Reason.VOLUME_ZONE))
+        codes: Codes = (somewhere & ~fits) * np.uint16(fleet.reasons.code(VOLUME_ZONE))
         return codes
 
     def _met(self, demand: Requirement, fleet: FleetView, rows: Rows) -> Bools:
@@ -117,11 +147,11 @@ def _without_volume(
     claim: PersistentVolumeClaim, pod_info: PodInfo, fleet: FleetView
 ) -> Refuse | None:
     if not claim.storage_class:
-        return refuse(Reason.CLAIM_WITHOUT_CLASS)
+        return refuse(CLAIM_WITHOUT_CLASS)
     found = fleet.objects.named(pod_info.home, StorageClass, claim.storage_class)
     if found is None:
         return not_found("storageclass.storage.k8s.io", claim.storage_class)
-    return None if found.waits else refuse(Reason.CLAIM_WITHOUT_VOLUME)
+    return None if found.waits else refuse(CLAIM_WITHOUT_VOLUME)
 
 
 def _demands(volume: PersistentVolume) -> Iterator[Requirement]:

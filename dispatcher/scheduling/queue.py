@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
-from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import (
     ActivePods,
     Cause,
@@ -46,8 +46,9 @@ from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
+from shared.model.wake_events import WakeEvent
 
-__all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
+__all__ = ["QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 # pods; with that many of a class, what a class costs to bring up to date is shared by enough of
 # them
@@ -276,7 +277,7 @@ class SchedulingQueue:
         """`unschedulable` of pods that were popped together; their refusal holds for pods like them
         unless `alone`.
         """
-        helped_by = helped_by_of(self._gates, items[0].pod_info, reasons)
+        helped_by = helped_by_of(reasons)
         line = None
         attempts = 0
         parked = 0

@@ -7,20 +7,22 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Hashable
-from operator import attrgetter
+from functools import reduce
+from operator import attrgetter, or_
 from typing import Any, Protocol
 
 import msgspec
 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
-from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
+from shared.model.wake_events import NEVER, NODES, WakeEvent
 
 AT_A_TIME = 64  # pods of a line
-QUOTA = frozenset((Reason.QUOTA,))
+QUOTA = frozenset((Reasons.QUOTA,))
 _age_of = attrgetter("queued_at", "pod_id")
 _NO_REASON: frozenset[Reason] = frozenset()
 
@@ -30,10 +32,6 @@ class Gates(Protocol):
 
     def gate(self, pod_info: PodInfo) -> Why | None:
         """Why a pod may not enter the queue (PreEnqueue); None: it may."""
-        ...
-
-    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
-        """Which events may help a pod refused for this reason."""
         ...
 
     def kind_of(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> Hashable:
@@ -63,12 +61,10 @@ class Gates(Protocol):
         ...
 
 
-def helped_by_of(gates: Gates, pod_info: PodInfo, reasons: frozenset[Reason]) -> WakeEvent:
+def helped_by_of(reasons: frozenset[Reason]) -> WakeEvent:
     """Which events may help a pod refused for these."""
-    helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
-    for reason in reasons:
-        helped_by |= gates.helped_by(pod_info, reason)
-    return helped_by
+    # without a single node there was nothing to refuse it
+    return reduce(or_, (reason.helped_by for reason in reasons)) if reasons else NODES
 
 
 def order_of(
@@ -90,15 +86,11 @@ def order_of(
 
 
 class NoPlugins:
-    """Nobody gates, and the table of `hints` says what helps."""
+    """Nobody gates, or looks closer at events."""
 
     def gate(self, pod_info: PodInfo) -> Why | None:
         """Only a pod with scheduling gates may not enter."""
-        return Why(Reason.GATED, ", ".join(pod_info.pod.gates)) if pod_info.pod.gated else None
-
-    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
-        """The table's row."""
-        return HELPED_BY[reason]
+        return Why(Reasons.GATED, ", ".join(pod_info.pod.gates)) if pod_info.pod.gated else None
 
     def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Always."""
@@ -184,7 +176,7 @@ def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
     """What a pod waits for that may not enter."""
     item.reasons = frozenset((why.reason,))
     item.note = why.text
-    item.helped_by = helped_by_of(gates, item.pod_info, item.reasons)
+    item.helped_by = helped_by_of(item.reasons)
     item.kind = gates.kind_of(item.pod_info, item.reasons)
 
 

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, Gates, QueuedPod, RefusedTogether
+from shared.model.wake_events import WakeEvent
 
 _OfKind = dict[
     Hashable, dict[Hashable, RefusedTogether]

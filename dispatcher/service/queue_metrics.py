@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from dispatcher.scheduling.queued import State
-from dispatcher.service.refused_by import REFUSED_BY
 from dispatcher.service.service import Core, Queue
 
 # kube-scheduler keeps gated pods among the unschedulable ones, and counts them there.
@@ -66,9 +65,9 @@ def _refused(core: Core) -> Iterator[Metric]:
     by_reason: Counter[str] = Counter()
     by_plugin: Counter[tuple[str, str]] = Counter()
     for first, count in core.queue.parked():
-        by_reason.update(dict.fromkeys((reason.name.lower() for reason in first.reasons), count))
+        by_reason.update(dict.fromkeys((reason.name for reason in first.reasons), count))
         profile = core.profiles.name_of(first.pod_info)
-        refusing = {REFUSED_BY[reason] for reason in first.reasons if reason in REFUSED_BY}
+        refusing = core.profiles.refused_by(first.pod_info, first.reasons)
         by_plugin.update(dict.fromkeys(((plugin, profile) for plugin in refusing), count))
     text = (
         "Pods that found no place and wait, by the reasons for it; one with several counts for "

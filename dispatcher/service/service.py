@@ -46,6 +46,7 @@ from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
 from dispatcher.service.traces.pod_traces import PodTraces
 from dispatcher.service.warm_up import collect_no_more_of
+from shared.model.reasons import Reason
 
 log = structlog.get_logger("service")
 
@@ -83,6 +84,10 @@ class ProfileNames(Protocol):
 
     def name_of(self, pod_info: PodInfo) -> str:
         """The schedulerName of the profile that decides it."""
+        ...
+
+    def refused_by(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> set[str]:
+        """The plugins of that profile that alone refuse for one of these."""
         ...
 
 

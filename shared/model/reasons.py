@@ -1,223 +1,307 @@
-"""The closed list of reasons why a node or a pod is refused; texts are kube-scheduler's where it
-has one.
+"""The reasons why a node or a pod is refused; texts are kube-scheduler's where it has one.
 
-A reason may carry one argument (a resource, a taint, a tenant). `ReasonTable` interns (reason,
-argument) to a small integer once, so that the hot path handles integers and only a message to a
-person makes text. One code may stand for several reasons that a node is refused for at once.
+The list is closed: those here, and those that plugins declare (`dispatcher.plugins.registry` holds
+that no two are alike). A reason may carry one argument (a resource, a taint, a tenant).
+`ReasonTable` interns (reason, argument) to a small integer once, so that the hot path handles
+integers and only a message to a person makes text. One code may stand for several reasons that a
+node is refused for at once.
 """
 
-import enum
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.model.topology import meant_level
+from shared.model.wake_events import NEVER, NODES, WakeEvent
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{1,62}")
 
 
-class Reason(enum.Enum):
-    """Why not. `{}` in the text is the argument."""
+@dataclass(frozen=True)
+class Reason:
+    """Why not: declared once, beside the policy that refuses for it (`Plugin.REASONS`).
 
-    INSUFFICIENT = "Insufficient {}"
-    TOO_MANY_PODS = "Too many pods"
-    NOT_NAMED = "node(s) didn't satisfy plugin(s) {}"
-    NODE_NAME = "node(s) didn't match the requested node name"
-    UNSCHEDULABLE = "node(s) were unschedulable"
-    AFFINITY = "node(s) didn't match Pod's node affinity/selector"
-    PROXY_ASKED = (
-        "node(s) didn't match Pod's node affinity/selector, which asks for the proxy node of "
-        "cluster {0} "
-        '(annotation `global-dispatcher.io/clusters: "{0}"` asks for the cluster itself)'
-    )
-    ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
-    TAINT = "node(s) had untolerated taint(s)"
-    TAINT_ABROAD = (
-        "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
-    )
-    NODE_FEATURES = "node(s) didn't match Pod's required features"
-    PORTS = "node(s) didn't have free ports for the requested pod ports"
-    HOT = "node(s) were hot ({})"
-    SPREAD = "node(s) didn't match pod topology spread constraints"
-    SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
-    POD_AFFINITY = "node(s) didn't match pod affinity rules"
-    POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-    EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
-    DISK_CONFLICT = "node(s) had no available disk"
-    CLAIM_IN_USE = (
-        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
-        "already in-use by "
-        "another pod"
-    )
-    VOLUME_LIMIT = "node(s) exceed max volume count"
-    CSI_DRIVER = "{} CSI driver is not installed on the node"
-    VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
-    VOLUME_BINDING = "node(s) didn't find available persistent volumes to bind"
-    STORAGE_SPACE = "node(s) did not have enough free storage"
-    VOLUME_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-    VOLUME_ZONE = "node(s) had no available volume zone"
-    NOT_READY = "node(s) were not ready"
-    CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
-    VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
-    CLUSTER_NOT_ALLOWED = (
-        "node(s) were in a cluster that the pod does not allow (annotation "
-        "global-dispatcher.io/clusters or stay)"
-    )
-    DATA_ELSEWHERE = "node(s) were in a cluster without the data that the pod requires"
-    PROXY_TAINT = (
-        "node(s) were in cluster {0}, whose proxy node has a taint that the pod does not tolerate "
-        "(`kubectl describe node global-dispatcher-{0}`)"
-    )
-    CLUSTER_CORDONED = (
-        "node(s) were in cluster {0}, which is cordoned (`global-dispatcher cluster uncordon {0}`)"
-    )
-    CLUSTER_REFUSED = "node(s) were in a cluster that refused the pod a while ago"
-    NAMESPACE_ABSENT = "node(s) were in a cluster without the pod's namespace"
-    NAMESPACE_CLOSED = (
-        "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
-    )
-    CANNOT_CROSS = "node(s) were in other clusters, where the pod cannot be what it is at home: {}"
-    SERVICES_ABSENT = "node(s) were in a cluster that lacks Services of the pod's namespace: {}"
-    REFUSED = "node(s) were refused by their agent ({})"
-    POLICY = "node(s) didn't satisfy plugin {}"
-    PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"
+    `name`: in metrics, lower case. `words`: what the pod is told, as kube-scheduler would where it
+    knows the reason; `{}` is the argument. `remedy`: what a user can do about it, for the page of
+    reasons. `helped_by`: the events for which a pod refused for it is tried again.
 
-    # Reasons about the pod itself: no node is looked at.
-    NAMED_APART = "node(s) didn't satisfy {}"
-    AFFINITY_CONFLICT = "pod affinity terms conflict"
-    TOO_MANY_TERMS = (
-        "pods of its namespace would have more than {} distinct (anti-)affinity terms about pods "
-        "of other namespaces: "
-        "let its pods share terms, or have the administrator raise most_terms_about_others of "
-        "plugin InterPodAffinity"
-    )
-    LABELS_CUT = (
-        "whom its topologySpreadConstraints count is not known: labels of pod {} are too large to "
-        "be told, remove some "
-        "of its metadata.labels"
-    )
-    QUOTA = "tenant quota exceeded: {}"
-    QUOTA_UNKNOWN = "what the tenant uses of its quota is unknown: {}"
-    GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
-    INVALID = "pod cannot be scheduled: {}"
-    NOT_FOUND = "{} not found"
-    CLAIM_AWAITED = (
-        'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"'
-    )
-    CLAIM_LOST = "persistentvolumeclaim {}"
-    CLAIM_DELETED = 'persistentvolumeclaim "{}" is being deleted'
-    CLAIM_NOT_OWNED = "PVC {} (pod is not owner)"
-    CLAIM_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
-    CLAIM_WITHOUT_CLASS = "PersistentVolumeClaim had no pv name and storageClass name"
-    CLAIM_WITHOUT_VOLUME = "PersistentVolume had no name"
-    DEVICES = (
-        "spec.resourceClaims ({}) are not supported: request an extended resource instead, or "
-        "name the scheduler of "
-        "the pod's own cluster in spec.schedulerName"
-    )
-    NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
-    PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
-    UNANSWERED = (
-        "cluster {} was lost before it said whether it runs the pod: another copy might run twice"
-    )
-    STILL_ELSEWHERE = "its delegate in cluster {} is not gone yet"
-    PREEMPTED = "gave its place to a pod of higher priority while it waited"
-    TOO_SLOW = (
-        "pods of its namespace take too long to decide, so they wait while others are decided: "
-        "give them fewer "
-        "affinity terms, topologySpreadConstraints and clauses of selectors"
-    )
-    PRE_BIND = "node(s) could not be prepared for the pod: {}"
+    `resolvable`: whether the pod might fit if other pods left the node (else it is kube-scheduler's
+    UnschedulableAndUnresolvable). `nodes_help`: whether a new node might take the pod; False for
+    what refuses it as a whole. `verbatim`: told without counts of nodes, as kube-scheduler knows no
+    such reason.
+
+    ValueError for a name or words that cannot be used. Reasons are equal by name and words.
+    """
+
+    name: str
+    words: str
+    remedy: str = field(compare=False)
+    helped_by: WakeEvent = field(compare=False)
+    resolvable: bool = field(default=True, compare=False)
+    nodes_help: bool = field(default=True, compare=False)
+    verbatim: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"a reason's name is like rack_full, not {self.name!r:.80}")
+        try:
+            self.words.format("")
+        except (IndexError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"reason {self.name}: its words may hold {{}} for one argument, not {error}"
+            ) from None
+        if not self.words or not self.remedy:
+            raise ValueError(f"reason {self.name} needs words and a remedy")
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def text(self, argument: str = "") -> str:
         """The reason in words."""
-        return self.value.format(argument)
+        return self.words.format(argument)
 
 
-# No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's
-# UnschedulableAndUnresolvable). CSI_DRIVER is not among them, as kube-scheduler answers
-# Unschedulable: it tries evictions, in vain.
-UNRESOLVABLE: frozenset[Reason] = frozenset(
-    (
-        Reason.NOT_NAMED,
-        Reason.NAMED_APART,
-        Reason.NODE_NAME,
-        Reason.UNSCHEDULABLE,
-        Reason.AFFINITY,
-        Reason.PROXY_ASKED,
-        Reason.ADDED_AFFINITY,
-        Reason.AFFINITY_CONFLICT,
-        Reason.TAINT,
-        Reason.TAINT_ABROAD,
-        Reason.NODE_FEATURES,
-        Reason.HOT,
-        Reason.SPREAD_LABEL,
-        Reason.POD_AFFINITY,
-        Reason.VOLUME_AFFINITY,
-        Reason.VOLUME_BINDING,
-        Reason.STORAGE_SPACE,
-        Reason.VOLUME_MISSING,
-        Reason.VOLUME_ZONE,
-        Reason.NOT_READY,
-        Reason.CLUSTER_NOT_READY,
-        Reason.CLUSTER_NOT_ALLOWED,
-        Reason.DATA_ELSEWHERE,
-        Reason.PROXY_TAINT,
-        Reason.CLUSTER_CORDONED,
-        Reason.CLUSTER_REFUSED,
-        Reason.NAMESPACE_ABSENT,
-        Reason.NAMESPACE_CLOSED,
-        Reason.CANNOT_CROSS,
-        Reason.SERVICES_ABSENT,
-        Reason.VOLUMES_ELSEWHERE,
-        Reason.PLUGIN_ERROR,
-        Reason.QUOTA,
-        Reason.QUOTA_UNKNOWN,
-        Reason.GATED,
-        Reason.INVALID,
-        Reason.TOO_MANY_TERMS,
-        Reason.LABELS_CUT,
-        Reason.NOT_FOUND,
-        Reason.CLAIM_AWAITED,
-        Reason.CLAIM_LOST,
-        Reason.CLAIM_DELETED,
-        Reason.CLAIM_NOT_OWNED,
-        Reason.CLAIM_UNBOUND,
-        Reason.CLAIM_WITHOUT_CLASS,
-        Reason.CLAIM_WITHOUT_VOLUME,
-        Reason.DEVICES,
-        Reason.NO_PROFILE,
-        Reason.TOO_SLOW,
+class Reasons:
+    """The reasons that no plugin has for itself: the dispatcher's own, and those that several name."""
+
+    INSUFFICIENT = Reason(
+        "insufficient",
+        "Insufficient {}",
+        remedy="No such node has enough free of that resource. `explain` counts the nodes; ask"
+        " for less, or add nodes.",
+        helped_by=NODES | WakeEvent.POD_REMOVED,
     )
-)
-
-# They refuse a pod as a whole, whatever nodes there are or come: none is to be made for it.
-NO_NODE_HELPS: frozenset[Reason] = frozenset(
-    (
-        Reason.NAMED_APART,
-        Reason.AFFINITY_CONFLICT,
-        Reason.CLAIM_IN_USE,
-        Reason.VOLUME_MISSING,
-        Reason.NOT_FOUND,
-        Reason.CLAIM_AWAITED,
-        Reason.CLAIM_LOST,
-        Reason.CLAIM_DELETED,
-        Reason.CLAIM_NOT_OWNED,
-        Reason.CLAIM_UNBOUND,
-        Reason.CLAIM_WITHOUT_CLASS,
-        Reason.CLAIM_WITHOUT_VOLUME,
-        Reason.QUOTA,
-        Reason.QUOTA_UNKNOWN,
-        Reason.INVALID,
-        Reason.GATED,
-        Reason.DEVICES,
-        Reason.NO_PROFILE,
-        Reason.TOO_MANY_TERMS,
-        Reason.LABELS_CUT,
-        Reason.UNANSWERED,
-        Reason.STILL_ELSEWHERE,
-        Reason.TOO_SLOW,
+    TOO_MANY_PODS = Reason(
+        "too_many_pods",
+        "Too many pods",
+        remedy="The node runs as many pods as its kubelet allows (`status.allocatable.pods`).",
+        helped_by=NODES | WakeEvent.POD_REMOVED,
     )
-)
+    NOT_NAMED = Reason(
+        "not_named",
+        "node(s) didn't satisfy plugin(s) {}",
+        remedy="A plugin's PreFilter left other nodes than these; `explain` names it.",
+        helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+        resolvable=False,
+    )
+    UNSCHEDULABLE = Reason(
+        "unschedulable",
+        "node(s) were unschedulable",
+        remedy="The node is cordoned: `kubectl uncordon`.",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    AFFINITY = Reason(
+        "affinity",
+        "node(s) didn't match Pod's node affinity/selector",
+        remedy="Compare `spec.nodeSelector` and node affinity with `kubectl get nodes "
+        "--show-labels`, in each cluster.",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    TAINT = Reason(
+        "taint",
+        "node(s) had untolerated taint(s)",
+        remedy="Tolerate the taint, or use other nodes. In other clusters a toleration without"
+        " a key reaches less: see [what crosses](../crossing.md).",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    PORTS = Reason(
+        "ports",
+        "node(s) didn't have free ports for the requested pod ports",
+        remedy="Another pod has the host port on that node.",
+        helped_by=NODES | WakeEvent.POD_REMOVED,
+    )
+    SPREAD = Reason(
+        "spread",
+        "node(s) didn't match pod topology spread constraints",
+        remedy="One more pod there would be further ahead of the emptiest domain than "
+        "`maxSkew` allows; the message names that domain, whose nodes cannot take the "
+        "pod.",
+        # What lets pods into a cluster, or keeps them out, makes its domains eligible, or no more.
+        helped_by=(NODES | WakeEvent.NODE_REMOVED | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED)
+        | (WakeEvent.NAMESPACE | WakeEvent.SERVICE),
+    )
+    SPREAD_LABEL = Reason(
+        "spread_label",
+        "node(s) didn't match pod topology spread constraints (missing required label)",
+        remedy="The node lacks the label of a hard topology spread constraint.",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    NOT_READY = Reason(
+        "not_ready",
+        "node(s) were not ready",
+        remedy="The node's kubelet does not report: `kubectl describe node`.",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    CLUSTER_NOT_READY = Reason(
+        "cluster_not_ready",
+        "node(s) were in a cluster that is not ready",
+        remedy="`global-dispatcher clusters` says what is wrong with that cluster.",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    VOLUMES_ELSEWHERE = Reason(
+        "volumes_elsewhere",
+        "node(s) were in another cluster than the pod's volumes",
+        remedy="A pod with claims or an inline disk stays in its own cluster.",
+        helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+        resolvable=False,
+    )
+    CLUSTER_CORDONED = Reason(
+        "cluster_cordoned",
+        "node(s) were in cluster {0}, which is cordoned (`global-dispatcher cluster uncordon {0}`)",
+        remedy="`global-dispatcher cluster uncordon NAME`, once it may take pods again.",
+        helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+        resolvable=False,
+    )
+    CANNOT_CROSS = Reason(
+        "cannot_cross",
+        "node(s) were in other clusters, where the pod cannot be what it is at home: {}",
+        remedy="Do what the text says: change the field, write the annotation, or add the word"
+        " to a row of `executor.accept` in that cluster ([what "
+        "crosses](../crossing.md)).",
+        helped_by=WakeEvent.CLUSTER_CHANGED,
+        resolvable=False,
+    )
+    REFUSED = Reason(
+        "refused",
+        "node(s) were refused by their agent ({})",
+        remedy="The node's agent had fresher knowledge. The pod is tried again by itself.",
+        helped_by=NODES | WakeEvent.POD_REMOVED,
+    )
+    POLICY = Reason(
+        "policy",
+        "node(s) didn't satisfy plugin {}",
+        remedy="A plugin of your own refuses the node.",
+        # who waits for pods to come says so: else each would have all refused tried
+        helped_by=~WakeEvent.POD_ADDED,
+    )
+    PLUGIN_ERROR = Reason(
+        "plugin_error",
+        "node(s) could not be judged: plugin {} failed",
+        remedy="The plugin failed: the dispatcher's log has the error.",
+        helped_by=NODES,
+        resolvable=False,
+        verbatim=True,
+    )
+    NAMED_APART = Reason(
+        "named_apart",
+        "node(s) didn't satisfy {}",
+        remedy="Two plugins' PreFilters leave no common node; `explain` names them.",
+        helped_by=WakeEvent.VOLUME | WakeEvent.CLAIM,
+        resolvable=False,
+        nodes_help=False,
+    )
+    LABELS_CUT = Reason(
+        "labels_cut",
+        "whom its topologySpreadConstraints count is not known: labels of pod {} are too "
+        "large to be told, remove some of its metadata.labels",
+        remedy="Remove labels of the pod that is named, or the pod (its labels take more than "
+        "16 KiB of memory, or large pods of its namespace take more than 64 MiB "
+        "together). It is tried again when that changes.",
+        helped_by=WakeEvent.POD_REMOVED,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
+    QUOTA = Reason(
+        "quota",
+        "tenant quota exceeded: {}",
+        remedy="The tenant has used its quota. `explain` says how much of what; wait, delete, "
+        "or raise the quota.",
+        helped_by=WakeEvent.QUOTA_FREED | NODES,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
+    GATED = Reason(
+        "gated",
+        "Scheduling is blocked due to non-empty scheduling gates: {}",
+        remedy="Whoever put the scheduling gate on has to take it off.",
+        helped_by=NEVER,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
+    INVALID = Reason(
+        "invalid",
+        "pod cannot be scheduled: {}",
+        remedy="The text says what of the pod cannot be read, or means nothing. Correct it.",
+        helped_by=NEVER,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
+    NO_PROFILE = Reason(
+        "no_profile",
+        "spec.schedulerName names no profile of this dispatcher; known: {}",
+        remedy="Use one of the schedulerNames that are listed, or configure a profile of that "
+        "name.",
+        helped_by=NEVER,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
+    PERMIT = Reason(
+        "permit",
+        "rejected due to timeout after waiting at Permit plugin {}",
+        remedy="The other pods of its group did not come in time, or had no place. It is tried"
+        " again.",
+        helped_by=NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+        verbatim=True,
+    )
+    UNANSWERED = Reason(
+        "unanswered",
+        "cluster {} was lost before it said whether it runs the pod: another copy might run twice",
+        remedy="Wait until the cluster is back; or, if nothing runs there any more, "
+        "`global-dispatcher cluster fence NAME`.",
+        # such a pod is not queued
+        helped_by=NEVER,
+        nodes_help=False,
+    )
+    STILL_ELSEWHERE = Reason(
+        "still_elsewhere",
+        "its delegate in cluster {} is not gone yet",
+        remedy="An earlier copy ends there; the pod goes on by itself when it is gone.",
+        # such a pod is not queued
+        helped_by=NEVER,
+        nodes_help=False,
+    )
+    PREEMPTED = Reason(
+        "preempted",
+        "gave its place to a pod of higher priority while it waited",
+        remedy="It is tried again by itself.",
+        helped_by=NODES | WakeEvent.POD_REMOVED,
+    )
+    TOO_SLOW = Reason(
+        "too_slow",
+        "pods of its namespace take too long to decide, so they wait while others are "
+        "decided: give them fewer affinity terms, topologySpreadConstraints and clauses of "
+        "selectors",
+        remedy="A pod of the namespace took more than 50 ms to decide, again and again. It is "
+        "tried again within a minute.",
+        # time alone: see the core
+        helped_by=NEVER,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
+    PRE_BIND = Reason(
+        "pre_bind",
+        "node(s) could not be prepared for the pod: {}",
+        remedy="Volumes could not be prepared; the text says why. It is tried again.",
+        helped_by=NODES | WakeEvent.CLAIM | WakeEvent.VOLUME | WakeEvent.POD_REMOVED,
+        verbatim=True,
+    )
 
+
+MOST_REASONS = 1000  # that one process may know
 OTHERS = "others"  # the argument that stands for all that have no code of their own
 
 
@@ -235,20 +319,20 @@ class Why(NamedTuple):
     @property
     def text(self) -> str:
         """In words, as the pod is told; equal texts are counted together."""
-        meant = meant_level(self.argument) if self.reason is Reason.SPREAD_LABEL else ""
+        meant = meant_level(self.argument) if self.reason == Reasons.SPREAD_LABEL else ""
         hint = f"; did you mean the level {meant}, not a node label of that name?" if meant else ""
         return self.reason.text(self.argument) + hint
 
     @property
     def detail(self) -> str:
         """The same with the argument (which taint, which domains) where the text leaves it out."""
-        is_shown = not self.argument or "{" in self.reason.value
+        is_shown = not self.argument or "{" in self.reason.words
         return self.text if is_shown else f"{self.text} ({self.argument})"
 
     @property
     def resolvable(self) -> bool:
         """Whether the pod might fit if other pods left the node."""
-        return self.reason not in UNRESOLVABLE and not self.lasting
+        return self.reason.resolvable and not self.lasting
 
 
 class ReasonTable:
@@ -278,7 +362,11 @@ class ReasonTable:
         """The code of this reason (1 or more)."""
         whys = (Why(reason, argument, lasting),)
         if whys not in self._code:
-            most = self._limit if reason is Reason.INSUFFICIENT else max(self._limit // 4, 1)
+            if len(self._of) >= MOST_REASONS and reason not in self._of:
+                raise ValueError(
+                    f"reason {reason.name}: declare reasons, do not make them as you go"
+                )
+            most = self._limit if reason == Reasons.INSUFFICIENT else max(self._limit // 4, 1)
             if len(self._whys) >= self._limit or self._of[reason] >= most:
                 whys = (Why(reason, OTHERS if argument else "", lasting),)
             else:

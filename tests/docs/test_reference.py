@@ -11,10 +11,9 @@ from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.plugins.registry import REGISTRY, canonical
 from dispatcher.scheduling.delegation.in_flight import TRANSITIONS
 from dispatcher.scheduling.framework.plugin_args import check_args
-from docs.generate import chart, chart_crossing, chart_readme, configuration, keys, plugins, reasons, transitions
+from docs.generate import chart, chart_crossing, chart_readme, configuration, keys, plugins, transitions
 from docs.generate.__main__ import FOLDER, PAGES
 from shared.messages import REFUSED, STALE
-from shared.model.reasons import Reason
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -43,10 +42,6 @@ def test_a_charts_page_is_as_its_values_have_it(name: str) -> None:
 def test_every_key_of_ours_is_explained() -> None:
     explained = [one.name for one in (*keys.USERS, *keys.ADMINS, *keys.OURS)]
     assert sorted(explained) == sorted(keys.declared())
-
-
-def test_every_reason_has_a_remedy() -> None:
-    assert set(reasons.REMEDIES) == set(Reason)
 
 
 def test_the_charts_schema_takes_the_arguments_that_plugins_declare() -> None:

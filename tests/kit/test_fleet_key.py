@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.kit import broken_laws
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip, refuse
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 PARTNER = "global-dispatcher.io/x-partner"
 LET_STANDING_KEY_SAY = (
@@ -34,7 +34,7 @@ class OpenHomes(Filter[frozenset[int]]):
 
     def filter(self, state: frozenset[int], fleet: FleetView, rows: Rows) -> Codes:
         shut = np.isin(fleet.nodes.cluster[rows], list(state))
-        return np.where(shut, fleet.reasons.code(Reason.POLICY, self.name), 0).astype(np.uint16)
+        return np.where(shut, fleet.reasons.code(Reasons.POLICY, self.name), 0).astype(np.uint16)
 
 
 class Partner(Filter[None]):
@@ -49,7 +49,7 @@ class Partner(Filter[None]):
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip:
         name = pod_info.pod.annotations.get(PARTNER)
-        return SKIP if name is None or self._is_well(name, fleet) else refuse(Reason.POLICY, self.name)
+        return SKIP if name is None or self._is_well(name, fleet) else refuse(Reasons.POLICY, self.name)
 
     def _is_well(self, name: str, fleet: FleetView) -> bool:
         return any(one.name == name and one.ready for one in fleet.clusters)
@@ -66,7 +66,7 @@ class LabelledPartner(Partner):
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip:
         name = pod_info.pod.labels.get("partner")
-        return SKIP if name is None or self._is_well(name, fleet) else refuse(Reason.POLICY, self.name)
+        return SKIP if name is None or self._is_well(name, fleet) else refuse(Reasons.POLICY, self.name)
 
 
 class OpenPartner(Partner):

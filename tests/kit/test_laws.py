@@ -9,6 +9,7 @@ from dispatcher.kit.interface_law import broken_form
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.framework import (
     SKIP,
+    ClusterScore,
     Codes,
     CycleState,
     Depends,
@@ -27,7 +28,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
 from dispatcher.scheduling.framework.plugin import WaitingRoom
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 
 
 class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
@@ -128,10 +129,13 @@ class StandingByName(Harmless):
         return pod_info.pod.name
 
 
-class OfNodes(Harmless):
+class OfNodes(ClusterScore):
     """It looks at single nodes, though it says that it goes by cluster."""
 
-    by_cluster = True
+    name: ClassVar[str] = "OfNodes"
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return None
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
         return (fleet.nodes.rank[rows] % 7).astype(np.float64)
@@ -174,7 +178,7 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
         lambda cycle, pod_info, row, fleet: True,
         "pre_bind must answer None, a Refuse or orders",
     ),
-    "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no shared.model"),
+    "a reason in words": ("filter", in_words, "it refuses for 'no way', which is neither in its REASONS nor known"),
     "open rows by hearsay": (
         "open_rows",
         lambda state, fleet: (np.asarray([0]), 1),
@@ -240,8 +244,8 @@ class Pairs(Harmless):
     def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         if pod_info.pod.namespace == "dull":
             for pod_id, _ in self.room.waiting():
-                self.room.reject(pod_id, self.name, Why(Reason.POLICY, self.name))
-            return refuse(Reason.POLICY, self.name)
+                self.room.reject(pod_id, self.name, Why(Reasons.POLICY, self.name))
+            return refuse(Reasons.POLICY, self.name)
         waiting = self.room.waiting()
         for pod_id, _ in waiting:
             self.room.allow(pod_id, self.name)
@@ -270,7 +274,6 @@ class Normal(Score):
     """The lowest raw score is the worst, the highest the best."""
 
     name: ClassVar[str] = "Normal"
-    normalizes = True
 
     def class_key(self, pod_info: PodInfo) -> Any:
         return None
@@ -339,7 +342,7 @@ class Boastful(RoomFilter):
         return (("pods", 1),)
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
-        return np.full(len(fleet.nodes.live[rows]), fleet.reasons.code(Reason.NOT_READY), dtype=np.uint16)
+        return np.full(len(fleet.nodes.live[rows]), fleet.reasons.code(Reasons.NOT_READY), dtype=np.uint16)
 
 
 def test_a_filter_by_room_that_refuses_where_all_is_free_is_told() -> None:

@@ -16,16 +16,17 @@ from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.columns import RowStore, add_pods, highest
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Part, PodInfo, kernels, refuse
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Floats, Part, PodInfo, kernels, refuse
+from dispatcher.scheduling.framework.counted import normalized_range
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from tests.builders import fleet, node, pod, put, reading, selector
 from tests.laws.examples import examples
 from tests.laws.pairs import Pair
 from tests.laws.test_placement_laws import begin, real, records, scripts
-from tests.scheduling.tiny_plugins import Fit, Live, Ready, Rooms, Selector, profile
+from tests.scheduling.tiny_plugins import Fit, Live, Ready, Selector, profile
 
 SAMPLES = (
     pod("plain").cpu("100m").labels(app="u"),
@@ -136,10 +137,10 @@ def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_class_that_pre_filter_refuses_as_a_whole_has_no_feasible_rows() -> None:
     fit, state = Fit(), fleet(a=["n1"])
-    fit.pre_filter = lambda pod_info, fleet: refuse(Reason.INVALID, "odd")  # type: ignore[method-assign]
+    fit.pre_filter = lambda pod_info, fleet: refuse(Reasons.INVALID, "odd")  # type: ignore[method-assign]
     plan, placed = Plan.of(profile(Fit=1), [fit]), pod("p").placed("a")
     one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
-    assert one.prepare(placed) == Why(Reason.INVALID, "odd")
+    assert one.prepare(placed) == Why(Reasons.INVALID, "odd")
     assert (one.rows.feasible, one.rows.evaluated, len(one.rows.refusal_codes)) == (0, 0, 0)
 
 
@@ -158,7 +159,7 @@ def test_a_class_that_was_dropped_keeps_its_answers_while_others_are_made() -> N
     assert image(kept, state.n) == before
 
 
-class Beside(Rooms):
+class Beside(DomainPlugin):
     """Prefers hosts with few pods of the app; it looks at their counts only when it is asked for scores."""
 
     name = "Beside"
@@ -170,11 +171,12 @@ class Beside(Rooms):
         fleet.topology.count_matching(pod_info.pod, selector(app="nobody"), "cluster")  # which never moves
         return pod_info.pod
 
-    def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        return []
-
     def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        return super().score_parts([("host", "soft", fleet.topology.count_matching(state, None, "host"))], fleet)
+        counts = fleet.topology.count_matching(state, None, "host")
+        return [Part(fleet.topology.domain("host"), np.append(10.0 - counts, 3.0))]
+
+    def normalize(self, raw: Floats) -> Floats:
+        return normalized_range(raw)
 
 
 @pytest.mark.parametrize("asked", [(0, 1, 2, 3, 4, 5), (1, 4), (0, 5)], ids=["each time", "now and then", "once more"])

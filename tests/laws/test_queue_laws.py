@@ -1,6 +1,7 @@
 """What the queue promises of the order of pods, for any pods, classes, priorities and times; see its module."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +11,10 @@ from dispatcher.scheduling import queue as module
 from dispatcher.scheduling import queued
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import NoPlugins
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
+from shared.model.wake_events import WakeEvent
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.laws.parts import ALL, SMALL, Sizes, parts
@@ -134,7 +136,16 @@ def seen(item: QueuedPod) -> tuple[object, ...]:
     return item.pod_id, item.pod_info, item.class_key, item.order, item.state, item.reasons, item.note, item.policies
 
 
-REFUSED = st.sampled_from((Reason.QUOTA, Reason.INSUFFICIENT, Reason.TAINT))
+ANY = ~WakeEvent(0)
+
+
+def by_anything(reason: Reason) -> Reason:
+    """The same, where any event may help."""
+    return replace(reason, helped_by=ANY)
+
+
+GATED = Why(by_anything(Reasons.GATED))
+REFUSED = st.sampled_from([by_anything(one) for one in (Reasons.QUOTA, Reasons.INSUFFICIENT, Reasons.TAINT)])
 STEP = st.tuples(
     st.sampled_from(
         ("come", "wake", "refuse", "refuse", "alone", "place", "lose", "remove", "change", "gate", "later")
@@ -142,7 +153,6 @@ STEP = st.tuples(
     st.integers(0, 19),
     REFUSED,
 )
-ANY = ~WakeEvent(0)
 
 
 class AlikeUnlessGated(NoPlugins):
@@ -152,10 +162,7 @@ class AlikeUnlessGated(NoPlugins):
         self.gated: set[str] = set()
 
     def gate(self, pod_info: PodInfo) -> Why | None:
-        return Why(Reason.GATED, "") if pod_info.pod.name in self.gated else None
-
-    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
-        return ANY
+        return GATED if pod_info.pod.name in self.gated else None
 
     def refused_alike(self, pod_info: PodInfo) -> bool:
         return True
@@ -170,7 +177,7 @@ def lose(queue: SchedulingQueue, batch: list[QueuedPod], _: frozenset[Reason], n
     for item in batch:
         queue.hold(item, "by a plugin")
         queue.remove(item.pod_id)
-        queue.unschedulable(item, frozenset((Reason.PERMIT,)), now)
+        queue.unschedulable(item, frozenset((Reasons.PERMIT,)), now)
 
 
 DECIDED: dict[str, Callable[[SchedulingQueue, list[QueuedPod], frozenset[Reason], float], None]] = {

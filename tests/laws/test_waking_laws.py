@@ -1,20 +1,22 @@
 """Waking part by part comes to the same as waking all at once, and whoever an event may help is tried after it."""
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import State
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
+from shared.model.wake_events import WakeEvent
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.laws.parts import ALL, SMALL, Sizes, parts
-from tests.laws.test_queue_laws import ANY, AlikeUnlessGated, by_team_once, do, seen
+from tests.laws.test_queue_laws import ANY, AlikeUnlessGated, by_anything, by_team_once, do, seen
 
 WAITS = (State.UNSCHEDULABLE, State.GATED)
 KINDS = (WakeEvent.POD_REMOVED, WakeEvent.NODE_ADDED, ANY)
@@ -27,14 +29,11 @@ class Hinted(AlikeUnlessGated):
         super().__init__()
         self.alike = alike
 
-    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
-        return KINDS[0] if reason is Reason.TAINT else ANY
-
     def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         return event.after is None or event.after == pod_info.pod.labels["app"]
 
     def worth_any(self, event: ClusterEvent, kind: object) -> bool:
-        return event.kind != KINDS[1] or kind != frozenset((Reason.QUOTA,))
+        return event.kind != KINDS[1] or kind != frozenset((Reasons.QUOTA,))
 
     def refused_alike(self, pod_info: PodInfo) -> bool:
         return self.alike
@@ -43,7 +42,10 @@ class Hinted(AlikeUnlessGated):
         return self.alike
 
 
-REASONS = (Reason.QUOTA, Reason.INSUFFICIENT, Reason.TAINT)
+REASONS = (
+    *(by_anything(one) for one in (Reasons.QUOTA, Reasons.INSUFFICIENT)),
+    replace(Reasons.TAINT, helped_by=KINDS[0]),
+)
 WHAT = ("come", "come", "wake", "wake", "refuse", "refuse", "alone", "place", "remove", "change", "gate", "later")
 STEP = st.tuples(
     st.sampled_from(WHAT),
@@ -135,7 +137,7 @@ def test_nobody_is_woken_by_events_that_help_others(sizes: Sizes, apps: list[str
         for number, app in enumerate(apps):
             queue.add(("c", f"{number:03}"), pod(f"p{number}").labels(app=app).placed(), 0.0)
         while batch := queue.pop_class(0.0, 100):
-            queue.unschedulable_all(batch, frozenset((Reason.INSUFFICIENT,)), 0.0)
+            queue.unschedulable_all(batch, frozenset((Reasons.INSUFFICIENT,)), 0.0)
         for _ in range(wakes):
             queue.wake(ClusterEvent(ANY, "c", None, "a"), 60.0)
         tried = 0

@@ -1,9 +1,10 @@
 import pytest
 
+from dispatcher.plugins.cluster_allowed import CLUSTER_NOT_ALLOWED, PROXY_TAINT
 from shared.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
 from shared.model.node import NO_EXECUTE, Taint
 from shared.model.pod import Toleration, Volume
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
 
@@ -27,7 +28,7 @@ def test_cluster_allowed_follows_the_annotations(asking: PodBuilder, want: list[
     state = fleet(a=["n"], b=["n"], c=["n"])
     found = reasons(make("ClusterAllowed"), asking, state)
     assert sorted({"a/n", "b/n", "c/n"} - set(found)) == want
-    assert set(found.values()) <= {Reason.CLUSTER_NOT_ALLOWED.text()}
+    assert set(found.values()) <= {CLUSTER_NOT_ALLOWED.text()}
 
 
 @pytest.mark.parametrize(
@@ -87,9 +88,9 @@ def test_cluster_allowed_tells_classes_apart_by_home_only_where_pods_stay() -> N
         (
             pod().annotation(CLUSTERS, "b"),
             {
-                "a/n": Reason.CLUSTER_NOT_ALLOWED.text(),
+                "a/n": CLUSTER_NOT_ALLOWED.text(),
                 "b/n": REASON_CORDONED,
-                "c/n": Reason.CLUSTER_NOT_ALLOWED.text(),
+                "c/n": CLUSTER_NOT_ALLOWED.text(),
             },
         ),
         (pod().set(tolerations=(Toleration(operator="Exists"),)), {"b/n": REASON_CORDONED}),
@@ -121,7 +122,7 @@ def test_a_taint_on_the_proxy_node_at_home_bars_its_cluster_for_pods_that_do_not
 ) -> None:
     state, plugin = fleet(a=["n"], b=["n"], c=["n"]), make("ClusterAllowed")
     state.set_proxy_taints("a", "b", (Taint("team", "out", NO_EXECUTE),))
-    want = {"b/n": Why(Reason.PROXY_TAINT, "b").detail} if barred else {}
+    want = {"b/n": Why(PROXY_TAINT, "b").detail} if barred else {}
     assert reasons(plugin, asking.placed("a"), state) == want
     assert reasons(plugin, asking.placed("c"), state) == {}
     state.set_proxy_taints("a", "b", ())
@@ -142,4 +143,4 @@ def test_cluster_allowed_tells_classes_apart_by_what_is_cordoned_at_home() -> No
 
 
 def test_a_cordoned_cluster_is_named_once_in_the_details_of_a_refusal() -> None:
-    assert Why(Reason.CLUSTER_CORDONED, "b").detail == REASON_CORDONED
+    assert Why(Reasons.CLUSTER_CORDONED, "b").detail == REASON_CORDONED

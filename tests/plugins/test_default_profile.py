@@ -10,7 +10,7 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, fleet, node, pod, reading
 from tests.compiled import compiled  # noqa: F401 - a fixture
@@ -51,7 +51,7 @@ def test_two_tenants_under_endless_demand_hold_exactly_their_quota() -> None:
             used[name] += isinstance(result, Decision)
             if isinstance(result, Unschedulable):
                 refused[name] = result.message
-                assert result.reasons == {Reason.QUOTA}
+                assert result.reasons == {Reasons.QUOTA}
     assert used == {"red": 48, "blue": 72}
     assert refused["red"] == "tenant quota exceeded: tenant red: cpu asked 1, used 48, limit 48"
 

@@ -10,12 +10,12 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, PluginUse, Profile
 from shared.model.names import GPU_MILLI
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make, reasons, refused, scores
 
-INSUFFICIENT = Reason.INSUFFICIENT.text(GPU_MILLI)
+INSUFFICIENT = Reasons.INSUFFICIENT.text(GPU_MILLI)
 HALF = [{"cpu": 1000, "gpu": 500, "share": 1}]
 
 

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
+from dispatcher.plugins.hot_node import HOT
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PluginUse, Profile
-from dispatcher.scheduling.framework.hints import NODES, WakeEvent
-from shared.model.reasons import Reason
+from shared.model.wake_events import NODES, WakeEvent
 from tests.builders import fleet, pod, reading
 from tests.plugins.asking import make, reasons, state_of
 
@@ -64,7 +64,7 @@ def test_records_say_what_the_node_was_held_against() -> None:
 
 
 def test_a_node_that_cools_down_helps_and_evicting_pods_does_not() -> None:
-    assert make("HotNode").EVENTS[Reason.HOT] == NODES | WakeEvent.COOLED
+    assert HOT.helped_by == NODES | WakeEvent.COOLED
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import pytest
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Skip
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from shared.model.labels import LabelSelector
 from shared.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
 from shared.model.objects import Namespace
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
 from tests.plugins.placements import Seats, clause, clauses, having, into, one, placed_on

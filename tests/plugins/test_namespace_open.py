@@ -2,11 +2,12 @@ import pytest
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from shared.model.crossing import Opening
 from shared.model.names import ACCEPT, SERVICES
 from shared.model.objects import Namespace, PriorityClass, Service
 from shared.model.pod import Need, Needs
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, whys
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.plugins.node_affinity import PROXY_ASKED
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.rules import eligibility
@@ -14,7 +15,7 @@ from shared.model import labels as model_labels
 from shared.model.labels import GT, IN, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
 from shared.model.names import HOSTNAME, PROXY_LABEL
 from shared.model.pod import Affinity
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Why
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, scores
 
@@ -97,7 +98,7 @@ def test_node_affinity_refuses_nodes_that_do_not_match(asking: PodBuilder, want:
 def test_a_pod_that_asks_for_a_proxy_node_is_told_how_to_ask_for_its_cluster(asking: PodBuilder, cluster: str) -> None:
     state, plugin = fleet(a=["far"], b=["far"]), make("NodeAffinity")
     assert plugin.node_names(asking.placed(), view_of(state)) is None
-    want = Why(Reason.PROXY_ASKED, cluster).detail if cluster else WHY
+    want = Why(PROXY_ASKED, cluster).detail if cluster else WHY
     assert reasons(plugin, asking, state) == {"a/far": want, "b/far": want}
     opened = plugin.open_rows(asking.build(), view_of(state))
     assert opened is not None

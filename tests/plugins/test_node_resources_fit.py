@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from shared.model.resources import MAX_QUANTITY
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put
 from tests.plugins.asking import codes_of, make, raw_scores, reasons, scores
@@ -50,7 +50,7 @@ def requests(name: str, **amounts: str | int) -> PodBuilder:
 def lacks(**resources: bool) -> tuple[Why, ...]:
     """resource -> whether the node could never have enough of it."""
     names = {"a": A, "b": B, "own": OWN, "huge": HUGE}
-    return tuple(Why(Reason.INSUFFICIENT, names.get(name, name), lasting) for name, lasting in resources.items())
+    return tuple(Why(Reasons.INSUFFICIENT, names.get(name, name), lasting) for name, lasting in resources.items())
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_fit_tells_of_too_many_pods_and_of_what_lacks_besides() -> None:
     put(state, "t", "a", "n1")
     plugin, asking = make("NodeResourcesFit"), pod().cpu(100)
     codes = codes_of(plugin, asking, state).tolist()
-    cpu = Why(Reason.INSUFFICIENT, "cpu", lasting=True)
-    assert [state.reasons.whys(code) for code in codes] == [(Why(Reason.TOO_MANY_PODS), cpu), (cpu,)]
+    cpu = Why(Reasons.INSUFFICIENT, "cpu", lasting=True)
+    assert [state.reasons.whys(code) for code in codes] == [(Why(Reasons.TOO_MANY_PODS), cpu), (cpu,)]
 
 
 # Nodes, pods and scores of kube-scheduler's own tests of the strategies.

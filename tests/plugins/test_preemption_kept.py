@@ -7,7 +7,7 @@ import numpy as np
 
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from shared.model.objects import Namespace
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.refusal import ClusterRefusal
 from tests.builders import fleet, node, pod, put
 from tests.plugins.preempting import Low, budget, by_room, full, names, refused, scheduler
@@ -30,7 +30,7 @@ class OfNamespace(Filter[bool]):
         return bool(fleet.objects.of("a", Namespace)["default"].labels)
 
     def filter(self, state: bool, fleet: FleetView, rows: Rows) -> Codes:
-        code = 0 if state else fleet.reasons.code(Reason.INSUFFICIENT, "kindness")
+        code = 0 if state else fleet.reasons.code(Reasons.INSUFFICIENT, "kindness")
         return np.full(len(fleet.nodes.live[rows]), code, dtype=np.uint16)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.plugins.registry import REGISTRY
-from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from shared.model.reasons import Reason
+from dispatcher.scheduling.framework.hints import ClusterEvent
+from shared.model.reasons import Reasons
+from shared.model.wake_events import WakeEvent
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.plugins.asking import make
 
@@ -60,14 +60,7 @@ def test_what_is_not_about_a_node_is_always_worth_a_try(name: str) -> None:
 
 @pytest.mark.parametrize("event", [WakeEvent.NAMESPACE, WakeEvent.SERVICE, WakeEvent.CLUSTER_CHANGED])
 def test_what_closes_a_cluster_to_a_pod_may_free_it_of_domains_there(event: WakeEvent) -> None:
-    assert HELPED_BY[Reason.SPREAD] & event
-
-
-@pytest.mark.parametrize("spec", REGISTRY.values(), ids=REGISTRY)
-def test_what_plugins_wait_for_is_no_less_than_the_table_says(spec: object) -> None:
-    for reason, events in spec.plugin.EVENTS.items():  # type: ignore[attr-defined]
-        assert isinstance(reason, Reason)
-        assert HELPED_BY[reason] & ~events == WakeEvent(0)
+    assert Reasons.SPREAD.helped_by & event
 
 
 SAME: dict[str, tuple[str, NodeBuilder, NodeBuilder, bool]] = {

@@ -1,16 +1,32 @@
 import json
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
+from dispatcher import plugins
+from dispatcher.plugins.hot_node import HOT
+from dispatcher.plugins.registry import (
+    REGISTRY,
+    PluginContext,
+    PluginSpec,
+    build,
+    queue_sort,
+    reason_clash,
+    reasons_of,
+)
+from dispatcher.scheduling import rules
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP, Plugin, PluginUse, PodInfo, Profile
 from dispatcher.scheduling.framework.plugin_args import Args, table_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model.names import CLUSTERS, DATA, NEAR, ZONE
 from shared.model.pod import Volume
+from shared.model.reasons import Reason
 from tests.builders import fleet, pod, selector
 from tests.plugins.asking import make, state_of
 from tests.plugins.storage import bound, storing, volume
@@ -140,3 +156,30 @@ def test_an_argument_without_bounds_needs_a_reader() -> None:
 
     with pytest.raises(TypeError, match="argument most needs bounds, or a reader"):
         table_of(Loose)
+
+
+def test_no_two_reasons_are_alike() -> None:
+    known = reasons_of(REGISTRY)
+    assert len({one.name for one in known}) == len({one.words for one in known}) == len(known)
+    own = [one for spec in REGISTRY.values() for one in spec.plugin.REASONS]
+    assert len(own) == len(set(own)), "a reason is of one plugin"
+
+
+@pytest.mark.parametrize("package", [plugins, rules])
+def test_every_reason_that_a_policy_declares_is_in_the_list(package: ModuleType) -> None:
+    known = reasons_of(REGISTRY)
+    for found in iter_modules(package.__path__, f"{package.__name__}."):
+        declared = [one for one in vars(import_module(found.name)).values() if isinstance(one, Reason)]
+        assert all(one in known for one in declared), found.name
+
+
+@pytest.mark.parametrize("alike", [replace(HOT, words="-"), replace(HOT, name="warm")])
+def test_a_plugin_that_comes_may_not_have_the_name_or_words_of_another_reason(alike: Reason) -> None:
+    class Own(Plugin):
+        name = "Own"
+        REASONS = (alike,)
+
+        def class_key(self, pod_info: PodInfo) -> None: ...
+
+    assert reason_clash(PluginSpec(Own), REGISTRY)
+    assert not reason_clash(REGISTRY["HotNode"], REGISTRY)

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from dispatcher.plugins import taint_toleration
-from dispatcher.plugins.taint_toleration import TaintToleration
+from dispatcher.plugins.taint_toleration import TAINT_ABROAD, TaintToleration
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.records.decision import Decision
@@ -11,7 +11,7 @@ from dispatcher.scheduling.rules.eligibility import untolerated
 from shared.model.crossing import Opening
 from shared.model.node import NO_EXECUTE, PREFER_NO_SCHEDULE, Taint
 from shared.model.pod import Toleration
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, scores, whys
 from tests.scheduling.tiny_plugins import profile as tiny_profile
@@ -42,7 +42,7 @@ def gpu(effect: str = "NoSchedule") -> NodeBuilder:
 )  # fmt: skip
 def test_taint_toleration_names_the_taint(where: NodeBuilder, asking: PodBuilder, want: str) -> None:
     found = whys(make("TaintToleration"), asking, fleet(a=[where]))
-    assert found == ({"n": (Why(Reason.TAINT, want),)} if want else {})
+    assert found == ({"n": (Why(Reasons.TAINT, want),)} if want else {})
     assert all(one.text == "node(s) had untolerated taint(s)" for refused in found.values() for one in refused)
     assert all(one.detail == f"{one.text} ({want})" for refused in found.values() for one in refused)
 
@@ -105,7 +105,7 @@ def test_in_another_cluster_the_tolerations_count_that_cross(
     asking: PodBuilder, opens: tuple[Opening, ...] | None, refused: bool
 ) -> None:
     found = whys(make("TaintToleration"), asking, two_clusters(opens))
-    assert found == ({"b/abroad": (Why(Reason.TAINT_ABROAD, "gpu:NoSchedule"),)} if refused else {})
+    assert found == ({"b/abroad": (Why(TAINT_ABROAD, "gpu:NoSchedule"),)} if refused else {})
     assert all(why[0].detail == f"{ABROAD} (gpu:NoSchedule)" for why in found.values())
 
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, PodInfo, Refuse
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.quota import QuotaLedger
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import refused
 
@@ -43,7 +44,7 @@ def test_quota_reserves_nothing_beyond_the_limit() -> None:
     assert plugin.reserve(CycleState(), ours("one").placed(), 0, view_of(FLEET)) is None
     second = plugin.reserve(CycleState(), ours("two").placed(), 0, view_of(FLEET))
     assert isinstance(second, Refuse)
-    assert second.why.reason is Reason.QUOTA
+    assert second.why.reason is Reasons.QUOTA
     assert plugin.ledger.usage("team-a") == {"pods": 1}
 
 
@@ -77,9 +78,9 @@ def test_quota_lets_none_of_many_pass_while_nobody_knows_what_a_cluster_charges(
     plugin, state = quota(team(cpu=Share(absolute=100_000))), fleet(a=[node("n1").cpu(64)])
     pods = [ours(f"p{at}").cpu(1).placed() for at in range(8)]
     state.set_cluster("b", ready=False, synced=False)
-    assert plugin.fits(pods, view_of(state)) == 0
+    assert plugin.fits(None, pods, view_of(state)) == 0
     state.set_cluster("b", ready=True, synced=True)
-    assert plugin.fits(pods, view_of(state)) == len(pods)
+    assert plugin.fits(None, pods, view_of(state)) == len(pods)
 
 
 def test_quota_leaves_namespaces_of_no_tenant_alone() -> None:
@@ -174,11 +175,11 @@ def test_quota_lets_pass_and_books_many_as_one_after_the_other(
         if at == known or alone.reserve(CycleState(), one, 0, fleet) is not None:
             break
         passed.append(one)
-    assert together.fits(pods, fleet) == len(passed)
+    assert together.fits(None, pods, fleet) == len(passed)
     if passed:
         told = together.explain_rows(None, passed[0], fleet, np.arange(3)).values(3)
         assert told == [together.explain(None, passed[0], fleet, 0)] * 3
-        together.reserve_all(passed, fleet)
+        together.reserve_all(None, passed, (), fleet)
         assert [together.ledger.usage(one.name) for one in teams] == [alone.ledger.usage(one.name) for one in teams]
         charged = [[one.ledger.charged((at.home, at.pod.uid)) for at in pods] for one in (together, alone)]
         assert charged[0] == charged[1]

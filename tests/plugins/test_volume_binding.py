@@ -520,11 +520,14 @@ def test_pods_with_claims_of_their_own_are_apart_and_others_are_not() -> None:
     own, other = using("a").placed(), using("b", name="p2").placed()
     plan = plugin.pre_filter(own, view_of(state))
     disk = PodInfo(pod("p3").set(volumes=(Volume(CLAIM, "b"), Volume(GCE_DISK, "d"))).build(), "a")
-    assert plugin.are_independent(plan, [own, other])
-    assert not plugin.are_independent(plan, [own, own])
-    assert not plugin.are_independent(plan, [using("a", "shared").placed(), using("b", "shared", name="p2").placed()])
-    assert not plugin.are_independent(plan, [own, disk])
-    assert not plugin.are_independent(plugin.pre_filter(using("s").placed(), view_of(state)), [using("s").placed()])
+    view = view_of(state)
+    assert plugin.fits(plan, [own, other], view)
+    assert not plugin.fits(plan, [own, own], view)
+    assert not plugin.fits(
+        plan, [using("a", "shared").placed(), using("b", "shared", name="p2").placed()], view_of(state)
+    )
+    assert not plugin.fits(plan, [own, disk], view)
+    assert not plugin.fits(plugin.pre_filter(using("s").placed(), view), [using("s").placed()], view_of(state))
 
 
 def test_claims_of_many_pods_are_held_as_one_by_one_or_none_of_them() -> None:
@@ -535,7 +538,7 @@ def test_claims_of_many_pods_are_held_as_one_by_one_or_none_of_them() -> None:
         state, plugin = storing(*found), make("VolumeBinding")
         view = view_of(state)
         if together:
-            plugin.reserve_rows(plugin.pre_filter(pods[0], view), pods, [1, 0], view)
+            plugin.reserve_all(plugin.pre_filter(pods[0], view), pods, [1, 0], view)
         else:
             assert not any(plugin.reserve(CycleState(), one, row, view) for one, row in zip(pods, (1, 0), strict=True))
         held = [order for one in pods for order in plugin.pre_bind(CycleState(), one, 0, view)]
@@ -546,5 +549,5 @@ def test_claims_of_many_pods_are_held_as_one_by_one_or_none_of_them() -> None:
     before, view = dict(state.kept.of("a", PersistentVolumeClaim)), view_of(state)
     gone = using("gone", name="p3").placed()
     with pytest.raises(LookupError, match="gone"):
-        plugin.reserve_rows(plugin.pre_filter(pods[0], view), [*pods, gone], [1, 0, 0], view)
+        plugin.reserve_all(plugin.pre_filter(pods[0], view), [*pods, gone], [1, 0, 0], view)
     assert dict(state.kept.of("a", PersistentVolumeClaim)) == before

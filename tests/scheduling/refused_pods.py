@@ -8,10 +8,10 @@ from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import NoPlugins
 from shared.model.pod import PodId
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from tests.builders import pod
 
-FULL = frozenset((Reason.INSUFFICIENT,))
+FULL = frozenset((Reasons.INSUFFICIENT,))
 
 
 def own_class(pod_info: PodInfo) -> Hashable:

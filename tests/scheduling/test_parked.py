@@ -8,12 +8,12 @@ import pytest
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import AT_A_TIME, NoPlugins, QueuedPod, RefusedTogether
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
 from tests.builders import pod
 from tests.scheduling.tiny_plugins import ByPriority
 
-FULL, TAINTED = frozenset((Reason.INSUFFICIENT,)), frozenset((Reason.TAINT,))
-QUOTA = frozenset((Reason.QUOTA,))
+FULL, TAINTED = frozenset((Reasons.INSUFFICIENT,)), frozenset((Reasons.TAINT,))
+QUOTA = frozenset((Reasons.QUOTA,))
 ROOM = WakeEvent.POD_REMOVED | WakeEvent.NODE_ADDED
 CLASSES = {app: (app,) for app in "uvw"}  # the very same object for all pods of a class
 
@@ -30,7 +30,7 @@ class Alike(NoPlugins):
         self.by_class = True
 
     def gate(self, pod_info: PodInfo) -> Why | None:
-        return Why(Reason.GATED, "held") if pod_info.pod.name in self.held else None
+        return Why(Reasons.GATED, "held") if pod_info.pod.name in self.held else None
 
     def refused_alike(self, pod_info: PodInfo) -> bool:
         return self.by_class

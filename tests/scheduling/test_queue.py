@@ -8,9 +8,9 @@ import pytest
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 
@@ -98,16 +98,16 @@ def test_back_off_starts_at_one_second_and_doubles_to_ten() -> None:
 @pytest.mark.parametrize(
     ("reason", "event", "wakes"),
     [
-        (Reason.INSUFFICIENT, WakeEvent.POD_REMOVED, True),
-        (Reason.INSUFFICIENT, WakeEvent.READINGS, False),
-        (Reason.INSUFFICIENT, WakeEvent.QUOTA_FREED, False),
-        (Reason.AFFINITY, WakeEvent.POD_REMOVED, False),
-        (Reason.AFFINITY, WakeEvent.NODE_CHANGED, True),
-        (Reason.QUOTA, WakeEvent.QUOTA_FREED, True),
-        (Reason.QUOTA, WakeEvent.POD_REMOVED, False),
-        (Reason.CLUSTER_NOT_READY, WakeEvent.CLUSTER_CHANGED, True),
-        (Reason.SPREAD, WakeEvent.POD_PLACED, True),
-        (Reason.INVALID, WakeEvent.NODE_ADDED, False),
+        (Reasons.INSUFFICIENT, WakeEvent.POD_REMOVED, True),
+        (Reasons.INSUFFICIENT, WakeEvent.READINGS, False),
+        (Reasons.INSUFFICIENT, WakeEvent.QUOTA_FREED, False),
+        (Reasons.AFFINITY, WakeEvent.POD_REMOVED, False),
+        (Reasons.AFFINITY, WakeEvent.NODE_CHANGED, True),
+        (Reasons.QUOTA, WakeEvent.QUOTA_FREED, True),
+        (Reasons.QUOTA, WakeEvent.POD_REMOVED, False),
+        (Reasons.CLUSTER_NOT_READY, WakeEvent.CLUSTER_CHANGED, True),
+        (Reasons.SPREAD, WakeEvent.POD_PLACED, True),
+        (Reasons.INVALID, WakeEvent.NODE_ADDED, False),
     ],
     ids=lambda value: str(getattr(value, "name", value)),
 )
@@ -119,14 +119,10 @@ def test_an_event_wakes_those_it_may_help(reason: Reason, event: WakeEvent, wake
     assert queue.state_of(pod_id) == ("active" if wakes else "unschedulable")
 
 
-def test_every_reason_says_what_may_help() -> None:
-    assert set(HELPED_BY) == set(Reason)
-
-
 def test_a_woken_pod_sits_out_its_back_off() -> None:
     queue = a_queue()
     pod_id = add(queue, pod("p"))
-    queue.unschedulable(popped(queue), frozenset((Reason.INSUFFICIENT,)), 0)
+    queue.unschedulable(popped(queue), frozenset((Reasons.INSUFFICIENT,)), 0)
     queue.wake(WakeEvent.NODE_ADDED, 0.5)
     assert queue.state_of(pod_id) == "backoff"
     assert popped(queue, 1.0).pod_id == pod_id
@@ -135,7 +131,7 @@ def test_a_woken_pod_sits_out_its_back_off() -> None:
 def test_what_nothing_woke_is_tried_again_after_five_minutes() -> None:
     queue = a_queue()
     pod_id = add(queue, pod("p"))
-    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    queue.unschedulable(popped(queue), frozenset((Reasons.AFFINITY,)), 0)
     queue.flush(299)
     assert queue.state_of(pod_id) == "unschedulable"
     queue.flush(300)
@@ -145,7 +141,7 @@ def test_what_nothing_woke_is_tried_again_after_five_minutes() -> None:
 def test_an_unchanged_pod_keeps_its_place_and_a_changed_one_is_tried_again() -> None:
     queue = a_queue()
     pod_id = add(queue, pod("p"))
-    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    queue.unschedulable(popped(queue), frozenset((Reasons.AFFINITY,)), 0)
     add(queue, pod("p"), now=5)
     assert queue.state_of(pod_id) == "unschedulable"
     add(queue, pod("p").labels(app="v"), now=5)
@@ -192,7 +188,7 @@ class OnlyOfCluster(NoPlugins):
         self.asked: list[str] = []
 
     def gate(self, pod_info: PodInfo) -> Why | None:
-        return Why(Reason.GATED, "x") if pod_info.pod.labels.get("gate") else None
+        return Why(Reasons.GATED, "x") if pod_info.pod.labels.get("gate") else None
 
     def worth(self, event: ClusterEvent, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         self.asked.append(pod_info.pod.name)
@@ -204,7 +200,7 @@ def test_a_hint_is_asked_once_a_class_and_wakes_only_whom_it_helps() -> None:
     queue = SchedulingQueue(ByPriority(), by_app, gates=gates)
     ids = [add(queue, pod(f"p{number}").labels(app=app)) for number, app in enumerate("uuuv")]
     for _ in ids:
-        queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+        queue.unschedulable(popped(queue), frozenset((Reasons.AFFINITY,)), 0)
     queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, "u"), 5)
     assert [queue.state_of(pod_id) for pod_id in ids] == ["active", "active", "active", "unschedulable"]
     assert gates.asked == ["p0", "p3"]
@@ -218,12 +214,12 @@ def test_pods_that_are_refused_together_wait_as_if_refused_one_by_one() -> None:
         ids = [add(queue, pod(f"p{number}").labels(app="u").priority(number % 3)) for number in range(9)]
         items = queue.pop_class(0, 9)
         for some in [items] if together else [[one] for one in items]:
-            queue.unschedulable_all(some, frozenset((Reason.AFFINITY,)), 0)
+            queue.unschedulable_all(some, frozenset((Reasons.AFFINITY,)), 0)
         states = [[queue.state_of(pod_id) for pod_id in ids]]
         queue.wake(WakeEvent.NODE_CHANGED, 0.5)
         states.append([queue.state_of(pod_id) for pod_id in ids])
         items = queue.pop_class(2, 9)
-        queue.unschedulable_all(items, frozenset((Reason.AFFINITY,)), 2)
+        queue.unschedulable_all(items, frozenset((Reasons.AFFINITY,)), 2)
         queue.flush(400)
         told.append((states, queue.counts(), names(queue.pop_class(400, 9))))
     assert told[0] == told[1]
@@ -234,7 +230,7 @@ def test_pods_that_are_refused_together_wait_as_if_refused_one_by_one() -> None:
 def test_a_pod_that_is_activated_waits_for_its_back_off_alone() -> None:
     queue = a_queue()
     pod_id = add(queue, pod("p"))
-    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    queue.unschedulable(popped(queue), frozenset((Reasons.AFFINITY,)), 0)
     queue.activate(pod_id, 0.5)
     assert queue.state_of(pod_id) == "backoff"
 
@@ -256,7 +252,7 @@ def test_entries_of_pods_that_went_away_are_not_kept_until_the_flush() -> None:
     queue = a_queue()
     add(queue, pod("p"))
     for turn in range(1000):
-        queue.unschedulable(popped(queue, turn * 20), frozenset((Reason.AFFINITY,)), turn * 20)
+        queue.unschedulable(popped(queue, turn * 20), frozenset((Reasons.AFFINITY,)), turn * 20)
         queue.wake(WakeEvent.NODE_ADDED, turn * 20 + 15)
     assert len(queue._unflushed) < 100
 
@@ -264,7 +260,7 @@ def test_entries_of_pods_that_went_away_are_not_kept_until_the_flush() -> None:
 def test_pods_that_quota_refused_are_tried_though_those_before_them_are_deleted() -> None:
     queue = a_queue()
     ids = [add(queue, pod(f"p{number:03}")) for number in range(3 * AT_A_TIME)]
-    queue.unschedulable_all(queue.pop_class(0, len(ids)), frozenset((Reason.QUOTA,)), 0)
+    queue.unschedulable_all(queue.pop_class(0, len(ids)), frozenset((Reasons.QUOTA,)), 0)
     queue.wake(WakeEvent.QUOTA_FREED, 60)
     assert queue.counts()["active"] == 1
     queue.remove(ids[0])
@@ -278,7 +274,7 @@ def test_pods_that_quota_refused_are_tried_though_those_before_them_are_deleted(
 def test_pods_that_quota_refused_are_tried_though_those_before_them_are_of_another_class_now() -> None:
     queue = a_queue()
     ids = [add(queue, pod(f"p{number:03}")) for number in range(2 * AT_A_TIME)]
-    queue.unschedulable_all(queue.pop_class(0, len(ids)), frozenset((Reason.QUOTA,)), 0)
+    queue.unschedulable_all(queue.pop_class(0, len(ids)), frozenset((Reasons.QUOTA,)), 0)
     queue.wake(WakeEvent.QUOTA_FREED, 60)
     while queue.counts()["unschedulable"]:
         batches = list(iter(lambda: queue.pop_class(60, len(ids)), []))
@@ -297,7 +293,7 @@ def test_parked_pods_are_counted_by_what_they_were_refused_for() -> None:
     def counted() -> list[tuple[frozenset[Reason], int]]:
         return [(first.reasons, count) for first, count in queue.parked()]
 
-    quota, both = frozenset((Reason.QUOTA,)), frozenset((Reason.QUOTA, Reason.TAINT))
+    quota, both = frozenset((Reasons.QUOTA,)), frozenset((Reasons.QUOTA, Reasons.TAINT))
     queue.unschedulable_all(queue.pop_class(0, 9), quota, 0)
     queue.unschedulable_all(queue.pop_class(0, 9), both, 0)
     assert counted() == [(quota, 2), (both, 1)]
@@ -309,14 +305,14 @@ def test_pods_are_counted_as_they_come_into_a_queue_by_the_event_that_did_it() -
     queue, now = a_queue(), 0.0
     first = add(queue, pod("first").labels(app="x"))
     add(queue, pod("gated").gated())
-    queue.unschedulable_all(queue.pop_class(now, 9), frozenset((Reason.AFFINITY,)), now)
+    queue.unschedulable_all(queue.pop_class(now, 9), frozenset((Reasons.AFFINITY,)), now)
     add(queue, pod("first").labels(app="y"), now)  # changed, but its back-off runs on
     queue.flush(2.0)
     item = popped(queue, 2.0)
     assert item.pod_id == first
-    queue.unschedulable(item, frozenset((Reason.AFFINITY,)), 2.0)
+    queue.unschedulable(item, frozenset((Reasons.AFFINITY,)), 2.0)
     queue.wake(WakeEvent.NODE_ADDED, 9.0)
-    queue.unschedulable(popped(queue, 9.0), frozenset((Reason.AFFINITY,)), 9.0)
+    queue.unschedulable(popped(queue, 9.0), frozenset((Reasons.AFFINITY,)), 9.0)
     queue.activate(first, 99.0)
     queue.retry(popped(queue, 99.0), 99.0)
     assert {(state.value, str(cause)): count for (state, cause), count in queue.incoming.items()} == {
@@ -334,7 +330,7 @@ def test_pods_are_counted_as_they_come_into_a_queue_by_the_event_that_did_it() -
 def test_the_queue_counts_what_kube_scheduler_calls_a_timeout_and_a_wait_for_permit() -> None:
     queue = a_queue()
     add(queue, pod("p"))
-    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0.0)
+    queue.unschedulable(popped(queue), frozenset((Reasons.AFFINITY,)), 0.0)
     queue.flush(1_000.0)
     queue.hold(popped(queue, 1_000.0), "by a plugin")
     assert queue.incoming[State.ACTIVE, Cause.FLUSHED] == 1

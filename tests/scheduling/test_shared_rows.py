@@ -7,11 +7,13 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
+    ClusterScore,
     Codes,
     Depends,
     Filter,
     FleetView,
     Floats,
+    Plugin,
     PluginUse,
     PodInfo,
     Profile,
@@ -35,16 +37,16 @@ class Everywhere(Filter[None]):
         return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
 
 
-class ByLabel(Score[None]):
+class ByLabel(ClusterScore):
     """Tells classes apart, and nothing else."""
 
-    name, depends, by_cluster = "ByLabel", Depends.STATIC, True
+    name = "ByLabel"
 
     def class_key(self, pod_info: PodInfo) -> str:
         return pod_info.pod.labels.get("who", "")
 
-    def score(self, state: None, fleet: FleetView, rows: RowList | slice) -> Floats:
-        return np.zeros(len(fleet.nodes.live[rows]))
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Floats:
+        return np.zeros(len(fleet.clusters))
 
 
 class FarFromWeb(Score[None]):
@@ -63,7 +65,7 @@ class FarFromWeb(Score[None]):
 
 
 def scheduler(fleet: FleetState) -> Scheduler:
-    plugins = [Everywhere(), ByLabel(), FarFromWeb()]
+    plugins: list[Plugin] = [Everywhere(), ByLabel(), FarFromWeb()]
     return Scheduler(Profile("any", tuple(PluginUse(one.name) for one in plugins)), plugins, fleet)
 
 

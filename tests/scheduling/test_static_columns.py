@@ -17,7 +17,7 @@ from tests.builders import fleet, node, pod
 class WholeAtFirst(Score[None]):
     """Answers whole numbers as long as no node that it is asked about has a fraction."""
 
-    name, depends, normalizes = "WholeAtFirst", Depends.STATIC, True
+    name, depends = "WholeAtFirst", Depends.STATIC
 
     def class_key(self, pod_info: PodInfo) -> None:
         return None

@@ -119,9 +119,9 @@ class Life:
         return self.plugin.reserve(CycleState(), pod_info, 0, view_of(self.fleet)) is None
 
     def _reserve_in_batch(self, pod_info: PodInfo) -> bool:
-        fits: bool = self.plugin.fits([pod_info], view_of(self.fleet)) == 1
+        fits: bool = self.plugin.fits(None, [pod_info], view_of(self.fleet)) == 1
         if fits:
-            self.plugin.reserve_all([pod_info], view_of(self.fleet))
+            self.plugin.reserve_all(None, [pod_info], (), view_of(self.fleet))
         return fits
 
     def end(self, uid: str) -> None:

@@ -8,10 +8,11 @@ from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.scheduling import events, retried, waking
 from dispatcher.scheduling import queue as queue_module
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
+from shared.model.wake_events import WakeEvent
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
 from tests.scheduling.refused_pods import FULL, own_class, popped, refused
@@ -104,7 +105,7 @@ def test_pods_that_are_gone_or_others_now_are_not_woken() -> None:
     queue.remove(("a", "p5"))
     changed = queue.add(("a", "p8"), pod("p8").labels(app="other").placed(), 60)
     assert [queue.pop(60) for _ in range(5)][-1] is changed
-    queue.unschedulable(changed, frozenset((Reason.GATED,)), 60)
+    queue.unschedulable(changed, frozenset((Reasons.GATED,)), 60)
     assert names(popped(queue, 60)) == numbered(4, 6, 7, 9)
     assert queue.counts()["unschedulable"] == 1
 

@@ -10,11 +10,9 @@ from dispatcher.scheduling.framework import (
     Codes,
     CycleState,
     Depends,
-    DomainPlugin,
     Filter,
     FleetView,
     Floats,
-    Part,
     PluginUse,
     PodInfo,
     Profile,
@@ -22,9 +20,12 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Rows,
     Score,
+    Skip,
     refuse,
 )
-from shared.model.reasons import Reason
+from dispatcher.scheduling.framework.counted import CountedPlugin, pods_by_domain
+from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, Scale, ScoreTerm
+from shared.model.reasons import Reasons
 
 
 def length(rows: Rows, fleet: FleetView) -> int:
@@ -43,8 +44,8 @@ class Ready(Filter):
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
         ready = np.asarray([info.ready for info in fleet.clusters] or [False])
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
-        codes[~fleet.nodes.ready[rows]] = fleet.reasons.code(Reason.NOT_READY)
-        codes[~ready[fleet.nodes.cluster[rows]]] = fleet.reasons.code(Reason.CLUSTER_NOT_READY)
+        codes[~fleet.nodes.ready[rows]] = fleet.reasons.code(Reasons.NOT_READY)
+        codes[~ready[fleet.nodes.cluster[rows]]] = fleet.reasons.code(Reasons.CLUSTER_NOT_READY)
         return codes
 
 
@@ -53,7 +54,6 @@ class Selector(Filter, Score):
 
     name = "Selector"
     depends = Depends.STATIC
-    normalizes = True
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         return tuple(sorted(pod_info.pod.node_selector.items()))
@@ -66,7 +66,7 @@ class Selector(Filter, Score):
         for key, value in state.items():
             values = list(fleet.nodes.label_values(key))
             wanted = values.index(value) if value in values else -2
-            codes[fleet.nodes.label(key)[rows] != wanted] = fleet.reasons.code(Reason.AFFINITY)
+            codes[fleet.nodes.label(key)[rows] != wanted] = fleet.reasons.code(Reasons.AFFINITY)
         return codes
 
     def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
@@ -94,7 +94,7 @@ class Fit(Filter, Score):
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
         for resource, amount in sorted(state.items(), reverse=True):
             column = fleet.axis.column(resource)
-            code = fleet.reasons.code(Reason.INSUFFICIENT, resource)
+            code = fleet.reasons.code(Reasons.INSUFFICIENT, resource)
             if column is None:
                 codes[:] = code
             else:
@@ -132,7 +132,6 @@ class Spread(Filter, Score):
 
     name = "Spread"
     depends = Depends.DOMAIN
-    normalizes = True
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         pod = pod_info.pod
@@ -155,7 +154,7 @@ class Spread(Filter, Score):
         found = np.append(counts, 2**40)[domains]
         codes = np.zeros(len(found), dtype=np.uint16)
         if constraint.hard:
-            codes[found + 1 - lowest > constraint.max_skew] = fleet.reasons.code(Reason.SPREAD, constraint.key)
+            codes[found + 1 - lowest > constraint.max_skew] = fleet.reasons.code(Reasons.SPREAD, constraint.key)
         return codes
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
@@ -171,13 +170,14 @@ class Spread(Filter, Score):
         return {"min": state[2]}
 
 
-class Rooms(DomainPlugin):
+class Rooms(CountedPlugin):
     """By annotation rooms: "zone:2,host:1" at most so many pods of the app a domain, "soft" the emptier the better."""
 
     name = "Rooms"
 
     def __init__(self, normalizes: bool = True) -> None:
         self.normalizes = normalizes  # type: ignore[misc]
+        self.scale = Scale.RANGE if normalizes else Scale.AS_IS  # type: ignore[misc]
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         asked = pod_info.pod.annotations.get("rooms")
@@ -185,28 +185,22 @@ class Rooms(DomainPlugin):
             None if asked is None else (pod_info.pod.namespace, tuple(sorted(pod_info.pod.app_labels.items())), asked)
         )
 
-    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules | Skip:
         asked = pod_info.pod.annotations.get("rooms")
         if asked is None:
             return SKIP
-        rules = [(key, limit) for key, _, limit in (one.partition(":") for one in asked.split(","))]
-        return [(key, limit, fleet.topology.count_matching(pod_info.pod, None, key).copy()) for key, limit in rules]
+        code = fleet.reasons.code(Reasons.POLICY, "Rooms")
+        rooms = [(pods_by_domain(pod_info.pod, key, fleet), limit) for key, limit in map(_room, asked.split(","))]
+        return CountRules(
+            [MaxCount(count, int(limit) - 1, code, elsewhere=code) for count, limit in rooms if limit != "soft"],
+            score_terms=[ScoreTerm(count, -1.0, 10.0, elsewhere=3.0) for count, limit in rooms if limit == "soft"],
+            scale=self.scale,
+        )
 
-    def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        code = fleet.reasons.code(Reason.POLICY, "Rooms")
-        hard = [(key, int(limit), counts) for key, limit, counts in state if limit != "soft"]
-        return [
-            Part(fleet.topology.domain(key), np.append(counts >= limit, True).astype(np.uint16) * np.uint16(code))
-            for key, limit, counts in hard
-        ]
 
-    def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        soft = [(key, counts) for key, limit, counts in state if limit == "soft"]
-        return [Part(fleet.topology.domain(key), np.append(10.0 - counts, 3.0)) for key, counts in soft]
-
-    def normalize(self, raw: Floats) -> Floats:
-        low, high = raw.min(initial=np.inf), raw.max(initial=-np.inf)
-        return np.zeros(len(raw)) if high <= low else 100.0 * (raw - low) / (high - low)
+def _room(text: str) -> tuple[str, str]:
+    key, _, limit = text.partition(":")
+    return key, limit
 
 
 class Crowd(Score):
@@ -246,7 +240,7 @@ class Quota(Reserve):
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
         used = self.used.get(pod_info.pod.namespace, 0)
         if used + pod_info.pod.requests.get("cpu", 0) > self.limit:
-            return refuse(Reason.QUOTA, f"{pod_info.pod.namespace} used {used}m, limit {self.limit}m")
+            return refuse(Reasons.QUOTA, f"{pod_info.pod.namespace} used {used}m, limit {self.limit}m")
         return None
 
     def reserve(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from dispatcher.plugins.registry import REGISTRY, reasons_of
+from dispatcher.plugins.tenant_quota import QUOTA_UNKNOWN
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
@@ -32,7 +34,7 @@ from shared.messages import (
     PodRef,
     Telemetry,
 )
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
 from tests.builders import pod
 
 FAST = ServiceTiming(
@@ -147,7 +149,7 @@ class FakeQueue:
     )
 
     def parked(self) -> Iterator[tuple[QueuedPod, int]]:
-        for reasons, count in (((Reason.QUOTA, Reason.QUOTA_UNKNOWN, Reason.TAINT), 3), ((Reason.UNANSWERED,), 2)):
+        for reasons, count in (((Reasons.QUOTA, QUOTA_UNKNOWN, Reasons.TAINT), 3), ((Reasons.UNANSWERED,), 2)):
             placed = pod("p").placed()
             yield QueuedPod(("east", placed.pod.uid), placed, None, 0.0, (), reasons=frozenset(reasons)), count
 
@@ -159,6 +161,9 @@ class FakeProfiles:
 
     def name_of(self, pod_info: PodInfo) -> str:
         return "global-dispatcher"
+
+    def refused_by(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> set[str]:
+        return {of for one, of in reasons_of(REGISTRY).items() if one in reasons and of}
 
 
 class Clusters(dict[str, ClusterView]):

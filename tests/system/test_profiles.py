@@ -190,7 +190,7 @@ def test_a_plugin_of_a_package_refuses_by_name_until_its_changed_profile_lets_go
     submit(system, "far", 2, "global-dispatcher-far")
     name = eventually(lambda: next(iter(waiting(system, "far")), None), 30, lambda: system.log)
     message = eventually(lambda: message_of(system, name), 30, lambda: system.log)
-    assert f"{3 * NODES} node(s) didn't satisfy plugin FarZone" in message
+    assert f"{3 * NODES} node(s) were to be avoided (FarZone)" in message
     write_far(system.directory, "example.com/nobody")
     wait_placed(system, "far", 2)
     remove(system, "far")

@@ -12,7 +12,7 @@ from agents.executor.context.local import Local, Moment
 from shared.model.names import CONTROL_PLANE
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Node, Taint
 from shared.model.pod import HostPort, Pod
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from shared.model.resources import PODS
 
 _ANY_IP = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, never bound
@@ -53,12 +53,12 @@ def reserved(node_name: str, local: Local) -> str:
 
 
 def _not_ready(pod: Pod, node: Node) -> str:
-    return "" if node.ready else Reason.NOT_READY.text()
+    return "" if node.ready else Reasons.NOT_READY.text()
 
 
 def _cordoned(pod: Pod, node: Node) -> str:
     return (
-        Reason.UNSCHEDULABLE.text()
+        Reasons.UNSCHEDULABLE.text()
         if node.unschedulable and not _tolerates(pod, _UNSCHEDULABLE)
         else ""
     )
@@ -67,7 +67,7 @@ def _cordoned(pod: Pod, node: Node) -> str:
 def _tainted(pod: Pod, node: Node) -> str:
     for taint in node.taints:
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not _tolerates(pod, taint):
-            return Why(Reason.TAINT, str(taint)).detail
+            return Why(Reasons.TAINT, str(taint)).detail
     return ""
 
 
@@ -78,7 +78,7 @@ def _unmatched(pod: Pod, node: Node) -> str:
         required is None or any(term.matches(node.labels, node.name) for term in required)
     ):
         return ""
-    return Reason.AFFINITY.text()
+    return Reasons.AFFINITY.text()
 
 
 _CHECKS: tuple[Callable[[Pod, Node], str], ...] = (_not_ready, _cordoned, _tainted, _unmatched)
@@ -100,7 +100,7 @@ def _full(pod: Pod, node: str, local: Local, now: Moment) -> str:
             free[resource] = free.get(resource, 0) - amount
         ports.extend(booking.ports)
     if free.get(PODS, 0) < 1:
-        return Reason.TOO_MANY_PODS.text()
+        return Reasons.TOO_MANY_PODS.text()
     short = next(
         (
             name
@@ -110,8 +110,8 @@ def _full(pod: Pod, node: str, local: Local, now: Moment) -> str:
         None,
     )
     if short is not None:
-        return Reason.INSUFFICIENT.text(short)
-    return Reason.PORTS.text() if _clash(pod.ports, ports) else ""
+        return Reasons.INSUFFICIENT.text(short)
+    return Reasons.PORTS.text() if _clash(pod.ports, ports) else ""
 
 
 def _clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:

@@ -7,7 +7,7 @@ A converter answers our arguments for one of theirs; ValueError says what is wro
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dispatcher.scheduling.framework.lifecycle import PreBind
+from dispatcher.scheduling.framework.lifecycle import PRE_BIND_S
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 from shared.model.topology import label_key
 
@@ -114,9 +114,9 @@ def _bind_timeout(raw: Any) -> Ours:
     """Nothing to take over: how long a pod waits for its volumes is fixed, at kube-scheduler's
     default.
     """
-    if raw != PreBind.deadline_s:
+    if raw != PRE_BIND_S:
         raise ValueError(
-            f"must be {PreBind.deadline_s:g}: the wait for volumes is fixed here, not {shown(raw)}"
+            f"must be {PRE_BIND_S:g}: the wait for volumes is fixed here, not {shown(raw)}"
         )
     return {}
 

@@ -14,13 +14,13 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, Plugin, PodInfo, Refuse
-from dispatcher.scheduling.framework.lifecycle import Handed, Order
+from dispatcher.scheduling.framework.lifecycle import PRE_BIND_S, Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.records.decision import Decision
 from shared.messages import BOUND, DONE, Outcome
 from shared.model.pod import PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 
 _REPORT_AFTER_S = 5.0  # a pod that waits for so long gets an event that says why
 Launch = Callable[[QueuedPod, Decision, float], None]
@@ -147,7 +147,7 @@ class BindingCycle:
                 (plugin for plugin, until in sorted(held.waits.items()) if now >= until), None
             )
             if late is not None:
-                self.give_back(pod_id, Why(Reason.PERMIT, late), now)
+                self.give_back(pod_id, Why(Reasons.PERMIT, late), now)
             elif not held.waits and held.item is not None:
                 self._continue_or_time_out(held, now)
             if now - held.decision.time >= _REPORT_AFTER_S:
@@ -186,7 +186,7 @@ class BindingCycle:
 
     def _continue_or_time_out(self, held: _Held, now: float) -> None:
         if now >= held.until:
-            why = Why(Reason.PRE_BIND, f"{held.text(self._names(held))} for too long")
+            why = Why(Reasons.PRE_BIND, f"{held.text(self._names(held))} for too long")
             self.give_back(held.decision.pod_id, why, now)
         elif not held.handed and not held.open:
             self._run_pre_binds(held, now)
@@ -202,7 +202,7 @@ class BindingCycle:
                     self.give_back(held.decision.pod_id, answer.why, now)
                     return
                 if answer:
-                    held.until = min(held.until, now + plugin.deadline_s)
+                    held.until = min(held.until, now + PRE_BIND_S)
                     self._send(held, cast(Sequence[Order], answer))
                     self._show_held(held)
                     return
@@ -213,13 +213,13 @@ class BindingCycle:
             self._bind(held, now)
         except PluginError as error:
             self._state.warn(str(error))
-            self.give_back(held.decision.pod_id, Why(Reason.PLUGIN_ERROR, error.plugin), now)
+            self.give_back(held.decision.pod_id, Why(Reasons.PLUGIN_ERROR, error.plugin), now)
 
     def _call(self, held: _Held, plugin: Plugin, call: Callable[..., object]) -> object:
         decision = held.decision
         row = self._state.fleet.row_of(decision.cluster, decision.node)
         if row is None:
-            return Refuse(Why(Reason.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
+            return Refuse(Why(Reasons.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
         return guarded(
             plugin, call, decision.cycle or CycleState(), decision.pod_info, row, self._view
         )
@@ -238,7 +238,7 @@ class BindingCycle:
         held.open.pop(at, None)
         if self._held.get(held.decision.pod_id) is held and answer.verdict not in (DONE, BOUND):
             self.give_back(
-                held.decision.pod_id, Why(Reason.PRE_BIND, answer.message or answer.verdict), now
+                held.decision.pod_id, Why(Reasons.PRE_BIND, answer.message or answer.verdict), now
             )
 
     def _bind(self, held: _Held, now: float) -> None:

@@ -25,7 +25,7 @@ from shared.messages import HOME_ONLY
 from shared.model import names
 from shared.model.crossing import makes
 from shared.model.objects import Namespace
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
 from shared.model.token_buckets import Allowance
 
 # CPU of one decision; pods of one class that are decided together have `_EACH_S` more
@@ -193,7 +193,7 @@ class Deciding:
                 continue
             self._state.queue.retry(item, now)
             tracked = self._state.tracked.active[item.pod_id]
-            self._state.report(tracked, Why(Reason.TOO_SLOW).text, now, nodes_help=False)
+            self._state.report(tracked, Why(Reasons.TOO_SLOW).text, now, nodes_help=False)
         return awake
 
     def _wake_for_placed(self, items: Sequence[QueuedPod], now: float) -> None:
@@ -307,7 +307,7 @@ class Deciding:
     def _home_ready(self, item: QueuedPod, now: float) -> bool:
         ready = self._state.clusters[item.pod_id[0]].ready
         if not ready:
-            self._state.queue.unschedulable(item, frozenset((Reason.CLUSTER_NOT_READY,)), now)
+            self._state.queue.unschedulable(item, frozenset((Reasons.CLUSTER_NOT_READY,)), now)
         return ready
 
     def _only_bound(self, decisions: Sequence[Decision]) -> bool:
@@ -375,7 +375,7 @@ class Deciding:
         known = tracked.reported
         if (
             known
-            and Reason.QUOTA in result.reasons
+            and Reasons.QUOTA in result.reasons
             and without_figures(known) == without_figures(message)
         ):
             message = known

@@ -16,12 +16,12 @@ from dispatcher.scheduling.core.preemptors import Preemptors
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
 from shared.model.pod import Pod, PodId, SourceRef
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
+from shared.model.wake_events import WakeEvent
 
 
 class Evictions:
@@ -74,7 +74,7 @@ class Evictions:
             if self._binding.holds(
                 victim.pod_id
             ):  # it has a place in memory alone: nothing is to be deleted
-                self._binding.give_back(victim.pod_id, Why(Reason.PREEMPTED), now)
+                self._binding.give_back(victim.pod_id, Why(Reasons.PREEMPTED), now)
                 continue
             occupant = self._state.fleet.occupant(victim.pod_id)
             target = self.target_of(occupant) if occupant is not None else None

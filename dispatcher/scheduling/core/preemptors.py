@@ -24,7 +24,6 @@ from typing import NamedTuple
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
 from shared.messages import DONE, ConfirmNoSource, Outcome
 from shared.model.bounds import NO_PRIORITY
@@ -32,6 +31,7 @@ from shared.model.crossing import class_named
 from shared.model.pod import PodId
 from shared.model.resources import Resources, format_quantity
 from shared.model.token_buckets import Allowance, TokenBuckets
+from shared.model.wake_events import WakeEvent
 from shared.security.signatures import plain_keys, read_preemptor
 
 # counters, by cluster of submission

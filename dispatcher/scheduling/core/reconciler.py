@@ -36,16 +36,17 @@ from dispatcher.scheduling.delegation.tracking import (
 )
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import QueuedPod, State
 from shared.model.pod import Pod, PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from shared.model.token_buckets import TokenBuckets
+from shared.model.wake_events import WakeEvent
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
 _GATED = State.GATED
-_TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
+_TOLD = {Step.HOLD: Reasons.STILL_ELSEWHERE, Step.WAIT: Reasons.UNANSWERED}
 _home_of = itemgetter(0)
 _uid_of = itemgetter(1)
 
@@ -361,7 +362,7 @@ class Reconciler:
         if pod is None or tracked.queued:
             return
         never = (
-            Why(Reason.INVALID, "; ".join(pod.problems))
+            Why(Reasons.INVALID, "; ".join(pod.problems))
             if pod.problems
             else self._state.profiles.unknown(pod)
         )

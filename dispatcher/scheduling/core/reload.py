@@ -5,7 +5,7 @@ waits is tried anew.
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.framework import QueueSort
-from dispatcher.scheduling.framework.hints import WakeEvent
+from shared.model.wake_events import WakeEvent
 
 
 def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now: float) -> None:

@@ -21,12 +21,7 @@ from dispatcher.scheduling.delegation.proxy_nodes import closed_proxy, fenced_pr
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.group_table import credible
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.hints import (
-    OBJECT_EVENTS,
-    ClusterEvent,
-    WakeEvent,
-    placed_pod_changed,
-)
+from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, placed_pod_changed
 from shared.messages import Changes
 from shared.messages.memory import memory_of_record
 from shared.model.names import CLAIM, OWN_NETWORK, is_ours
@@ -34,6 +29,7 @@ from shared.model.node import Node
 from shared.model.node_group import NodeGroups
 from shared.model.objects import AnyObject
 from shared.model.pod import RUNNING, Pod, PodId, SourceRef, without_claim
+from shared.model.wake_events import WakeEvent
 from shared.security.signatures import is_claim_of, plain_keys, read_claim
 
 MAX_GROUPS_MEMORY = 2**20  # bytes of the node groups of a cluster

@@ -15,7 +15,7 @@ from dispatcher.scheduling.queue import QueuedPod
 from shared.messages import REFUSED, Outcome
 from shared.model.objects import Namespace
 from shared.model.pod import Pod
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from shared.model.refusal import ClusterRefusal
 
 
@@ -69,7 +69,7 @@ class Retries:
             self._state.queue.anew(item, pod_info, now)
         else:
             self._state.queue.retry(item, now, pod_info)
-            self._state.report(tracked, Why(Reason.REFUSED, words).text, now)
+            self._state.report(tracked, Why(Reasons.REFUSED, words).text, now)
         return True
 
     def requeue_changed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:

@@ -31,12 +31,13 @@ from dispatcher.scheduling.delegation.tracking import Tracked, fenced_for
 from dispatcher.scheduling.delegation.unstarted import UnstartedPods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
 from shared.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
+from shared.model.wake_events import WakeEvent
 
 _AT_ONCE = 500  # told in one Tick
 

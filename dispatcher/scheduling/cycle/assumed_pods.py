@@ -29,7 +29,6 @@ from dispatcher.scheduling.framework.points import (
     PluginError,
     Restores,
     books_many,
-    books_rows,
     explained,
     guarded,
 )
@@ -85,7 +84,7 @@ class AssumedPods:
         self._bulk_explainers = [one for one in plan.pod_explainers if one.name in in_bulk]
         # Class plugins that book a whole batch at once, each pod on its row.
         self.bulk_by_row = [
-            one for one in plan.reserves if books_rows(one) and one not in plan.pod_plugins
+            one for one in plan.reserves if books_many(one) and one not in plan.pod_plugins
         ]
         self._reserved: dict[PodId, Book] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
@@ -126,7 +125,7 @@ class AssumedPods:
         for plugin in self.bulk:
             if most:
                 most = guarded(
-                    plugin, plugin.fits, [pod_info for _, pod_info in items[:most]], self.view
+                    plugin, plugin.fits, None, [one for _, one in items[:most]], self.view
                 )
         return most
 
@@ -199,9 +198,9 @@ class AssumedPods:
         try:
             for by_row in self.bulk_by_row:
                 done.append(by_row)  # what it holds when it raises half-way is given back, too
-                guarded(by_row, by_row.reserve_rows, answer_of(by_row.name), pods, rows, self.view)
+                guarded(by_row, by_row.reserve_all, answer_of(by_row.name), pods, rows, self.view)
             for plugin in self.bulk:
-                guarded(plugin, plugin.reserve_all, pods, self.view)
+                guarded(plugin, plugin.reserve_all, None, pods, rows, self.view)
                 done.append(plugin)
         except PluginError:
             for pod_info, row in zip(pods, rows, strict=True):
@@ -264,7 +263,8 @@ class AssumedPods:
 
     def holds_to_size(self, pod_info: PodInfo) -> bool:
         """Whether a Reserve plugin allows the pod no larger size than was booked."""
-        return any(guarded(one, one.holds_to_size, pod_info) for one in self.plan.hold_to_size)
+        said = (guarded(one, one.too_large, pod_info, self.view) for one in self.plan.reserves)
+        return any(one is not None for one in said)
 
     def holds(self, pod_id: PodId) -> bool:
         """Whether this profile has booked the pod."""

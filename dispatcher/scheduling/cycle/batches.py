@@ -23,7 +23,7 @@ from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.value_columns import taken
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import PodId
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 
 Result = Decision | Unschedulable
 Item = tuple[PodId, PodInfo]
@@ -197,7 +197,8 @@ class Batches:
             return False
         pods = [one for _, one in items]
         if not all(
-            guarded(one, one.are_independent, eq_class.answer_of(one.name), pods) for one in bookers
+            guarded(one, one.fits, eq_class.answer_of(one.name), pods, fleet) == len(pods)
+            for one in bookers
         ):
             return False
         ids = {pod_id for pod_id, _ in items}
@@ -210,11 +211,11 @@ def unfit(pod_info: PodInfo, books: AssumedPods) -> Why | None:
     """
     pod = pod_info.pod
     if pod.problems:
-        return Why(Reason.INVALID, "; ".join(pod.problems))
+        return Why(Reasons.INVALID, "; ".join(pod.problems))
     if pod.gated:
-        return Why(Reason.GATED, ", ".join(pod.gates))
+        return Why(Reasons.GATED, ", ".join(pod.gates))
     uncertain = books.fleet.cut_labels.spread_by(pod_info, default=books.plan.spreads)
-    return Why(Reason.LABELS_CUT, uncertain) if uncertain else None
+    return Why(Reasons.LABELS_CUT, uncertain) if uncertain else None
 
 
 def never() -> bool:

@@ -49,9 +49,9 @@ from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.placing.passes import OnePasses
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
-from dispatcher.scheduling.records.messages import is_ours, refusal_message
+from dispatcher.scheduling.records.messages import refusal_message
 from shared.model.pod import PENDING, PodId, template_of
-from shared.model.reasons import NO_NODE_HELPS, Reason, Why
+from shared.model.reasons import Reasons, Why
 from shared.model.refusal import ClusterRefusal
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
@@ -248,14 +248,14 @@ class Scheduler(AssumedPods):
             barred = [
                 ClusterRefusal(cluster, why, now, now)
                 for one in found
-                for cluster, why in one.items()
+                for cluster, why in (one or {}).items()
             ]
             pod_info = msgspec.structs.replace(pod_info, refused=(*pod_info.refused, *barred))
             result = self._decide(self._batch_key_of(pod_info), pod_id, pod_info)
         except PluginError as error:
             return self._fault(pod_id, pod_info, error)
         if barred and isinstance(result, Unschedulable):
-            return msgspec.structs.replace(result, reasons=result.reasons | {Reason.QUOTA})
+            return msgspec.structs.replace(result, reasons=result.reasons | {Reasons.QUOTA})
         return result
 
     def _decide(self, key: ClassKey, pod_id: PodId, pod_info: PodInfo) -> Result:
@@ -346,7 +346,7 @@ class Scheduler(AssumedPods):
         self, cycle: CycleState, key: ClassKey, pod_id: PodId, pod_info: PodInfo, why: Why
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
-        if is_ours(why):
+        if why.reason.verbatim:
             return self._refuse_and_clear_nomination(pod_id, pod_info, why)
         return self.post_filters.hopeless(cycle, self._refused(pod_id, pod_info, why), key, why)
 
@@ -449,7 +449,7 @@ class Scheduler(AssumedPods):
     def _fault(self, pod_id: PodId, pod_info: PodInfo, error: PluginError) -> Unschedulable:
         self._faults.note(error)
         return self._refuse_and_clear_nomination(
-            pod_id, pod_info, Why(Reason.PLUGIN_ERROR, error.plugin)
+            pod_id, pod_info, Why(Reasons.PLUGIN_ERROR, error.plugin)
         )
 
     def _no_place(
@@ -484,7 +484,7 @@ class Scheduler(AssumedPods):
         """Add what autoscalers could do for the pod, unless no node whatever would help it. One
         that is promised room already does not wait for them.
         """
-        if not refused.reasons.isdisjoint(NO_NODE_HELPS):
+        if not all(one.nodes_help for one in refused.reasons):
             return
         pod_info = refused.pod_info
         outlook = self.future.outlook(key, pod_info)

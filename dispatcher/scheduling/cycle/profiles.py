@@ -1,8 +1,7 @@
 """Several profiles over one fleet: which scheduler decides which pod, by its spec.schedulerName."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
-from operator import or_
+from operator import attrgetter
 from typing import cast
 
 from dispatcher.scheduling.cycle.batches import Enough, Item, never
@@ -11,13 +10,14 @@ from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.framework import Plugin, PodInfo
 from dispatcher.scheduling.framework.derived import joined
-from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 from dispatcher.scheduling.rules.entry import may_enter
 from shared.model import names
 from shared.model.pod import Pod, PodId
-from shared.model.reasons import NO_NODE_HELPS, Reason, Why
+from shared.model.reasons import Reason, Reasons, Why
+from shared.model.wake_events import NEVER, WakeEvent
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a
 # profile without it decides no pod that has one.
@@ -37,7 +37,6 @@ class Profiles:
         self._schedulers = tuple(schedulers)
         self._canaried = any(one.canary for one in schedulers)
         self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
-        self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
         self._hinting: dict[
             tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]
         ] = {}
@@ -61,7 +60,7 @@ class Profiles:
         return (
             None
             if pod.scheduler_name in self._by_name
-            else Why(Reason.NO_PROFILE, ", ".join(self._by_name))
+            else Why(Reasons.NO_PROFILE, ", ".join(self._by_name))
         )
 
     def of(self, pod_info: PodInfo) -> Scheduler:
@@ -109,28 +108,20 @@ class Profiles:
                     f"annotation {key} is not followed by profile {plan.profile}, which has no "
                     f"plugin {plugin_name}"
                 )
-                return Why(Reason.INVALID, text)
+                return Why(Reasons.INVALID, text)
         for plugin in plan.pre_enqueues:
             try:
                 refused = guarded(plugin, plugin.pre_enqueue, pod_info)
             except PluginError as error:
-                return Why(Reason.PLUGIN_ERROR, error.plugin)
+                return Why(Reasons.PLUGIN_ERROR, error.plugin)
             if refused is not None:
                 return refused.why
-        return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
+        return Why(Reasons.GATED, ", ".join(pod.gates)) if pod.gated else None
 
-    def helped_by(self, pod_info: PodInfo, reason: Reason) -> WakeEvent:
-        """What the profile's plugins say helps against a reason of theirs; else the table of
-        `hints`.
-        """
-        plan = self.of(pod_info).plan
-        found = self._helped_by.get((plan.profile, reason))
-        if found is None:
-            said = [one.EVENTS[reason] for one in plan.plugins if reason in one.EVENTS]
-            found = self._helped_by[plan.profile, reason] = (
-                reduce(or_, said) if said else HELPED_BY[reason]
-            )
-        return found
+    def refused_by(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> set[str]:
+        """The plugins of its profile that alone refuse for one of these."""
+        plugins = self.of(pod_info).plan.plugins
+        return {one.name for one in plugins if not reasons.isdisjoint(one.REASONS)}
 
     def nodes_help(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> bool:
         """Whether a pod that was refused for these reasons might go to a new node of its own
@@ -138,7 +129,7 @@ class Profiles:
         """
         scheduler = self.of(pod_info)
         try:
-            return reasons.isdisjoint(NO_NODE_HELPS) and may_enter(
+            return all(one.nodes_help for one in reasons) and may_enter(
                 scheduler.plan.filters, pod_info, scheduler.view, pod_info.home
             )
         except PluginError:
@@ -254,10 +245,9 @@ def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[P
     looks closer.
     """
     found = list[Plugin | None]()
-    for reason in sorted(reasons, key=str):
-        asked = [one for one in plan.plugins if reason in one.EVENTS]
-        found += [one for one in asked if kind & one.EVENTS[reason]]
-        found += [None] * (not asked and bool(kind & HELPED_BY[reason]))
+    for reason in sorted(reasons, key=attrgetter("name")):
+        if kind & reason.helped_by:
+            found += [one for one in plan.plugins if reason in one.REASONS] or [None]
     return tuple({id(one): one for one in found}.values())  # plugins need not be hashable
 
 

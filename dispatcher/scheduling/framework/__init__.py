@@ -5,7 +5,7 @@ Authors of plugins import the decision's points from here, those around it from
 `framework.lifecycle`.
 """
 
-from dispatcher.scheduling.framework.counting import CountingPlugin
+from dispatcher.scheduling.framework.counted import CountedPlugin
 from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.fleet_view import (
@@ -33,8 +33,8 @@ from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
     Canary,
     ClusterFilter,
+    ClusterScore,
     Depends,
-    Explained,
     Filter,
     Permit,
     Plugin,
@@ -58,12 +58,12 @@ __all__ = [
     "Canary",
     "ClusterFilter",
     "ClusterInfo",
+    "ClusterScore",
     "Codes",
-    "CountingPlugin",
+    "CountedPlugin",
     "CycleState",
     "Depends",
     "DomainPlugin",
-    "Explained",
     "Filter",
     "FleetView",
     "Floats",

@@ -93,7 +93,7 @@ class DomainPlugin(Filter[S], Score[S]):
         return None
 
     def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
-        """The parts as rules (see `domain_counts`; `CountingPlugin` derives the parts from them);
+        """The parts as rules (see `domain_counts`; `CountedPlugin` derives the parts from them);
         None: its pods are decided one by one. The very same object again says that nothing moved
         but the numbers in its counts.
         """

@@ -30,7 +30,7 @@ class PreEnqueue(Plugin[S]):
 
     @abstractmethod
     def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
-        """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
+        """None: yes. A Refuse: not before the pod changes, or an event that helps against it."""
 
 
 class PreScore(Score[S]):
@@ -183,11 +183,12 @@ class Order:
     about: str = field(default="", compare=False)
 
 
+# A pod waits so long for what PreBind orders: kube-scheduler's bindTimeoutSeconds of volumes.
+PRE_BIND_S = 600.0
+
+
 class PreBind(Plugin[S]):
     """What must be so before the pod is bound (volumes, say)."""
-
-    # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
-    deadline_s: float = 600.0
 
     @abstractmethod
     def pre_bind(

@@ -23,7 +23,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 Names = frozenset[str]
 
@@ -34,8 +34,8 @@ class NamesNodes(Protocol):
 
     name: ClassVar[str]
 
-    def names_key(self, pod_info: PodInfo) -> Hashable:
-        """Everything of the pod that `node_names` looks at; None for a pod that names no nodes."""
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        """See `Plugin`; None for a pod that names no nodes."""
         ...
 
     def node_names(self, pod_info: PodInfo, fleet: FleetView) -> Names | None:
@@ -58,7 +58,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """What each of the plugins looks at; None if none names nodes."""
-        keys = tuple(plugin.names_key(pod_info) for plugin in self._plugins)
+        keys = tuple(plugin.class_key(pod_info) for plugin in self._plugins)
         return None if all(key is None for key in keys) else keys
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> tuple[Names, str] | Refuse | Skip:
@@ -73,7 +73,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
         who = f"[{' '.join(sorted(named))}]"
         if not common:
             return refuse(
-                Reason.NAMED_APART,
+                Reasons.NAMED_APART,
                 f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}",
             )
         return common, who
@@ -81,7 +81,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
     def filter(self, state: tuple[Names, str], fleet: FleetView, rows: Rows) -> Codes:
         """NOT_NAMED everywhere but on nodes of those names, one of each a cluster at most."""
         names, who = state
-        codes = np.full(fleet.n, fleet.reasons.code(Reason.NOT_NAMED, who), dtype=np.uint16)
+        codes = np.full(fleet.n, fleet.reasons.code(Reasons.NOT_NAMED, who), dtype=np.uint16)
         for info in fleet.clusters:
             for name in names:
                 row = fleet.nodes.row_of(info.name, name)

@@ -26,7 +26,7 @@ from typing_extensions import TypeVar
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.derived import NOTHING, Derived
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
@@ -92,28 +92,20 @@ class Plugin(ABC, Generic[S]):
     # pod. It says the same of `fleet_key` for pods without volumes, as long as nothing in the fleet
     # moves.
     keyed_by_template: bool = False
-    # of a STATIC Filter or Score: all nodes of a cluster get the same answer
-    by_cluster: bool = False
     # whether it has hard constraints that count other pods for pods without any of their own
     spreads_all: bool = False
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`
-    # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons
-    # that are not here.
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
+    # The reasons for which it alone refuses. It may name those of `Reasons` besides.
+    REASONS: ClassVar[tuple[Reason, ...]] = ()
     # what the fleet is to keep of readings for it, beside shares and means
     derives: Derived = NOTHING
 
     def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
-    def heed(self, cluster_filters: "Sequence[Filter]") -> None:
-        """Called once: the filters of the profile that keep pods out of whole clusters
-        (`Filter.closed_clusters`).
-        """
-
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
-        """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once
-        a class.
+        """Whether an event that helps against one of its REASONS is worth a new try of a pod that
+        it refused; asked once a class.
         """
         return True
 
@@ -124,8 +116,8 @@ class Plugin(ABC, Generic[S]):
         return None
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
-        """Whether an event of EVENTS may help any pod of this `hint_key`: asked once for all of
-        them, before `hint`.
+        """Whether such an event may help any pod of this `hint_key`: asked once for all of them,
+        before `hint`.
         """
         return True
 
@@ -219,7 +211,6 @@ class ClusterFilter(Filter[Codes]):
     reason code.
     """
 
-    by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
@@ -250,20 +241,35 @@ class Score(Plugin[S]):
 
     @abstractmethod
     def score(self, state: S, fleet: FleetView, rows: Rows) -> Floats:
-        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises.
+        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin has a `normalize`.
 
         Rows that no filter lets pass may be among `rows`: what is said of them is not used.
         """
 
-    normalizes: ClassVar[bool] = False
+    normalizes: ClassVar[bool] = False  # whether it has a `normalize`; not to be set
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.normalizes = cls.normalize is not Score.normalize
 
     def normalize(self, raw: Floats) -> Floats:
-        """Raw scores of the feasible rows to 0..100 (only when `normalizes`).
+        """Raw scores of the feasible rows to 0..100. Without it `score` answers these itself.
 
         It rests on the set of scores alone: equal ones get equal answers, however often and in
         which order they come.
         """
         return raw
+
+
+class ClusterScore(Score[Floats]):
+    """A preference for whole clusters: PreFilter answers [clusters] points."""
+
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def score(self, state: Floats, fleet: FleetView, rows: Rows) -> Floats:
+        """The points of each node's cluster."""
+        points: Floats = state[fleet.nodes.cluster[rows]]
+        return points
 
 
 class Reserve(Plugin[S]):
@@ -287,17 +293,12 @@ class Reserve(Plugin[S]):
         """
         return key
 
-    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str]:
-        """Clusters for whose true size of the pod (`PodInfo.sizes`) nothing can be booked now, and
-        why: passed over.
+    def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
+        """Of a pod that must not be bound in a larger size than was booked: the clusters for whose
+        true size of it (`PodInfo.sizes`) nothing can be booked now, and why: they are passed over.
+        None: it may be bound in any size.
         """
-        return {}
-
-    def holds_to_size(self, pod_info: PodInfo) -> bool:
-        """Whether the pod must not be bound in a larger size than was booked: its true size is
-        booked first.
-        """
-        return False
+        return None
 
 
 class Permit(Plugin[S]):
@@ -312,18 +313,6 @@ class Permit(Plugin[S]):
         """None: go. A Refuse: give the place back. A number: hold the place that many seconds at
         most.
         """
-
-
-class Explained(Protocol[S_contra]):
-    """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage,
-    headroom).
-    """
-
-    def explain(
-        self, state: S_contra, pod_info: PodInfo, fleet: FleetView, row: int
-    ) -> Mapping[str, Any]:
-        """Plain JSON values about the chosen row."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Faults:
 
 
 def guarded(
-    plugin: "Plugin | ExplainingPlugin | ReservesRows",
+    plugin: "Plugin | ExplainingPlugin | ReservesMany",
     call: Callable[P, T],
     *args: P.args,
     **kwargs: P.kwargs,
@@ -108,40 +108,26 @@ class Restores(Protocol):
 
 @runtime_checkable
 class ReservesMany(Protocol):
-    """A Reserve plugin that checks and books many pods at once, on whatever rows: they are of one
-    class, but for what its own `batch_key` leaves out.
-    """
-
-    def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
-        """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before
-        the next comes; they pass all the more if none is booked.
-        """
-        ...
-
-    def reserve_all(self, pods: Sequence[PodInfo], fleet: FleetView) -> None:
-        """Book all of these, or raise and book none."""
-        ...
-
-
-@runtime_checkable
-class ReservesRows(Protocol):
-    """A Reserve plugin that filters or scores, too, and books many pods of one class at once, each
-    on its row.
+    """A Reserve plugin that checks and books many pods at once: they are of one class, but for what
+    its own `batch_key` leaves out. `state`: what PreFilter answered for that class; None where it
+    runs for every pod.
     """
 
     name: ClassVar[str]
 
-    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
-        """Whether `reserve` takes all of these, and booking one changes nothing that any filter,
-        score or fleet key says of another but what `FleetState.suppose` shows. `state`: what
-        PreFilter answered for their class.
+    def fits(self, state: Any, pods: Sequence[PodInfo], fleet: FleetView) -> int:
+        """How many of the first pods `pre_filter` and `reserve` let pass, on whatever rows, if each
+        is booked before the next comes; they pass all the more if none is booked.
+
+        Of one that filters or scores, too: booking these changes nothing that any filter, score or
+        fleet key says of another of them but what `FleetState.suppose` shows.
         """
         ...
 
-    def reserve_rows(
-        self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
+    def reserve_all(
+        self, state: Any, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
     ) -> None:
-        """Book each on its row, or raise and book none."""
+        """Book all of these, each on its row, or raise and book none."""
         ...
 
 
@@ -154,16 +140,11 @@ def books_many(plugin: Any) -> TypeIs[ReservesMany]:
     return isinstance(plugin, ReservesMany) and passes and in_step(kind, "reserve_all", "reserve")
 
 
-def books_rows(plugin: Any) -> TypeIs[ReservesRows]:
-    """The same of one that books each pod on its row."""
-    kind = plugin.__class__
-    passes = in_step(kind, "are_independent", "pre_filter", "reserve")
-    return isinstance(plugin, ReservesRows) and passes and in_step(kind, "reserve_rows", "reserve")
-
-
 @runtime_checkable
 class ExplainingPlugin(Protocol):
-    """A plugin with `explain` (see framework.Explained)."""
+    """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage,
+    headroom).
+    """
 
     name: ClassVar[str]
 
@@ -257,7 +238,6 @@ class Plan:
     batching: tuple[tuple[int, Reserve], ...]
     bounding_clusters: tuple[Filter, ...]  # that may say which clusters alone are possible
     keyed_without_home: tuple[tuple[int, Plugin], ...]
-    hold_to_size: tuple[Reserve, ...]  # that may allow no larger size than was booked
     pod_explainers: tuple[ExplainingPlugin, ...] = ()
     plugins: tuple[Plugin, ...] = ()
     pre_enqueues: tuple[PreEnqueue, ...] = ()
@@ -310,9 +290,6 @@ class Plan:
             ),
             keyed_without_home=tuple(
                 (at, one) for at, one in enumerate(looks) if "key_without_home" in vars(type(one))
-            ),
-            hold_to_size=tuple(
-                one for one in reserves if type(one).holds_to_size is not Reserve.holds_to_size
             ),
             pod_explainers=tuple(
                 one

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dispatcher.scheduling.framework import Depends, DomainPlugin, Filter, Plugin, Reserve, Score
+from dispatcher.scheduling.framework import (
+    ClusterFilter,
+    ClusterScore,
+    Depends,
+    DomainPlugin,
+    Filter,
+    Plugin,
+    Reserve,
+    Score,
+)
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import ExplainingPlugin, Plan
 
@@ -43,7 +52,7 @@ class PluginRole:
     @cached_property
     def by_cluster(self) -> bool:
         """All nodes of a cluster get the same answer, and it rests on nodes alone."""
-        return self.scope is AnswerScope.NODE_OBJECT and bool(self.plugin.by_cluster)
+        return isinstance(self.plugin, ClusterFilter | ClusterScore)
 
     @cached_property
     def normalizes(self) -> bool:

@@ -18,7 +18,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.framework.points import ExplainingPlugin
 from dispatcher.scheduling.framework.value_columns import Column
 from shared.model.pod import Needs
-from shared.model.reasons import OTHERS, Reason, ReasonTable, Why
+from shared.model.reasons import OTHERS, Reasons, ReasonTable, Why
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Explainers = tuple[tuple[ExplainingPlugin, object], ...]
@@ -43,9 +43,9 @@ class DecisionContext:
         """
         found = list[Why]()
         for why in self.reasons.whys(code):
-            if absent and why.lasting and why[:2] == (Reason.INSUFFICIENT, OTHERS):
+            if absent and why.lasting and why[:2] == (Reasons.INSUFFICIENT, OTHERS):
                 found += [Why(why.reason, name, why.lasting) for name in absent]
-            elif self.needs is not None and why[:2] == (Reason.CANNOT_CROSS, OTHERS):
+            elif self.needs is not None and why[:2] == (Reasons.CANNOT_CROSS, OTHERS):
                 found.append(Why(why.reason, self.needs.text))
             else:
                 found.append(why)

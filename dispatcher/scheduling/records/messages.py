@@ -2,24 +2,8 @@
 
 from collections import Counter
 
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Why
 
-# Reasons about a pod that are told as they are.
-_OURS = frozenset(
-    (
-        Reason.QUOTA,
-        Reason.QUOTA_UNKNOWN,
-        Reason.GATED,
-        Reason.INVALID,
-        Reason.PLUGIN_ERROR,
-        Reason.NO_PROFILE,
-        Reason.PERMIT,
-        Reason.PRE_BIND,
-        Reason.TOO_SLOW,
-        Reason.TOO_MANY_TERMS,
-        Reason.LABELS_CUT,
-    )
-)
 _NO_NODES = "no nodes available to schedule pods"
 
 
@@ -39,15 +23,10 @@ def no_place_message(nodes: int, texts: Counter[str]) -> str:
     )
 
 
-def is_ours(why: Why) -> bool:
-    """Whether kube-scheduler knows no such reason to refuse a pod as a whole."""
-    return why.reason in _OURS
-
-
 def refusal_message(nodes: int, why: Why) -> str:
     """The sentence for a pod that is refused as a whole: kube-scheduler's where the reason is one
     of its own.
     """
-    if is_ours(why):
+    if why.reason.verbatim:
         return why.text
     return f"0/{nodes} nodes are available: {why.text}." if nodes else _NO_NODES

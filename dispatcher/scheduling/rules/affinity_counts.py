@@ -9,16 +9,39 @@ import numpy as np
 
 from dispatcher.scheduling.framework import FleetView, Ints, PodInfo
 from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
     MaxCount,
     RequiredCount,
     RuleCount,
+    Scale,
     ScoreTerm,
 )
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
-from dispatcher.scheduling.rules.affinity import AffinityRule, AffinityRules
+from dispatcher.scheduling.rules.affinity import AffinityRules
 from shared.model.objects import Namespace
 from shared.model.reasons import Reason
 from shared.model.topology import HOST_LEVEL, level_of
+from shared.model.wake_events import NODES, WakeEvent
+
+POD_AFFINITY = Reason(
+    "pod_affinity",
+    "node(s) didn't match pod affinity rules",
+    remedy="No pod that the required affinity asks for is in the node's domain.",
+    helped_by=NODES | WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+    resolvable=False,
+)
+POD_ANTI_AFFINITY = Reason(
+    "pod_anti_affinity",
+    "node(s) didn't match pod anti-affinity rules",
+    remedy="A pod that the required anti-affinity avoids is in the node's domain.",
+    helped_by=NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+)
+EXISTING_ANTI_AFFINITY = Reason(
+    "existing_anti_affinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+    remedy="A pod in the node's domain has an anti-affinity that avoids this pod.",
+    helped_by=NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+)
 
 _Count = tuple[
     str, Ints, int, int
@@ -30,7 +53,8 @@ class AffinityCounts:
     """The counts that a pod's rules and the standing terms `about` it look at, and what one more
     pod like it adds.
 
-    `brought`: number of a standing term -> what the pod adds to it.
+    `brought`: number of a standing term -> what the pod adds to it. `unlabelled`: whether labels of
+    some pods are not told, so that terms may mean them.
     """
 
     rules: AffinityRules
@@ -38,28 +62,41 @@ class AffinityCounts:
     pod_info: PodInfo
     fleet: FleetView
     brought: Mapping[int, int]
+    unlabelled: bool
 
-    @property
-    def first(self) -> bool:
+    def stated(self, hard_weight: int, *, lasting: bool) -> CountRules:
+        """All that they say; `hard_weight`: what a required term of a placed pod is worth."""
+        return CountRules(
+            self._refusals(),
+            self._first(),
+            self._score_terms(hard_weight),
+            scale=Scale.RANGE,
+            lasting=lasting,
+        )
+
+    def _first(self) -> bool:
         """Whether the pod may be the first of its kind."""
         together = self.rules.together
-        return together is not None and is_one_of(together, self.pod_info, self.fleet)
+        return (
+            together is not None
+            and is_one_of(together, self.pod_info, self.fleet)
+            and not (
+                self.unlabelled and self.fleet.affinity.unlabelled(self.rules.drawn_unlabelled)
+            )
+        )
 
-    def refusals(
-        self, unlabelled: Sequence[AffinityRule] = ()
-    ) -> Sequence[MaxCount | RequiredCount]:
-        """Required affinity, required anti-affinity, that of placed pods. `unlabelled`: terms about
-        pods whose labels are not told, which count as if anti-affinity meant them.
-        """
+    def _refusals(self) -> Sequence[MaxCount | RequiredCount]:
+        """Required affinity, required anti-affinity, that of placed pods."""
         reasons = self.fleet.reasons
         rules = self.rules
-        own = reasons.code(Reason.POD_ANTI_AFFINITY)
-        near = reasons.code(Reason.POD_AFFINITY)
-        theirs = reasons.code(Reason.EXISTING_ANTI_AFFINITY)
+        own = reasons.code(POD_ANTI_AFFINITY)
+        near = reasons.code(POD_AFFINITY)
+        theirs = reasons.code(EXISTING_ANTI_AFFINITY)
         keys = dict.fromkeys(rule.key for rule in rules.required)
         together = rules.together
         drawn = [self._own(together, key) for key in keys] if together else []
-        away = [self._own(rule.pods, rule.key) for rule in (*rules.repelling, *unlabelled)]
+        repelling = rules.repelling_unlabelled if self.unlabelled else ()
+        away = [self._own(rule.pods, rule.key) for rule in (*rules.repelling, *repelling)]
         return (
             *(RequiredCount(domain_count, near) for domain_count in self._domain_counts(drawn)),
             *(MaxCount(domain_count, 0, own) for domain_count in self._domain_counts(away)),
@@ -69,8 +106,8 @@ class AffinityCounts:
             ),
         )
 
-    def score_terms(self, hard_weight: int) -> Sequence[ScoreTerm]:
-        """One for each topology key; `hard_weight`: what a required term of a placed pod is worth."""
+    def _score_terms(self, hard_weight: int) -> Sequence[ScoreTerm]:
+        """One for each topology key."""
         preferred = [self._own(rule.pods, rule.key, rule.weight) for rule in self.rules.preferred]
         theirs = (
             self._standing(TermKind.PREFERRED, 1),

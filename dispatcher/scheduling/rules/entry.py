@@ -8,7 +8,7 @@ import numpy as np
 
 from dispatcher.scheduling.framework import Bools, Filter, FleetView, PodInfo
 from dispatcher.scheduling.framework.points import guarded
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 
 
 def open_clusters(
@@ -37,5 +37,5 @@ def may_enter(filters: Sequence[Filter], placed: PodInfo, fleet: FleetView, clus
 
 def _lets_in(code: int, fleet: FleetView, *, honor_taints: bool) -> bool:
     return not code or (
-        not honor_taints and fleet.reasons.why(code).reason is Reason.CLUSTER_CORDONED
+        not honor_taints and fleet.reasons.why(code).reason == Reasons.CLUSTER_CORDONED
     )

@@ -9,7 +9,7 @@ import numpy as np
 from dispatcher.scheduling.framework import Bools, Codes, FleetView, Ints, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
-from shared.model.reasons import OTHERS, Reason
+from shared.model.reasons import OTHERS, Reasons
 from shared.model.resources import PODS
 
 _FEW = 4  # rows
@@ -155,10 +155,10 @@ def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: Fle
     table = fleet.reasons
     scarce = fleet.reasons.is_scarce
     distinct = dict.fromkeys(
-        table.code(Reason.TOO_MANY_PODS)
+        table.code(Reasons.TOO_MANY_PODS)
         if name == PODS
         else table.code(
-            Reason.INSUFFICIENT,
+            Reasons.INSUFFICIENT,
             OTHERS if scarce and fleet.axis.column(name) is None else name,
             lasting=bool(beyond >> bit & 1),
         )

@@ -24,10 +24,49 @@ from shared.model.objects import (
     StorageClass,
 )
 from shared.model.reasons import Reason
+from shared.model.wake_events import NODES, STORAGE, WakeEvent
+
+VOLUME_AFFINITY = Reason(
+    "volume_affinity",
+    "node(s) didn't match PersistentVolume's node affinity",
+    remedy="The claim's volume cannot be reached from that node.",
+    helped_by=NODES | STORAGE,
+    resolvable=False,
+)
+VOLUME_BINDING = Reason(
+    "volume_binding",
+    "node(s) didn't find available persistent volumes to bind",
+    remedy="No free volume fits the claim, and its class provisions none for that node.",
+    helped_by=NODES | STORAGE | WakeEvent.POD_REMOVED,
+    resolvable=False,
+)
+STORAGE_SPACE = Reason(
+    "storage_space",
+    "node(s) did not have enough free storage",
+    remedy="The CSI driver reports too little capacity there (CSIStorageCapacity).",
+    helped_by=NODES | STORAGE,
+    resolvable=False,
+)
+VOLUME_MISSING = Reason(
+    "volume_missing",
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    remedy="The claim is bound to a volume that is not there.",
+    helped_by=STORAGE,
+    resolvable=False,
+    nodes_help=False,
+)
+CLAIM_UNBOUND = Reason(
+    "claim_unbound",
+    "pod has unbound immediate PersistentVolumeClaims",
+    remedy="The claim's class binds at once and has not: `kubectl describe pvc`.",
+    helped_by=STORAGE,
+    resolvable=False,
+    nodes_help=False,
+)
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 # Why a row is refused, as bits; told in this order.
-BITS = (Reason.VOLUME_AFFINITY, Reason.VOLUME_BINDING, Reason.STORAGE_SPACE, Reason.VOLUME_MISSING)
+BITS = (VOLUME_AFFINITY, VOLUME_BINDING, STORAGE_SPACE, VOLUME_MISSING)
 _AFFINITY, _BINDING, _SPACE, _MISSING = (np.uint8(1 << at) for at in range(4))
 _NOWHERE = "nowhere"  # in a key, in place of the node affinity of a volume that does not exist
 Terms = tuple[NodeSelectorTerm, ...]
@@ -103,7 +142,7 @@ def _sorted_claims(pod_info: PodInfo, fleet: FleetView) -> _Sorted | Refuse:
             continue
         made_by = fleet.objects.named(home, StorageClass, claim.storage_class or "")
         if made_by is None or not made_by.waits or claim.volume:
-            return refuse(Reason.CLAIM_UNBOUND)
+            return refuse(CLAIM_UNBOUND)
         waiting.append((claim, made_by))
     return bound, waiting
 

@@ -8,6 +8,49 @@ from dispatcher.scheduling.framework import FleetView, PodInfo, Refuse, refuse
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
 from shared.model.reasons import Reason
+from shared.model.wake_events import STORAGE, WakeEvent
+
+NOT_FOUND = Reason(
+    "not_found",
+    "{} not found",
+    remedy="Create the object that the pod refers to.",
+    helped_by=STORAGE,
+    resolvable=False,
+    nodes_help=False,
+)
+CLAIM_AWAITED = Reason(
+    "claim_awaited",
+    'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
+    remedy="Kubernetes makes this claim; if it lasts, look at the controller manager.",
+    helped_by=WakeEvent.CLAIM,
+    resolvable=False,
+    nodes_help=False,
+)
+CLAIM_LOST = Reason(
+    "claim_lost",
+    "persistentvolumeclaim {}",
+    remedy="The claim has lost its volume: `kubectl describe pvc`.",
+    helped_by=WakeEvent.CLAIM,
+    resolvable=False,
+    nodes_help=False,
+)
+CLAIM_DELETED = Reason(
+    "claim_deleted",
+    'persistentvolumeclaim "{}" is being deleted',
+    remedy="The claim is going. Create another one, or do not delete it while pods use it.",
+    helped_by=WakeEvent.CLAIM,
+    resolvable=False,
+    nodes_help=False,
+)
+CLAIM_NOT_OWNED = Reason(
+    "claim_not_owned",
+    "PVC {} (pod is not owner)",
+    remedy="A claim of the ephemeral volume's name is there, and is not this pod's. Delete"
+    " or rename it.",
+    helped_by=WakeEvent.CLAIM,
+    resolvable=False,
+    nodes_help=False,
+)
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 LOST = "Lost"
@@ -39,7 +82,7 @@ def claim_key(pod: Pod, volume: Volume) -> str:
 
 def not_found(kind: str, name: str) -> Refuse:
     """kube-scheduler's words for an object that does not exist."""
-    return refuse(Reason.NOT_FOUND, f'{kind} "{name}"')
+    return refuse(NOT_FOUND, f'{kind} "{name}"')
 
 
 def owned_by(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -96,17 +139,17 @@ def _unusable(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | None) -> 
     if claim is None:
         awaited = volume.ephemeral
         return (
-            refuse(Reason.CLAIM_AWAITED, volume.name)
+            refuse(CLAIM_AWAITED, volume.name)
             if awaited
             else not_found("persistentvolumeclaim", volume.name)
         )
     if claim.phase == LOST:
         return refuse(
-            Reason.CLAIM_LOST,
+            CLAIM_LOST,
             f'"{claim.name}" bound to non-existent persistentvolume "{claim.volume}"',
         )
     if claim.terminating:
-        return refuse(Reason.CLAIM_DELETED, claim.name)
+        return refuse(CLAIM_DELETED, claim.name)
     if volume.ephemeral and not owned_by(pod, claim):
-        return refuse(Reason.CLAIM_NOT_OWNED, f"{claim.key} was not created for pod {pod.key}")
+        return refuse(CLAIM_NOT_OWNED, f"{claim.key} was not created for pod {pod.key}")
     return None

@@ -44,7 +44,6 @@ POINTS = {
     "normalize": "ScoreExtensionNormalize",
     "reserve": "Reserve",
     "reserve_all": "Reserve",
-    "reserve_rows": "Reserve",
     "unreserve": "Unreserve",
     "permit": "Permit",
     "pre_bind": "PreBind",

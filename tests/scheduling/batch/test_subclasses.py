@@ -13,7 +13,7 @@ from dispatcher.scheduling.framework import FleetView, Floats, Part, PluginUse, 
 from dispatcher.scheduling.framework.plugin import refuse
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.names import SCHEDULER_NAME, ZONE
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
 from tests.compiled import compiled  # noqa: F401 - a fixture
@@ -51,7 +51,7 @@ class Closed(FaultDomainSpread):
     def filter_parts(self, state: Any, fleet: FleetView) -> Sequence[Part]:
         rule = state.soft[0]
         answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
-        answers[0] = fleet.reasons.code(Reason.POLICY, self.name)
+        answers[0] = fleet.reasons.code(Reasons.POLICY, self.name)
         return [*super().filter_parts(state, fleet), Part(rule.area.domain, answers)]
 
 
@@ -61,7 +61,7 @@ class PaidQuota(TenantQuota):
     name = "PaidQuota"
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Any:
-        return refuse(Reason.POLICY, self.name)
+        return refuse(Reasons.POLICY, self.name)
 
 
 class Doubting(TenantQuota):
@@ -70,7 +70,7 @@ class Doubting(TenantQuota):
     name = "Doubting"
 
     def reserve(self, cycle: Any, pod_info: PodInfo, row: int, fleet: FleetView) -> Any:
-        return refuse(Reason.POLICY, self.name)
+        return refuse(Reasons.POLICY, self.name)
 
 
 def nodes_of(plugin: Any, *, together: bool) -> list[str]:

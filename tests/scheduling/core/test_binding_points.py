@@ -47,7 +47,7 @@ from shared.messages import (
 )
 from shared.model.names import SCHEDULER_NAME
 from shared.model.pod import Pod
-from shared.model.reasons import Reason, Why
+from shared.model.reasons import Reasons, Why
 from tests.scheduling.points_world import Keyed, World, of
 
 # --- Permit ----------------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ class Pair(Keyed, Permit):
 
     def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         if pod_info.pod.labels.get("only") == "never":
-            return refuse(Reason.POLICY, self.name)
+            return refuse(Reasons.POLICY, self.name)
         waiting = self.room.waiting()
         for pod_id, _ in waiting:
             self.room.allow(pod_id, self.name)
@@ -121,7 +121,7 @@ def test_a_plugin_may_reject_one_that_waits() -> None:
     world = World(pair)
     world.submit("first")
     world.tick()
-    pair.room.reject(("east", "uid-first"), "Pair", Why(Reason.POLICY, "Pair"))
+    pair.room.reject(("east", "uid-first"), "Pair", Why(Reasons.POLICY, "Pair"))
     world.tick()
     assert world.held_cpu() == 0
     assert world.message("first") == "node(s) didn't satisfy plugin Pair"
@@ -174,7 +174,7 @@ class Prepare(Keyed, PreBind):
         self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | Sequence[Order] | None:
         if pod_info.pod.labels.get("only") == "never":
-            return refuse(Reason.PRE_BIND, "no such thing")
+            return refuse(Reasons.PRE_BIND, "no such thing")
         ref = PodRef("default", pod_info.pod.name, pod_info.pod.uid)
         return None if self.ready else [Order("east", DeleteSource("", ref, 0))]
 
@@ -225,7 +225,7 @@ class Elsewhere(Keyed, BindPoint):
 
     def bind(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Handed | Refuse | None:
         only = pod_info.pod.labels.get("only")
-        return Handed("the other one", 60.0) if only == "hand" else refuse(Reason.POLICY, self.name) if only else None
+        return Handed("the other one", 60.0) if only == "hand" else refuse(Reasons.POLICY, self.name) if only else None
 
 
 class Heard(Keyed, PostBind):

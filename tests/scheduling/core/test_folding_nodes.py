@@ -10,10 +10,10 @@ from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.reports import _NODES_A_POD
 from dispatcher.scheduling.events import ClusterChanged, FoldOn
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework.hints import WakeEvent
 from shared.messages import Changes
 from shared.model.names import FENCED, proxy_node_name
 from shared.model.node import Node
+from shared.model.wake_events import WakeEvent
 from tests.laws.cores import make_core
 
 AT_ONCE = 2  # pods

@@ -1,23 +1,27 @@
 """Pods that wait for others to come (WakeEvent.POD_ADDED) are told of each that comes into the queue."""
 
-from collections.abc import Hashable, Mapping
-from typing import ClassVar
+from collections.abc import Hashable
+from dataclasses import replace
 
 import msgspec
 
 from dispatcher.scheduling.framework import Codes, Filter, FleetView, PodInfo, Refuse, Rows, refuse
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
 from shared.messages import Bind
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
+from shared.model.wake_events import NEVER, WakeEvent
 from tests.scheduling.points_world import Keyed, World, of
+
+ALONE = Reason("alone", "one of a pair alone", remedy="-", helped_by=WakeEvent.POD_ADDED)
+UNHELPED = replace(ALONE, helped_by=NEVER)
 
 
 class Pair(Keyed, PreEnqueue):
     """No pod is let in before two have come."""
 
     name = "Pair"
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.POLICY: WakeEvent.POD_ADDED}
+    REASONS = (ALONE,)
 
     def __init__(self, least: int = 2) -> None:
         self.least = least
@@ -29,7 +33,7 @@ class Pair(Keyed, PreEnqueue):
 
     def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
         self.asked.append(pod_info.pod.name)
-        return None if len(set(self.asked)) >= self.least else refuse(Reason.POLICY, self.name)
+        return None if len(set(self.asked)) >= self.least else refuse(self.REASONS[0])
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         self.told.append(event)
@@ -65,7 +69,7 @@ def test_pods_that_come_together_are_let_in_together() -> None:
 class Deaf(Pair):
     """The same, but no event helps."""
 
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.POLICY: WakeEvent(0)}
+    REASONS = (UNHELPED,)
 
 
 def test_nobody_is_woken_by_its_own_coming() -> None:
@@ -109,7 +113,7 @@ class Closed(Keyed, Filter):
     name = "Closed"
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
-        return fleet.reasons.code(Reason.POLICY, self.name) + 0 * fleet.nodes.taint_set[rows].astype("uint16")
+        return fleet.reasons.code(Reasons.POLICY, self.name) + 0 * fleet.nodes.taint_set[rows].astype("uint16")
 
 
 def test_who_does_not_say_so_waits_for_no_newcomers() -> None:

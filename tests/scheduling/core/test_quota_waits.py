@@ -9,7 +9,7 @@ from dispatcher.scheduling.rules import eligibility
 from shared.messages import AnyIntent, Changes, ReportUnschedulable
 from shared.model.owner_use import OwnerUse
 from shared.model.pod import RUNNING
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.laws.cores import make_core
@@ -185,7 +185,7 @@ def test_pods_refused_beside_them_for_another_tenants_quota_do_not_say_what_a_po
     world.come("blue", 100.1, "blue-1")
     world.come("red", 100.1, "red-1")
     world.tick(100.1)
-    assert [set(one.reasons) for one, _ in world.core.queue.parked()] == [{Reason.QUOTA}, {Reason.INSUFFICIENT}]
+    assert [set(one.reasons) for one, _ in world.core.queue.parked()] == [{Reasons.QUOTA}, {Reasons.INSUFFICIENT}]
     world.node("n2", 160.0, 1)
     world.tick(160.0)
     assert world.waiting() == {"blue"}

@@ -29,7 +29,7 @@ from dispatcher.scheduling.framework.plugin import WaitingRoom
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.messages import BOUND, Bind, Evict
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
 from tests.scheduling.points_world import Keyed, World, of
@@ -121,7 +121,7 @@ class Closed(Filter):
         return None
 
     def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
-        code = fleet.reasons.code(Reason.POLICY, self.name) if self._closed else 0
+        code = fleet.reasons.code(Reasons.POLICY, self.name) if self._closed else 0
         return np.full(len(fleet.nodes.live[rows]), code, dtype=np.uint16)
 
 

@@ -9,7 +9,7 @@ from dispatcher.scheduling.events import Decide, Effect, Tick
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.queue import QueuedPod
 from shared.messages import Bind, ReportUnschedulable
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod, report
 
@@ -34,8 +34,8 @@ def test_a_namespace_whose_decisions_take_long_waits_with_the_reason_and_others_
     assert bound(effects) == ["another-1", "another-2", "one-0", "one-1", "one-2"]
     told = intents(effects, ReportUnschedulable)
     assert {(one.pod.name, one.message, one.nodes_help) for one in told} == {  # type: ignore[attr-defined]
-        ("one-3", Reason.TOO_SLOW.value, False),
-        ("one-4", Reason.TOO_SLOW.value, False),
+        ("one-3", Reasons.TOO_SLOW.words, False),
+        ("one-4", Reasons.TOO_SLOW.words, False),
     }
     core.handle(Tick(None), 4.0)
     assert bound(core.handle(deciding(0.01), 4.0)) == []  # it rests for (3 * 0.75 - 2) / 0.05 = 5 s

@@ -137,7 +137,7 @@ def test_a_cluster_without_quota_for_the_true_size_costs_nobody_their_place_and_
     result = world.schedule(larger())
     assert isinstance(result, Unschedulable)
     assert result.victims == ()
-    assert "QUOTA" in {one.name for one in result.reasons}
+    assert "quota" in {one.name for one in result.reasons}
     assert "quota exceeded: tenant all: cpu asked 800m" in result.full_message
 
 

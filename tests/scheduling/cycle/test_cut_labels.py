@@ -10,14 +10,15 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Plugin, PodInfo, Refuse, Skip
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent, placed_pod_changed
+from dispatcher.scheduling.framework.hints import ClusterEvent, placed_pod_changed
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules.budgets import Budgets
 from shared.model.labels import LabelSelector, Requirement
 from shared.model.names import AFFINITY_FROM_OTHERS
 from shared.model.objects import Namespace, PodDisruptionBudget
 from shared.model.pod import SpreadConstraint
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.scheduling.tiny_plugins import Fit, profile
 
@@ -185,4 +186,4 @@ def test_it_is_a_reason_that_no_eviction_helps() -> None:
         [(("a", "uid-p1"), pod().spread("host", selector=WEB).placed("a"))]
     )
     assert not isinstance(result, Decision)
-    assert result.reasons == {Reason.LABELS_CUT}
+    assert result.reasons == {Reasons.LABELS_CUT}

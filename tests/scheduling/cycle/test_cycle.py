@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from shared.model.pod import Volume
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from tests.builders import PodBuilder, fleet, node, pod, put, reading
 from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make
@@ -78,7 +78,7 @@ def test_no_place_is_told_as_kube_scheduler_tells_it_for_the_fleet_and_each_clus
         "a": "0/2 nodes are available: 2 Insufficient cpu.",
         "b": "0/1 nodes are available: 1 node(s) were not ready.",
     }
-    assert refused.reasons == {Reason.INSUFFICIENT, Reason.NOT_READY}
+    assert refused.reasons == {Reasons.INSUFFICIENT, Reasons.NOT_READY}
 
 
 def test_a_fleet_without_nodes_refuses_in_words() -> None:
@@ -102,7 +102,7 @@ def test_a_refusal_before_the_nodes_gives_its_own_text() -> None:
     placed_by(one, pod("p1").cpu(1))
     refused = refused_by(one, pod("p2").cpu(1))
     assert refused.message == "tenant quota exceeded: default used 1000m, limit 1500m"
-    assert refused.reasons == {Reason.QUOTA}
+    assert refused.reasons == {Reasons.QUOTA}
 
 
 @pytest.mark.usefixtures("compiled")
@@ -252,7 +252,7 @@ class Poison(Filter, Score, Reserve, Permit):
 
     def permit(self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | float | None:
         self._burst(pod_info, "permit")
-        answers: dict[str, Refuse | float] = {"refused": refuse(Reason.REFUSED, "not now"), "wait": 7.5}
+        answers: dict[str, Refuse | float] = {"refused": refuse(Reasons.REFUSED, "not now"), "wait": 7.5}
         return answers.get(pod_info.pod.labels.get("poison", ""))
 
 
@@ -269,7 +269,7 @@ def test_a_plugin_that_fails_for_a_pod_refuses_that_pod_and_leaves_no_trace(poin
     items = [(("a", f"u{index}"), pod().labels(poison=point).placed()) for index in range(batch)]
     for result in one.schedule_class(items):
         assert isinstance(result, Unschedulable)
-        assert result.reasons == {Reason.REFUSED if point == "refused" else Reason.PLUGIN_ERROR}
+        assert result.reasons == {Reasons.REFUSED if point == "refused" else Reasons.PLUGIN_ERROR}
     assert (columns(state), quota.used, poison.booked) == before
     placed_by(one, pod("after").cpu(1))
 
@@ -370,7 +370,7 @@ def test_of_pods_of_one_template_that_fit_nowhere_one_is_asked_what_tells_it_apa
     pods = [pod(f"p{at}").cpu(64).set(volumes=volumes).labels(means="a" if at < 6 else "b") for at in range(8)]
     items = [(("a", built.pod.uid), built) for built in (each.placed() for each in pods)]
     results = scheduler(fleet(a=[node("n1").cpu(2)]), one, make("DefaultPreemption")).schedule_class(items)
-    assert {one.reasons for one in results if isinstance(one, Unschedulable)} == {frozenset((Reason.INSUFFICIENT,))}
+    assert {one.reasons for one in results if isinstance(one, Unschedulable)} == {frozenset((Reasons.INSUFFICIENT,))}
     assert len(results) == len(items)
     assert ("p4" in one.asked) is asked
     assert "p6" in one.asked

@@ -1,7 +1,7 @@
 """The extension points before and in a decision, each by a tiny plugin, also by plugins that raise."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ from dispatcher.scheduling.framework import (
     Rows,
     refuse,
 )
-from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import (
     NoHelp,
     Nomination,
@@ -38,6 +37,7 @@ from shared.messages import (
 from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
 from shared.model.reasons import Reason
+from shared.model.wake_events import WakeEvent
 from tests.builders import fleet, node, pod
 from tests.scheduling.points_world import NODE, Keyed, World, of
 from tests.scheduling.tiny_plugins import Fit
@@ -45,13 +45,16 @@ from tests.scheduling.tiny_plugins import Fit
 # --- PreEnqueue ------------------------------------------------------------------------------------------------------
 
 
+CLOSED = Reason("closed", "closed for the night", remedy="-", helped_by=WakeEvent.NODE_ADDED)
+
+
 class Curfew(Keyed, PreEnqueue):
     name = "Curfew"
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.POLICY: WakeEvent.NODE_ADDED}
+    REASONS = (CLOSED,)
     closed = True
 
     def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
-        return refuse(Reason.POLICY, self.name) if self.closed else None
+        return refuse(CLOSED) if self.closed else None
 
 
 def test_pre_enqueue_keeps_a_pod_out_until_an_event_that_its_plugin_waits_for() -> None:
@@ -59,7 +62,7 @@ def test_pre_enqueue_keeps_a_pod_out_until_an_event_that_its_plugin_waits_for() 
     world = World(curfew)
     world.submit("p")
     assert (world.tick(), world.state_of("p")) == ([], "gated")
-    assert world.message("p") == "node(s) didn't satisfy plugin Curfew"
+    assert world.message("p") == "closed for the night"
     curfew.closed = False
     world.report(nodes=(Node("n1", ready=True, labels={"x": "y"}, allocatable=NODE.allocatable),))
     assert world.state_of("p") == "gated"

@@ -20,9 +20,6 @@ class Names(Plugin):
     name: ClassVar[str] = "Names"
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
-        return None
-
-    def names_key(self, pod_info: PodInfo) -> Hashable:
         return pod_info.pod.annotations.get("names")
 
     def node_names(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:

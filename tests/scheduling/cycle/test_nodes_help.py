@@ -1,22 +1,26 @@
 """Whether a new node of its own cluster would help a pod that waits: if so, an autoscaler there may make one."""
 
 import dataclasses
+from operator import attrgetter
 
 import pytest
 
-from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.plugins.registry import REGISTRY, PluginContext, build, reasons_of
+from dispatcher.plugins.volume_restrictions import CLAIM_IN_USE
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.framework import PodInfo, Profile
-from dispatcher.scheduling.framework.hints import HELPED_BY, WakeEvent
 from dispatcher.scheduling.profile import BUILT_IN, DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.names import CLUSTERS, REQUIRE_DATA, STAY
-from shared.model.reasons import NO_NODE_HELPS, UNRESOLVABLE, Reason
+from shared.model.reasons import Reason, Reasons
 from shared.model.refusal import ClusterRefusal
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, node, pod
 
-FULL = frozenset((Reason.INSUFFICIENT,))
+ALL = reasons_of(REGISTRY).keys()
+NO_NODE_HELPS = {one for one in ALL if not one.nodes_help}
+FULL = frozenset((Reasons.INSUFFICIENT,))
 ONLY_WEST = {"datasets": {"maps": ["west"]}}
 
 
@@ -34,17 +38,17 @@ def with_data() -> Profile:
     return dataclasses.replace(DEFAULT_PROFILE, plugins=uses)
 
 
-@pytest.mark.parametrize("reason", sorted(NO_NODE_HELPS, key=str))
+@pytest.mark.parametrize("reason", sorted(NO_NODE_HELPS, key=attrgetter("name")), ids=lambda one: one.name)
 def test_no_node_helps_a_pod_that_is_refused_as_a_whole(reason: Reason) -> None:
     assert not profiles().nodes_help(pod().placed("east"), FULL | {reason})
 
 
 def test_what_a_new_node_wakes_nobody_from_is_refused_whatever_nodes_come() -> None:
     of_other_clusters = WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED
-    assert {reason for reason, events in HELPED_BY.items() if not events & of_other_clusters} <= NO_NODE_HELPS
-    assert {reason for reason in NO_NODE_HELPS if HELPED_BY[reason] & WakeEvent.NODE_ADDED} == {Reason.QUOTA}
-    told_otherwise = {Reason.UNANSWERED, Reason.STILL_ELSEWHERE}
-    assert NO_NODE_HELPS - told_otherwise - {Reason.CLAIM_IN_USE} <= UNRESOLVABLE
+    assert {one for one in ALL if not one.helped_by & of_other_clusters} <= NO_NODE_HELPS
+    assert {one for one in NO_NODE_HELPS if one.helped_by & WakeEvent.NODE_ADDED} == {Reasons.QUOTA}
+    told_otherwise = {Reasons.UNANSWERED, Reasons.STILL_ELSEWHERE}
+    assert not any(one.resolvable for one in NO_NODE_HELPS - told_otherwise - {CLAIM_IN_USE})
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Several profiles over one fleet, told apart by spec.schedulerName."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pytest
 
@@ -13,10 +11,11 @@ from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import SKIP, FleetView, Plugin, PluginUse, PodInfo, Profile, refuse
-from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from shared.model import names
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
+from shared.model.wake_events import WakeEvent
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready
@@ -62,7 +61,7 @@ def test_a_name_without_a_profile_is_refused_with_the_names_there_are() -> None:
     both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit()])
     why = both.unknown(pod().set(scheduler_name="global-dispatcher-x").build())
     assert why is not None
-    assert why.reason is Reason.NO_PROFILE
+    assert why.reason is Reasons.NO_PROFILE
     assert why.text.endswith("known: global-dispatcher, global-dispatcher-packing")
     assert both.unknown(pod().build()) is None
 
@@ -121,7 +120,7 @@ def test_a_profile_that_does_not_look_for_required_data_decides_no_pod_that_asks
     asks = pod().annotation(names.REQUIRE_DATA, "genomes")
     why = both.gate(asks.placed())
     assert why is not None
-    assert why.reason is Reason.INVALID
+    assert why.reason is Reasons.INVALID
     assert "profile global-dispatcher, which has no plugin DataLocality" in why.text
     assert both.gate(asks.set(scheduler_name=PACKING).placed()) is None
     assert both.gate(pod().placed()) is None
@@ -132,14 +131,14 @@ def test_a_plugin_that_cannot_be_hashed_is_asked_for_hints_as_others_are() -> No
     class Told(Fit):
         helps: bool
 
-        EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.INSUFFICIENT: WakeEvent.NODE_ADDED}
+        REASONS = (Reasons.INSUFFICIENT,)
 
         def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
             return self.helps
 
     for helps in (True, False):
         one = profiles(fleet(a=["n1"]), global_dispatcher=[Told(helps)])
-        event, full = ClusterEvent(WakeEvent.NODE_ADDED), frozenset((Reason.INSUFFICIENT,))
+        event, full = ClusterEvent(WakeEvent.NODE_ADDED), frozenset((Reasons.INSUFFICIENT,))
         assert one.worth(event, pod().placed(), full) is helps
 
 
@@ -151,7 +150,7 @@ def test_quota_refuses_by_class_unless_a_gate_is_asked_of_each_pod() -> None:
             return None
 
         def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> object:
-            return refuse(Reason.QUOTA, "mine") if pod_info.pod.name == "p" else SKIP
+            return refuse(Reasons.QUOTA, "mine") if pod_info.pod.name == "p" else SKIP
 
     both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit(), Each()])
     assert both.quota_alike(pod().placed())

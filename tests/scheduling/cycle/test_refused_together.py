@@ -7,7 +7,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Plugin
 from dispatcher.scheduling.quota import QuotaLedger
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, profile
@@ -35,7 +35,7 @@ def test_each_is_refused_for_the_quota_of_its_own_tenant_though_another_tenants_
     one = scheduler(fleet(a=[node("n1").cpu(1)]), TenantQuota(QuotaLedger(tenants)))
     asking = items(*(pod(f"{name}-{at}").namespace(name).cpu(4) for at, name in enumerate(("red", "blue", "red"))))
     refused = [result.reasons for result in one.schedule_class(asking) if isinstance(result, Unschedulable)]
-    assert refused == [{Reason.INSUFFICIENT}, {Reason.QUOTA}, {Reason.INSUFFICIENT}]
+    assert refused == [{Reasons.INSUFFICIENT}, {Reasons.QUOTA}, {Reasons.INSUFFICIENT}]
 
 
 def test_the_words_of_a_refusal_are_of_the_nodes_that_there_are_now() -> None:

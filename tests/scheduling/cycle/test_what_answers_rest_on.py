@@ -13,7 +13,7 @@ from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, P
 from dispatcher.scheduling.records.decision import Unschedulable
 from shared.model.names import SCHEDULER_NAME, ZONE
 from shared.model.objects import Namespace
-from shared.model.reasons import Reason
+from shared.model.reasons import Reasons
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, profile
@@ -57,7 +57,7 @@ class FewAZone(Filter[Any]):
     def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         counts = np.append(fleet.topology.count_matching(state, None, "zone"), 0)
         full = counts[fleet.topology.domain("zone")[rows]] >= 2
-        return np.where(full, np.uint16(fleet.reasons.code(Reason.POLICY, self.name)), np.uint16(0)).astype(np.uint16)
+        return np.where(full, np.uint16(fleet.reasons.code(Reasons.POLICY, self.name)), np.uint16(0)).astype(np.uint16)
 
 
 @pytest.mark.parametrize("depends", [Depends.NODE, Depends.STATIC])

@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
-from dispatcher.scheduling.framework import CountingPlugin, DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
+from dispatcher.scheduling.framework import CountedPlugin, DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
 from dispatcher.scheduling.framework.domain_counts import CountRules, RuleCount, Scale, ScoreTerm
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -78,7 +78,7 @@ def test_default_spread_is_scored_by_its_rules_and_not_asked_for_parts(
 ) -> None:
     told, faults = records(None, odd(12))
     assert kernels.compile_all()
-    monkeypatch.setattr(CountingPlugin, "score_parts", None)
+    monkeypatch.setattr(CountedPlugin, "score_parts", None)
     assert records(None, odd(12)) == (told, faults)
     assert faults == {}
 

@@ -4,7 +4,7 @@ import pytest
 
 from shared.model.node import Taint
 from shared.model.pod import Toleration
-from shared.model.reasons import Reason, ReasonTable
+from shared.model.reasons import Reasons, ReasonTable
 from shared.model.tenant import Tenant
 from shared.model.topology import LEVELS, label_key, label_of, level_of, meant_level, within_cluster
 
@@ -76,9 +76,9 @@ def test_a_label_with_the_name_of_a_level_is_that_label_and_no_level(name: str) 
 
 def test_reason_codes_are_small_stable_and_turn_back_into_words() -> None:
     table = ReasonTable()
-    cpu = table.code(Reason.INSUFFICIENT, "cpu")
-    memory = table.code(Reason.INSUFFICIENT, "memory")
-    assert (cpu, memory) == (1, 2) == (table.code(Reason.INSUFFICIENT, "cpu"), memory)
+    cpu = table.code(Reasons.INSUFFICIENT, "cpu")
+    memory = table.code(Reasons.INSUFFICIENT, "memory")
+    assert (cpu, memory) == (1, 2) == (table.code(Reasons.INSUFFICIENT, "cpu"), memory)
     assert table.why(cpu).text == "Insufficient cpu"
     with pytest.raises(KeyError):
         table.why(0)
@@ -86,18 +86,18 @@ def test_reason_codes_are_small_stable_and_turn_back_into_words() -> None:
 
 def test_reasons_that_stand_together_share_a_code_and_keep_their_texts() -> None:
     table = ReasonTable()
-    cpu, taint = table.code(Reason.INSUFFICIENT, "cpu", lasting=True), table.code(Reason.TAINT, "a=b:NoSchedule")
+    cpu, taint = table.code(Reasons.INSUFFICIENT, "cpu", lasting=True), table.code(Reasons.TAINT, "a=b:NoSchedule")
     both = table.joint((cpu, taint))
     assert both == table.joint((cpu, taint)) not in (cpu, taint)
     assert [why.text for why in table.whys(both)] == ["Insufficient cpu", "node(s) had untolerated taint(s)"]
     assert [why.detail for why in table.whys(both)][1] == "node(s) had untolerated taint(s) (a=b:NoSchedule)"
     assert [why.lasting for why in table.whys(both)] == [True, False]
-    assert cpu != table.code(Reason.INSUFFICIENT, "cpu")
+    assert cpu != table.code(Reasons.INSUFFICIENT, "cpu")
 
 
 def test_reason_codes_stay_few_whatever_pods_ask_for() -> None:
     table = ReasonTable(limit=3)
-    codes = [table.code(Reason.INSUFFICIENT, f"example.com/{at}") for at in range(20)]
+    codes = [table.code(Reasons.INSUFFICIENT, f"example.com/{at}") for at in range(20)]
     assert max(codes) <= 4
     assert table.why(codes[0]).argument == "example.com/0"
     assert {table.why(code).text for code in codes[2:]} == {"Insufficient others"}
@@ -107,7 +107,7 @@ def test_reason_codes_stay_few_whatever_pods_ask_for() -> None:
 def test_taints_that_never_come_again_leave_other_reasons_their_arguments() -> None:
     table = ReasonTable(limit=40)
     told = [f"ToBeDeleted={at}:NoSchedule" for at in range(100)]
-    codes = [table.code(Reason.TAINT, one) for one in told]
+    codes = [table.code(Reasons.TAINT, one) for one in told]
     assert [table.why(code).argument for code in codes[8:12]] == [*told[8:10], "others", "others"]
-    assert table.code(Reason.TAINT, told[3]) == codes[3]
-    assert table.why(table.code(Reason.INSUFFICIENT, "example.com/gpu")).argument == "example.com/gpu"
+    assert table.code(Reasons.TAINT, told[3]) == codes[3]
+    assert table.why(table.code(Reasons.INSUFFICIENT, "example.com/gpu")).argument == "example.com/gpu"

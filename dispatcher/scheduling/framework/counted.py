@@ -1,11 +1,10 @@
 """Policies that count pods by fault domain: they state what they make of counts once, as rules.
 
-A plugin states `rules`; which rows it refuses, how it scores them, what more pods of the class
+PreFilter answers the rules; which rows it refuses, how it scores them, what more pods of the class
 change, and the merge of a batch follow from them. Here are the answers by domain and row; the loops
 that judge groups of rows are compiled (`placing.rule_groups`, `batch.merge_kernel`).
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, cast
@@ -17,6 +16,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     CountRules,
     MaxCount,
     RequiredCount,
+    RuleCount,
     Scale,
     ScoreTerm,
 )
@@ -24,6 +24,9 @@ from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.fleet_view import FleetView, Floats, Rows
 from dispatcher.scheduling.framework.plugin import MAX_SCORE, S
 from dispatcher.scheduling.framework.pod_info import PodInfo
+from shared.model.labels import LabelSelector
+from shared.model.pod import Pod
+from shared.model.topology import HOST_LEVEL
 
 
 @dataclass(frozen=True)
@@ -34,28 +37,39 @@ class _Sized(Generic[S]):
     sizes: Sequence[int]
 
 
-class CountingPlugin(DomainPlugin[S]):
-    """A policy by counts of pods. Example: at most 2 pods of an app in a zone, fewer are better.
+class CountedPlugin(DomainPlugin[S]):
+    """A policy by counts of pods: its `pre_filter` answers CountRules (or SKIP, or a Refuse), or a
+    state that `rules` takes them from.
 
-        def rules(self, state, fleet):
-            pods = RuleCount(zones, counts, more=1, by_host=False)
-            full = MaxCount(pods, 1, fleet.reasons.code(Reason.SPREAD, "zone"))
-            return CountRules([full], score_terms=[ScoreTerm(pods, -1.0)], scale=Scale.RANGE)
+    Example: at most 2 pods of an app in a zone, fewer are better.
+
+        scale = Scale.RANGE
+
+        def pre_filter(self, pod_info, fleet):
+            zones = pods_by_domain(pod_info.pod, "zone", fleet)
+            full = MaxCount(zones, 1, fleet.reasons.code(FULL, "zone"))
+            return CountRules([full], score_terms=[ScoreTerm(zones, -1.0)], scale=self.scale)
 
     Zones with 2 pods are refused. Of zones with 0 and 1 the raw scores are 0 and -1, and on the
     scale 100 and 0.
     """
 
-    # how raw scores become 0..100; raw scores up to `void` are worth 0; `base` is a part of each
+    # how raw scores become 0..100, as in the rules; raw scores up to `void` are worth 0; `base` is
+    # a part of each
     scale: ClassVar[Scale] = Scale.AS_IS
     base: ClassVar[float] = 0.0
     void: ClassVar[float] = float("-inf")
 
-    @abstractmethod
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = cls.normalize is not CountedPlugin.normalize
+        cls.normalizes = own or cls.scale is not Scale.AS_IS
+
     def rules(self, state: S, fleet: FleetView) -> CountRules:
         """What the counts mean now. The very same object again says that nothing moved but the
         numbers in its counts.
         """
+        return cast(CountRules, state)
 
     def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
         """These rules."""
@@ -88,7 +102,7 @@ class CountingPlugin(DomainPlugin[S]):
     def normalize(self, raw: Floats) -> Floats:
         """See `Scale`."""
         if self.scale is Scale.RANGE:
-            return _by_range(raw)
+            return normalized_range(raw)
         return _by_cost(raw, self.base, self.void) if self.scale is Scale.COST else raw
 
 
@@ -133,8 +147,22 @@ def _sizes(rules: CountRules, rows: Rows) -> list[int]:
     return sizes
 
 
-def _by_range(raw: Floats) -> Floats:
-    """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
+def pods_by_domain(
+    pod: Pod, key: str, fleet: FleetView, selector: LabelSelector | None = None
+) -> RuleCount:
+    """The pods of `pod`'s namespace that match (None: those of its app) by domain of `key`, each
+    once in the whole fleet; `pod` adds itself where it matches.
+    """
+    return RuleCount(
+        fleet.topology.domain(key),
+        fleet.topology.count_matching(pod, selector, key),
+        more=int(selector is None or selector.matches(pod.labels)),
+        by_host=key == HOST_LEVEL,
+    )
+
+
+def normalized_range(raw: Floats) -> Floats:
+    """Scale.RANGE: whole numbers, 0 for the least, 100 for the most; 0 for all if they are equal."""
     least = raw.min(initial=np.inf)
     most = raw.max(initial=-np.inf)
     if not most > least:

@@ -1,0 +1,66 @@
+"""Filter and score of a policy that is stated as rules over counts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.framework.counted import CountedPlugin
+from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, RequiredCount, RuleCount, ScoreTerm
+from tests.builders import fleet
+
+DOMAIN = np.asarray([0, 1, 2, -1], dtype=np.int32)  # of four nodes
+VIEW = view_of(fleet(a=["n1", "n2", "n3", "n4"]))
+PODS = RuleCount(DOMAIN, np.asarray([0, 1, 3]), more=1, by_host=False)
+NOBODY = replace(PODS, counts=np.zeros(3, dtype=np.int64))
+OTHERS = np.asarray([False, True, True])
+
+
+class Stated(CountedPlugin):
+    name = "Stated"
+
+    def class_key(self, pod_info: PodInfo) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("rules", "codes"),
+    [
+        pytest.param(CountRules(), [0, 0, 0, 0], id="nothing"),
+        pytest.param(CountRules([MaxCount(PODS, 1, 7)]), [0, 0, 7, 0], id="more than one"),
+        pytest.param(CountRules([MaxCount(PODS, 1, 7, elsewhere=9)]), [0, 0, 7, 9], id="and no domain"),
+        pytest.param(
+            CountRules([MaxCount(PODS, 1, 7, present=OTHERS)]), [0, 0, 7, 0], id="more than the least and one"
+        ),
+        pytest.param(CountRules([MaxCount(PODS, 2, 7, present=OTHERS)]), [0, 0, 0, 0], id="not more than that"),
+        pytest.param(
+            CountRules([MaxCount(PODS, 0, 7), MaxCount(PODS, 2, 8)]), [0, 7, 7, 0], id="the first that refuses"
+        ),
+        pytest.param(CountRules([RequiredCount(PODS, 7)]), [7, 0, 0, 7], id="some pod"),
+        pytest.param(CountRules([RequiredCount(NOBODY, 7)]), [7, 7, 7, 7], id="some pod, and there is none"),
+        pytest.param(CountRules([RequiredCount(NOBODY, 7)], first_pod_exempt=True), [0, 0, 0, 7], id="the first pod"),
+    ],
+)
+def test_rules_refuse_rows_by_their_counts(rules: CountRules, codes: list[int]) -> None:
+    assert Stated().filter(rules, VIEW, slice(0, 4)).tolist() == codes
+
+
+def test_terms_of_the_score_add_up() -> None:
+    rules = CountRules(score_terms=[ScoreTerm(PODS, -10.0, 50.0, elsewhere=5.0), ScoreTerm(PODS, 1.0)])
+    assert Stated().score(rules, VIEW, slice(0, 4)).tolist() == [50.0, 41.0, 23.0, 5.0]
+
+
+def test_a_base_is_a_part_of_each_score_once() -> None:
+    rules = CountRules(score_terms=[ScoreTerm(PODS, -10.0, elsewhere=5.0), ScoreTerm(PODS, 1.0)], base=-1.0)
+    assert Stated().score(rules, VIEW, slice(0, 4)).tolist() == [-1.0, -10.0, -28.0, 4.0]
+
+
+@pytest.mark.parametrize(("needs_all", "domains"), [(False, 4), (True, 3)])
+def test_factors_grow_with_the_number_of_domains_that_take_pods(needs_all: bool, domains: int) -> None:
+    """The node without a domain counts as one more, unless all terms need theirs."""
+    rules = CountRules(score_terms=[ScoreTerm(PODS, -1.0)], sized=True, needs_all_domains=needs_all)
+    plugin, every = Stated(), slice(0, 4)
+    state = plugin.pre_score_domains(rules, VIEW, every)
+    assert plugin.score(state, VIEW, every).tolist() == [0.0, -np.log(domains + 2), -3 * np.log(domains + 2), 0.0]
