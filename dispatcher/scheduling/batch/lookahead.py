@@ -405,6 +405,8 @@ class Lookahead(BatchPlaceFinder):
         for evaluator in stale:
             evaluator.record_dependencies()
             evaluator.known = not self._spent
+        if self._spent:  # the groups are others now
+            return
         self._eq_class.collect_beyond_row_explainers()
         self._finalise()
         self._batch = None

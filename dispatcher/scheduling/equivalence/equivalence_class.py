@@ -225,7 +225,6 @@ class EquivalenceClass(PlaceFinder):
         self, pod_info: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool
     ) -> None:
         if beyond_row:
-            partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
             if self.group_scores is None:
                 self.groups = None
@@ -234,7 +233,7 @@ class EquivalenceClass(PlaceFinder):
             elif (
                 self.groups is None
                 or self.groups.group_scores is not self.group_scores
-                or self.group_scores.partition is not partition
+                or self.groups.partition is not self.group_scores.partition
             ):
                 self._fleet_scoped = None
                 rows = None

@@ -33,6 +33,7 @@ class GroupTable:
         self._fleet = fleet
         self._rows = rows
         self.group_scores = group_scores
+        self.partition = group_scores.partition  # what it is made for
         self._best_of_group: list[RowScore | None] = []
         self._totals: Floats = np.zeros(0)  # [groups] of the best rows, -inf without
         self._due: set[int] = set()
