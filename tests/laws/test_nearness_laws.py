@@ -31,6 +31,7 @@ PROFILE = Profile(
     (
         *(PluginUse(one.name, one.weight, ARGS.get(one.name, one.args)) for one in DEFAULT_PROFILE.plugins),
         PluginUse("NodePrice", 1.3, {"label": ZONE, "prices": {"x": 0.2, "y": 0.1}, "clusters": {"c": 1.5}}),
+        PluginUse("NetworkTopology", 1.7, {"levels": {"zone": 2, "rack": 1, "host": 1}}),
         PluginUse("EgressPrice", 0.7, {"prices": PRICES, "datasets": {"maps": ["b"], "genomes": ["c"]}}),
     ),
 )

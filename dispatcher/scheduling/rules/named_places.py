@@ -1,10 +1,30 @@
-"""Where what a pod names is: by cluster, as the fleet is now."""
+"""What a pod names (a cluster, a zone, pods, data), where that is, and policies that score fault
+domains by what they cost to it.
 
-from collections.abc import Hashable
+Such a policy says what counts as named and its table of costs. Rows without the domain of a cost
+get no points for it; a name that is nowhere makes no difference between nodes.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.scheduling.framework import FleetView, Ints, PodInfo
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    SKIP,
+    Bools,
+    Codes,
+    DomainPlugin,
+    FleetView,
+    Floats,
+    Ints,
+    Part,
+    PodInfo,
+    Refuse,
+    Skip,
+)
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, pods_in
 from shared.model import names
 from shared.model.labels import LabelSelector
@@ -13,9 +33,11 @@ from shared.model.objects import Service
 from shared.model.pod import Pod
 
 APP = "app"
+DATA = "data"
 CLUSTER_KEY = "cluster"
 ZONE_KEY = "zone"
 OWN_APP = Near(APP, "")
+_NEUTRAL = MAX_SCORE / 2
 
 
 def near_of(pod: Pod) -> Near | None:
@@ -29,29 +51,101 @@ def near_of(pod: Pod) -> Near | None:
         return None
 
 
-def near_key(near: Near | None, pod_info: PodInfo) -> Hashable:
-    """All of the pod that `clusters_with` looks at."""
-    if near is None:
-        return None
-    if near.kind == APP:
-        return near, pod_info.pod.namespace, frozenset(pod_info.pod.app_labels.items())
-    return (near, pod_info.home) if near.kind == SERVICE else near
+def data_of(pod: Pod) -> Near | None:
+    """The data that the pod wishes to be near to, or else requires."""
+    told = pod.annotations
+    name = told.get(names.DATA, told.get(names.REQUIRE_DATA))
+    return None if name is None else Near(DATA, name)
 
 
-def clusters_with(near: Near, pod_info: PodInfo, fleet: FleetView) -> Ints:
-    """[clusters] how many of the named pods run there; of a cluster or a zone, 1 where it is."""
-    found = np.zeros(len(fleet.clusters), dtype=np.int64)
-    if near.kind in (APP, SERVICE):
-        pods = pods_meant(near, pod_info, fleet)
-        return found if pods is None else fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
-    if near.kind == CLUSTER:
-        found[[at for at, info in enumerate(fleet.clusters) if info.name == near.name]] = 1
+@dataclass(frozen=True)
+class Places:
+    """What a pod names, as the fleet is now.
+
+    `there`: [clusters] how many of the named pods run there, or 1 where what is named is. `costs`:
+    by topology key, [domains]; none where it is nowhere. `points`: the same as scores, which add
+    up; always of the same keys. `closed`: see `Filter.closed_clusters`.
+    """
+
+    near: Near
+    there: Ints
+    costs: Mapping[str, Floats]
+    points: Mapping[str, Floats]
+    closed: Codes | None
+
+
+class PlacePlugin(DomainPlugin[Places]):
+    """A policy by what fault domains cost to the place that a pod names."""
+
+    keyed_by_template = True
+    datasets: Mapping[str, Sequence[str]] = {}  # name of data: clusters that have it
+
+    @abstractmethod
+    def named(self, pod: Pod) -> Near | None:
+        """What the pod names; None for nothing."""
+
+    @abstractmethod
+    def costs(
+        self, near: Near, there: Ints, pod_info: PodInfo, fleet: FleetView
+    ) -> Mapping[str, Floats]:
+        """By topology key, what each domain costs to what is named, which is somewhere."""
+
+    def keys(self, near: Near) -> Iterable[str]:
+        """The topology keys of the costs."""
+        return (CLUSTER_KEY,)
+
+    def points(self, costs: Mapping[str, Floats], there: Ints) -> Mapping[str, Floats]:
+        """The costs as scores; by default they are that."""
+        return costs
+
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        """What is named, and all of the pod that tells where that is."""
+        near = self.named(pod_info.pod)
+        if near is not None and near.kind == APP:
+            return near, pod_info.pod.namespace, frozenset(pod_info.pod.app_labels.items())
+        return (near, pod_info.home) if near is not None and near.kind == SERVICE else near
+
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Places | Refuse | Skip:
+        """Costs as things stand; SKIP for a pod that names nothing."""
+        near = self.named(pod_info.pod)
+        if near is None:
+            return SKIP
+        there = self.clusters_with(near, pod_info, fleet)
+        closed = self.closed_clusters(pod_info, fleet)
+        if there.any():
+            costs = self.costs(near, there, pod_info, fleet)
+            return Places(near, there, costs, self.points(costs, there), closed)
+        sizes = {key: len(fleet.topology.domain_values(key)) for key in self.keys(near)}
+        return Places(near, there, {}, {key: np.zeros(size) for key, size in sizes.items()}, closed)
+
+    def filter_parts(self, state: Places, fleet: FleetView) -> Sequence[Part]:
+        """The clusters that are closed to the pod."""
+        if state.closed is None:
+            return ()
+        return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.closed, np.uint16(0))),)
+
+    def score_parts(self, state: Places, fleet: FleetView) -> Sequence[Part]:
+        """One for each topology key."""
+        return [
+            Part(fleet.topology.domain(key), np.append(points, 0.0))
+            for key, points in state.points.items()
+        ]
+
+    def clusters_with(self, near: Near, pod_info: PodInfo, fleet: FleetView) -> Ints:
+        """[clusters] as `Places.there`."""
+        if near.kind in (APP, SERVICE):
+            pods = pods_meant(near, pod_info, fleet)
+            if pods is not None:
+                return fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
+        found = np.zeros(len(fleet.clusters), dtype=np.int64)
+        if near.kind in (CLUSTER, DATA):
+            having = (near.name,) if near.kind == CLUSTER else self.datasets.get(near.name, ())
+            found[[at for at, info in enumerate(fleet.clusters) if info.name in having]] = 1
+        elif near.kind == ZONE and near.name in (values := fleet.topology.domain_values(ZONE_KEY)):
+            zone = list(values).index(near.name)
+            in_zone = fleet.nodes.live & (fleet.topology.domain(ZONE_KEY) == zone)
+            found[np.unique(fleet.nodes.cluster[in_zone])] = 1
         return found
-    values = list(fleet.topology.domain_values(ZONE_KEY))
-    if near.kind == ZONE and near.name in values:
-        in_zone = fleet.nodes.live & (fleet.topology.domain(ZONE_KEY) == values.index(near.name))
-        found[np.unique(fleet.nodes.cluster[in_zone])] = 1
-    return found
 
 
 def pods_meant(near: Near, pod_info: PodInfo, fleet: FleetView) -> PodSet | None:
@@ -64,3 +158,20 @@ def pods_meant(near: Near, pod_info: PodInfo, fleet: FleetView) -> PodSet | None
     if service is None or not service.selector:
         return None
     return pods_in(near.namespace, LabelSelector(dict(service.selector)))
+
+
+def filled(found: Floats, there: Bools) -> Floats:
+    """[clusters] points; unknown ones (NaN) get the mean of what is known of clusters that are not
+    `there`, and 50 where nothing is.
+    """
+    known = found[~np.isnan(found) & ~there]
+    filled: Floats = np.where(np.isnan(found), known.mean() if len(known) else _NEUTRAL, found)
+    return filled
+
+
+def least_known(table: Floats) -> Floats:
+    """[rows] the least number of each row of a table that has columns; NaN where all are unknown
+    (NaN).
+    """
+    least: Floats = np.fmin.reduce(table, axis=1)
+    return least
