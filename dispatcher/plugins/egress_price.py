@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import MAX_SCORE, Bools, FleetView, Floats, Ints, PodInfo
-from dispatcher.scheduling.framework.plugin_args import Args, read_by
+from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.datasets import DATASETS, Datasets
 from dispatcher.scheduling.rules.named_places import (
     CLUSTER_KEY,
@@ -39,29 +39,19 @@ from shared.model.nearness import SERVICE, Near
 from shared.model.pod import Pod
 
 _ANY = "*"
-_MOST_PRICE = 1e6
 
 
-class WrittenPrice(
-    msgspec.Struct, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}
+class Price(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={"source": "from", "target": "to"},
 ):
-    """A row in a profile: what a GiB from one cluster to another costs."""
+    """What a GiB from one cluster to another costs."""
 
     source: Annotated[str, Meta(min_length=1)]
     target: Annotated[str, Meta(min_length=1)]
-    per_gib: Annotated[float, Meta(ge=0, le=_MOST_PRICE)]
-
-
-Price = tuple[str, str, float]  # from, to, a GiB
-
-
-def read_prices(raw: object) -> tuple[Price, ...]:
-    """[{from: east, to: west, per_gib: 0.02}, ...]."""
-    try:
-        rows = msgspec.convert(raw, list[WrittenPrice])
-    except msgspec.ValidationError as error:
-        raise ValueError(f"must be a list of {{from, to, per_gib}}: {error}") from None
-    return tuple((row.source, row.target, row.per_gib) for row in rows)
+    per_gib: Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class EgressArgs(Args):
@@ -71,8 +61,7 @@ class EgressArgs(Args):
         tuple[Price, ...],
         Meta(
             description="rows {from, to, per_gib}: names of clusters or *; the first that means a "
-            "pair holds",
-            extra=read_by(read_prices, list[WrittenPrice]),
+            "pair holds"
         ),
     ] = ()
     datasets: Annotated[
@@ -88,7 +77,7 @@ class EgressPrice(PlacePlugin):
     def __init__(self, prices: tuple[Price, ...], datasets: Datasets) -> None:
         self._prices = prices
         self.datasets = dict(datasets)
-        self._most = max((price for _, _, price in prices), default=0.0)
+        self._most = max((one.per_gib for one in prices), default=0.0)
         self._between = lru_cache(maxsize=1)(self._table)
 
     def named(self, pod: Pod) -> Near | None:
@@ -108,8 +97,8 @@ class EgressPrice(PlacePlugin):
     def _table(self, clusters: tuple[str, ...]) -> Floats:
         """[from, to] prices."""
         table = np.full((len(clusters), len(clusters)), np.nan)
-        for source, target, price in reversed(self._prices):
-            table[np.ix_(_meant(source, clusters), _meant(target, clusters))] = price
+        for one in reversed(self._prices):
+            table[np.ix_(_meant(one.source, clusters), _meant(one.target, clusters))] = one.per_gib
         np.fill_diagonal(table, 0.0)
         return table
 
