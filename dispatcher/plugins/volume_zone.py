@@ -125,10 +125,7 @@ def _without_volume(
 
 
 def _demands(volume: PersistentVolume) -> Iterator[Requirement]:
-    for label in _LABELS if volume.labels else ():
-        text = volume.labels.get(label)
-        zones = (
-            tuple(part.strip() for part in text.split(_ZONES_BETWEEN)) if text is not None else ()
-        )
-        if zones and all(zones):
+    for label in _LABELS:
+        zones = tuple(part.strip() for part in volume.labels.get(label, "").split(_ZONES_BETWEEN))
+        if all(zones):
             yield Requirement(label, IN, zones)
