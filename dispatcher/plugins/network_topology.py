@@ -105,9 +105,7 @@ class NetworkTopology(PlacePlugin):
         whole = self._points
         return {level: whole * self._weights[level] * share for level, share in costs.items()}
 
-    def explain(
-        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
-    ) -> Mapping[str, Any]:
+    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """To what it is near, how many pods that is, and the share of them by level beside the
         node.
         """

@@ -333,10 +333,12 @@ class CountedTerms:
         return found
 
     def _made_of(self, rules: Sequence[CountRules]) -> _RuleGroups | None:
-        """None for rules that refuse, score nothing, count two kinds of pods on hosts, or have
+        """None for rules that refuse, score nothing or by a table, count two kinds of pods on hosts, or have
         arrays of odd shape.
         """
         fleet = self._fitting.fleet
+        if any(term.table is not None for one in rules for term in one.score_terms):
+            return None
         terms = [term.domain_count for one in rules for term in one.score_terms]
         hosts = list({id(one.counts): one.counts for one in terms if one.by_host}.values())
         if any(one.refusals or not one.score_terms for one in rules) or len(hosts) > 1:

@@ -8,8 +8,10 @@ get no points for it; a name that is nowhere makes no difference between nodes.
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
@@ -25,7 +27,13 @@ from dispatcher.scheduling.framework import (
     Refuse,
     Skip,
 )
-from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, pods_in
+from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
+    ExplainPods,
+    closed_domains,
+    constant,
+)
+from dispatcher.scheduling.framework.pod_sets import PodSet, app_name, pods_beside, pods_in
 from shared.model import names
 from shared.model.labels import LabelSelector
 from shared.model.nearness import CLUSTER, SERVICE, ZONE, Near, read_near
@@ -101,9 +109,9 @@ class PlacePlugin(DomainPlugin[Places]):
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """What is named, and all of the pod that tells where that is."""
         near = self.named(pod_info.pod)
-        if near is not None and near.kind == APP:
-            return near, pod_info.pod.namespace, frozenset(pod_info.pod.app_labels.items())
-        return (near, pod_info.home) if near is not None and near.kind == SERVICE else near
+        if near is None or near.kind not in (APP, SERVICE):
+            return near
+        return near, pod_info.home if near.kind == SERVICE else "", app_name(pod_info.pod)
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Places | Refuse | Skip:
         """Costs as things stand; SKIP for a pod that names nothing."""
@@ -130,6 +138,36 @@ class PlacePlugin(DomainPlugin[Places]):
             Part(fleet.topology.domain(key), np.append(points, 0.0))
             for key, points in state.points.items()
         ]
+
+    def count_rules(self, state: Places, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
+        """The parts as tables; None where pods of the class may be among those that are named."""
+        if state.near.kind in (APP, SERVICE):
+            pods = pods_meant(state.near, pod_info, fleet)
+            if pods is not None and _may_hold(pods, pod_info.pod):
+                return None
+        domain = fleet.topology.domain
+        terms = [constant(domain(key), points) for key, points in state.points.items()]
+        if state.closed is None or not state.closed.any():
+            return CountRules(score_terms=terms)
+        closed = state.closed > 0
+        rule = closed_domains(domain(CLUSTER_KEY), closed, int(state.closed.max()))
+        return CountRules((rule,), score_terms=terms)
+
+    def explain(
+        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
+        """What is named, and what its cost to the row is."""
+        return self.told(state, fleet, row)
+
+    def explain_batch(self, state: Places, rows: NDArray[np.intp], fleet: FleetView) -> ExplainPods:
+        """The same of each row: no pod of the batch moves it."""
+        known = {row: self.told(state, fleet, row) for row in np.unique(rows).tolist()}
+        told = [known[row] for row in rows.tolist()]
+        return lambda ats: [told[at] for at in ats]
+
+    @abstractmethod
+    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
+        """Plain JSON values: what is named, and what its cost to the row is."""
 
     def clusters_with(self, near: Near, pod_info: PodInfo, fleet: FleetView) -> Ints:
         """[clusters] as `Places.there`."""
@@ -158,6 +196,15 @@ def pods_meant(near: Near, pod_info: PodInfo, fleet: FleetView) -> PodSet | None
     if service is None or not service.selector:
         return None
     return pods_in(near.namespace, LabelSelector(dict(service.selector)))
+
+
+def _may_hold(pods: PodSet, pod: Pod) -> bool:
+    """Whether any pod with the namespace and the app labels of `pod` may be one of the set."""
+    lacks = (
+        all(names.is_app_label(key) and pod.labels.get(key) != value for key, value in clue)
+        for clue in pods.clues
+    )
+    return pod.namespace in (pods.namespaces or ()) and not any(lacks)
 
 
 def filled(found: Floats, there: Bools) -> Floats:
