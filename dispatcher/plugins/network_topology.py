@@ -19,7 +19,6 @@ FaultDomainSpread pulls it apart: give it the smaller weight, or name it in a pr
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, cast
 
-import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import FleetView, Floats, Ints, PodInfo
@@ -109,8 +108,8 @@ class NetworkTopology(PlacePlugin):
         """To what it is near, how many pods that is, and the share of them by level beside the
         node.
         """
-        beside = {
-            level: round(float(np.append(shares, 0.0)[fleet.topology.domain(level)[row]]), 4)
-            for level, shares in state.costs.items()
-        }
+        beside = {}
+        for level, shares in state.costs.items():
+            domain = int(fleet.topology.domain(level)[row])
+            beside[level] = round(float(shares[domain]), 4) if domain >= 0 else 0.0
         return {"near": str(state.near), "pods": int(state.there.sum()), "beside": beside}

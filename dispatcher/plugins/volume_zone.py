@@ -59,12 +59,8 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
 
     def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """What the volumes demand, or why the pod is refused."""
-        if not pod_info.pod.volumes:
-            return None
         found = self.pre_filter(pod_info, fleet)
-        return (
-            found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
-        )
+        return None if isinstance(found, Skip) else found
 
     def pre_filter(
         self, pod_info: PodInfo, fleet: FleetView
