@@ -31,10 +31,9 @@ from dispatcher.scheduling.rules.named_places import (
     PlacePlugin,
     Places,
     data_of,
-    filled,
-    least_known,
     near_of,
 )
+from dispatcher.scheduling.rules.nearness import filled, least_known
 from shared.model.nearness import SERVICE, Near
 from shared.model.pod import Pod
 

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework import (
-    MAX_SCORE,
     SKIP,
-    Bools,
     Codes,
     DomainPlugin,
     FleetView,
@@ -45,7 +43,6 @@ DATA = "data"
 CLUSTER_KEY = "cluster"
 ZONE_KEY = "zone"
 OWN_APP = Near(APP, "")
-_NEUTRAL = MAX_SCORE / 2
 
 
 def near_of(pod: Pod) -> Near | None:
@@ -72,7 +69,8 @@ class Places:
 
     `there`: [clusters] how many of the named pods run there, or 1 where what is named is. `costs`:
     by topology key, [domains]; none where it is nowhere. `points`: the same as scores, which add
-    up; always of the same keys. `closed`: see `Filter.closed_clusters`.
+    up; always of the same keys. `closed`: see `Filter.closed_clusters`. `rules`: the same as rules;
+    None where pods of the class may be among those that are named.
     """
 
     near: Near
@@ -80,6 +78,7 @@ class Places:
     costs: Mapping[str, Floats]
     points: Mapping[str, Floats]
     closed: Codes | None
+    rules: CountRules | None
 
 
 class PlacePlugin(DomainPlugin[Places]):
@@ -119,12 +118,25 @@ class PlacePlugin(DomainPlugin[Places]):
         if near is None:
             return SKIP
         there = self.clusters_with(near, pod_info, fleet)
-        closed = self.closed_clusters(pod_info, fleet)
+        costs: Mapping[str, Floats] = {}
         if there.any():
             costs = self.costs(near, there, pod_info, fleet)
-            return Places(near, there, costs, self.points(costs, there), closed)
-        sizes = {key: len(fleet.topology.domain_values(key)) for key in self.keys(near)}
-        return Places(near, there, {}, {key: np.zeros(size) for key, size in sizes.items()}, closed)
+            points = self.points(costs, there)
+        else:
+            sizes = {key: len(fleet.topology.domain_values(key)) for key in self.keys(near)}
+            points = {key: np.zeros(size) for key, size in sizes.items()}
+        closed = self.closed_clusters(pod_info, fleet)
+        pods = pods_meant(near, pod_info, fleet)
+        moved = pods is not None and _may_hold(pods, pod_info.pod)
+        rules = None if moved else _rules(points, closed, fleet)
+        return Places(near, there, costs, points, closed, rules)
+
+    def refresh(
+        self, state: Places | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
+    ) -> Places | Refuse | Skip:
+        """Pods move nothing but where pods are."""
+        counts = isinstance(state, Places) and state.near.kind in (APP, SERVICE)
+        return self.pre_filter(pod_info, fleet) if counts else state
 
     def filter_parts(self, state: Places, fleet: FleetView) -> Sequence[Part]:
         """The clusters that are closed to the pod."""
@@ -140,18 +152,8 @@ class PlacePlugin(DomainPlugin[Places]):
         ]
 
     def count_rules(self, state: Places, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
-        """The parts as tables; None where pods of the class may be among those that are named."""
-        if state.near.kind in (APP, SERVICE):
-            pods = pods_meant(state.near, pod_info, fleet)
-            if pods is not None and _may_hold(pods, pod_info.pod):
-                return None
-        domain = fleet.topology.domain
-        terms = [constant(domain(key), points) for key, points in state.points.items()]
-        if state.closed is None or not state.closed.any():
-            return CountRules(score_terms=terms)
-        closed = state.closed > 0
-        rule = closed_domains(domain(CLUSTER_KEY), closed, int(state.closed.max()))
-        return CountRules((rule,), score_terms=terms)
+        """The parts as tables."""
+        return state.rules
 
     def explain(
         self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
@@ -171,10 +173,9 @@ class PlacePlugin(DomainPlugin[Places]):
 
     def clusters_with(self, near: Near, pod_info: PodInfo, fleet: FleetView) -> Ints:
         """[clusters] as `Places.there`."""
-        if near.kind in (APP, SERVICE):
-            pods = pods_meant(near, pod_info, fleet)
-            if pods is not None:
-                return fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
+        pods = pods_meant(near, pod_info, fleet)
+        if pods is not None:
+            return fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
         found = np.zeros(len(fleet.clusters), dtype=np.int64)
         if near.kind in (CLUSTER, DATA):
             having = (near.name,) if near.kind == CLUSTER else self.datasets.get(near.name, ())
@@ -188,14 +189,25 @@ class PlacePlugin(DomainPlugin[Places]):
 
 def pods_meant(near: Near, pod_info: PodInfo, fleet: FleetView) -> PodSet | None:
     """The pods of an APP, or those that a SERVICE of the cluster of submission selects; None if
-    there is none, or it selects none.
+    there is none, or it selects none, and of anything else.
     """
     if near.kind == APP:
         return pods_beside(pod_info.pod, None)
+    if near.kind != SERVICE:
+        return None
     service = fleet.objects.of(pod_info.home, Service).get(f"{near.namespace}/{near.name}")
     if service is None or not service.selector:
         return None
     return pods_in(near.namespace, LabelSelector(dict(service.selector)))
+
+
+def _rules(points: Mapping[str, Floats], closed: Codes | None, fleet: FleetView) -> CountRules:
+    domain = fleet.topology.domain
+    terms = [constant(domain(key), values) for key, values in points.items()]
+    if closed is None or not closed.any():
+        return CountRules(score_terms=terms)
+    refusal = closed_domains(domain(CLUSTER_KEY), closed > 0, int(closed.max()))
+    return CountRules((refusal,), score_terms=terms)
 
 
 def _may_hold(pods: PodSet, pod: Pod) -> bool:
@@ -205,20 +217,3 @@ def _may_hold(pods: PodSet, pod: Pod) -> bool:
         for clue in pods.clues
     )
     return pod.namespace in (pods.namespaces or ()) and not any(lacks)
-
-
-def filled(found: Floats, there: Bools) -> Floats:
-    """[clusters] points; unknown ones (NaN) get the mean of what is known of clusters that are not
-    `there`, and 50 where nothing is.
-    """
-    known = found[~np.isnan(found) & ~there]
-    filled: Floats = np.where(np.isnan(found), known.mean() if len(known) else _NEUTRAL, found)
-    return filled
-
-
-def least_known(table: Floats) -> Floats:
-    """[rows] the least number of each row of a table that has columns; NaN where all are unknown
-    (NaN).
-    """
-    least: Floats = np.fmin.reduce(table, axis=1)
-    return least

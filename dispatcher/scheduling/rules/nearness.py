@@ -2,7 +2,7 @@
 
     nearness(rtt) = 100 * half / (half + rtt)        100 at 0 ms, 50 at `half` ms, never 0
 
-Unknown is neither near nor far: see `named_places.filled`.
+Unknown is neither near nor far: see `filled`.
 """
 
 from typing import Annotated
@@ -11,9 +11,9 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import MAX_SCORE, Bools, FleetView, Floats, Ints
-from dispatcher.scheduling.rules.named_places import filled, least_known
 
 HALF_MS = 20.0
+_NEUTRAL = MAX_SCORE / 2
 HalfMs = Annotated[
     float, Meta(ge=0.01, le=10_000, description="ms of round-trip time at which nearness is half")
 ]
@@ -45,6 +45,23 @@ def to_many(rtt_ms: Floats, weights: Floats, half_ms: float) -> Floats:
         total += weights[at] * filled(_points(rtt_ms[:, at], half_ms), own)
     mean: Floats = np.clip(total / weights[there].sum(), 0.0, MAX_SCORE)
     return mean
+
+
+def filled(found: Floats, there: Bools) -> Floats:
+    """[clusters] points; unknown ones (NaN) get the mean of what is known of clusters that are not
+    `there`, and 50 where nothing is.
+    """
+    known = found[~np.isnan(found) & ~there]
+    filled: Floats = np.where(np.isnan(found), known.mean() if len(known) else _NEUTRAL, found)
+    return filled
+
+
+def least_known(table: Floats) -> Floats:
+    """[rows] the least number of each row of a table that has columns; NaN where all are unknown
+    (NaN).
+    """
+    least: Floats = np.fmin.reduce(table, axis=1)
+    return least
 
 
 def way_from(row: int, there: Ints, fleet: FleetView) -> dict[str, object]:
