@@ -13,7 +13,7 @@ than the finer number does.) Source: Weng et al., Beware of Fragmentation (USENI
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
 import numpy as np
@@ -37,7 +37,7 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
+from dispatcher.scheduling.framework.plugin_args import Args
 from shared.model.names import GPU_MILLI
 from shared.model.reasons import Reasons
 from shared.model.resources import CPU
@@ -47,31 +47,16 @@ WHOLE = 1000
 Milli = NDArray[np.int32]
 
 
-class Task(NamedTuple):
-    """One kind of task of the mix: milli-CPU, thousandths of GPU, and its share of all tasks (any
-    unit).
-    """
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task of the mix: milli-CPU, thousandths of GPU, and its share of all (any unit)."""
 
-    cpu: int
-    gpu: int
-    share: float
+    cpu: Annotated[float, Meta(ge=0, le=10**9)]
+    gpu: Annotated[float, Meta(ge=0, le=MOST_GPUS * WHOLE)]
+    share: Annotated[float, Meta(ge=0, le=10**9)]
 
-
-def _mix(raw: object) -> tuple[Task, ...]:
-    if not isinstance(raw, list | tuple):
-        raise ValueError(f"must be a list of {{cpu, gpu, share}}, not {shown(raw)}")
-    return tuple(_task(one) for one in raw)
-
-
-def _task(raw: object) -> Task:
-    if not isinstance(raw, Mapping) or set(raw) != {"cpu", "gpu", "share"}:
-        raise ValueError(
-            f"each must hold cpu (milli-CPU), gpu (thousandths) and share, not {shown(raw)}"
-        )
-    gpu = int(number(0, MOST_GPUS * WHOLE)(raw["gpu"]))
-    if gpu > WHOLE and gpu % WHOLE:
-        raise ValueError(f"gpu must be up to {WHOLE}, or whole GPUs, not {gpu}")
-    return Task(int(number(0, 10**9)(raw["cpu"])), gpu, number(0, 10**9)(raw["share"]))
+    def __post_init__(self) -> None:
+        if int(self.gpu) > WHOLE and int(self.gpu) % WHOLE:
+            raise ValueError(f"gpu must be up to {WHOLE}, or whole GPUs, not {int(self.gpu)}")
 
 
 class _Mix:
@@ -80,7 +65,7 @@ class _Mix:
     """
 
     def __init__(self, tasks: tuple[Task, ...]) -> None:
-        using = [task for task in tasks if task.gpu and task.share]
+        using = [task for task in tasks if int(task.gpu) and task.share]
         self.cpu = np.asarray([task.cpu for task in using], dtype=np.int64)
         self.part = np.asarray([min(task.gpu, WHOLE) for task in using], dtype=np.int32)
         self.count = np.asarray([max(task.gpu // WHOLE, 1) for task in using], dtype=np.int32)
@@ -88,24 +73,13 @@ class _Mix:
         self.share = np.asarray([task.share / total for task in using])
 
 
-class WrittenTask(msgspec.Struct, forbid_unknown_fields=True):
-    """A task in a profile."""
-
-    cpu: Annotated[float, Meta(ge=0, le=10**9)]
-    gpu: Annotated[float, Meta(ge=0, le=MOST_GPUS * WHOLE)]
-    share: Annotated[float, Meta(ge=0, le=10**9)]
-
-
 class MixArgs(Args):
     """The tasks that a fragment of GPU may still be good for."""
 
     mix: Annotated[
         tuple[Task, ...],
-        Meta(
-            description="the typical tasks: {cpu: milli-CPU, gpu: thousandths, share: of all}",
-            extra=read_by(_mix, list[WrittenTask]),
-        ),
-    ] = (Task(0, WHOLE, 1.0),)
+        Meta(description="the typical tasks: {cpu: milli-CPU, gpu: thousandths, share: of all}"),
+    ] = (Task(0, WHOLE, 1),)
 
 
 Amounts = tuple[int, int]  # milli-CPU and thousandths of GPU that a pod requests

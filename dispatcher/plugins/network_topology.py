@@ -16,27 +16,23 @@ goes by round-trip times between clusters, and knows nothing smaller. It pulls a
 FaultDomainSpread pulls it apart: give it the smaller weight, or name it in a profile of its own.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, cast
 
-import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import (
-    SKIP,
-    DomainPlugin,
-    FleetView,
-    Floats,
-    Part,
-    PodInfo,
-    Refuse,
-    Skip,
-)
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, PodInfo
 from dispatcher.scheduling.framework.plugin_args import Args, label_key, number, read_by, shown
-from dispatcher.scheduling.rules.named_places import OWN_APP, near_key, near_of, pods_meant
-from shared.model import nearness
-from shared.model.nearness import Near
+from dispatcher.scheduling.framework.pod_sets import PodSet
+from dispatcher.scheduling.rules.named_places import (
+    OWN_APP,
+    PlacePlugin,
+    Places,
+    near_of,
+    pods_meant,
+)
+from shared.model.nearness import SERVICE, Near
+from shared.model.pod import Pod
 from shared.model.topology import CLUSTER_LEVEL, LEVELS, level_of
 
 Weights = tuple[tuple[str, float], ...]
@@ -60,17 +56,6 @@ def _level_weights(raw: object) -> Weights:
     return tuple(found.items())
 
 
-@dataclass(frozen=True)
-class _State:
-    """`shares`: by level, [domains + 1] the share of the pods meant that are in each domain;
-    nothing for no such.
-    """
-
-    what: str
-    pods: int
-    shares: tuple[tuple[str, Floats], ...]
-
-
 class TopologyArgs(Args):
     """Which levels count, and how much."""
 
@@ -84,60 +69,47 @@ class TopologyArgs(Args):
     ] = _WEIGHTS
 
 
-class NetworkTopology(DomainPlugin[_State]):
+class NetworkTopology(PlacePlugin):
     """Prefers nodes that share rack, zone, region or cluster with the pod's app, or with the
     Service it is near to.
     """
 
     name: ClassVar[str] = "NetworkTopology"
-    keyed_by_template = True
 
     def __init__(self, levels: Weights) -> None:
-        self._levels = levels
+        self._weights = dict(levels)
         self._points = 100.0 / sum(weight for _, weight in levels)
 
-    def class_key(self, pod_info: PodInfo) -> Hashable:
-        """Whom it is near to, and what that rests on."""
-        return near_key(self._near(pod_info), pod_info)
-
-    def _near(self, pod_info: PodInfo) -> Near | None:
-        near = near_of(pod_info.pod)
-        if near is not None and near.kind == nearness.SERVICE:
+    def named(self, pod: Pod) -> Near | None:
+        """The Service that it is near to, else its app."""
+        near = near_of(pod)
+        if near is not None and near.kind == SERVICE:
             return near
-        return OWN_APP if pod_info.pod.app_labels else None
+        return OWN_APP if pod.app_labels else None
 
-    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
-        """Where those pods are; SKIP for a pod that has none to be near to."""
-        near = self._near(pod_info)
-        if near is None:
-            return SKIP
-        pods = pods_meant(near, pod_info, fleet)
-        total = 0 if pods is None else int(fleet.affinity.count_in(pods, CLUSTER_LEVEL).sum())
-        if pods is None or not total:
-            return _State(str(near), 0, ())
-        counts = [(level, fleet.affinity.count_in(pods, level)) for level, _ in self._levels]
-        return _State(
-            str(near),
-            total,
-            tuple((level, np.append(count / total, 0.0)) for level, count in counts),
-        )
+    def keys(self, near: Near) -> Iterable[str]:
+        """The levels."""
+        return self._weights
 
-    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
-        """One for each level."""
-        weights = dict(self._levels)
-        return [
-            Part(fleet.topology.domain(level), self._points * weights[level] * shares)
-            for level, shares in state.shares
-        ]
+    def costs(
+        self, near: Near, there: Ints, pod_info: PodInfo, fleet: FleetView
+    ) -> Mapping[str, Floats]:
+        """By level, the share of those pods that is in each domain."""
+        pods = cast(PodSet, pods_meant(near, pod_info, fleet))  # some are somewhere
+        total = int(there.sum())
+        return {level: fleet.affinity.count_in(pods, level) / total for level in self._weights}
 
-    def explain(
-        self, state: _State, pod_info: PodInfo, fleet: FleetView, row: int
-    ) -> Mapping[str, Any]:
+    def points(self, costs: Mapping[str, Floats], there: Ints) -> Mapping[str, Floats]:
+        """The shares by the weight of their level."""
+        whole = self._points
+        return {level: whole * self._weights[level] * share for level, share in costs.items()}
+
+    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """To what it is near, how many pods that is, and the share of them by level beside the
         node.
         """
-        beside = {
-            level: round(float(shares[int(fleet.topology.domain(level)[row])]), 4)
-            for level, shares in state.shares
-        }
-        return {"near": state.what, "pods": state.pods, "beside": beside}
+        beside = {}
+        for level, shares in state.costs.items():
+            domain = int(fleet.topology.domain(level)[row])
+            beside[level] = round(float(shares[domain]), 4) if domain >= 0 else 0.0
+        return {"near": str(state.near), "pods": int(state.there.sum()), "beside": beside}

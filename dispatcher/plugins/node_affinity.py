@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.scheduling.framework import (
-    MAX_SCORE,
     SKIP,
     Codes,
     Depends,
@@ -34,6 +33,7 @@ from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
+from dispatcher.scheduling.rules.whole import percent_of_most
 from shared.model.labels import IN, NodeSelectorTerm
 from shared.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
 from shared.model.node import Node
@@ -192,9 +192,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
 
     def normalize(self, raw: Floats) -> Floats:
         """The best node gets 100; all 0 if no term matches anywhere."""
-        most = raw.max(initial=0.0)
-        scores: Floats = np.floor(raw * MAX_SCORE / most) if most > 0 else raw
-        return scores
+        return percent_of_most(raw)
 
 
 def named_nodes(pod: Pod) -> frozenset[str] | None:

@@ -10,7 +10,7 @@ all rows. Source: cost by the larger share as OpenCost allocates a node's cost t
 are ratios is ours.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -30,46 +30,11 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.coded_values import ByCode
-from dispatcher.scheduling.framework.plugin_args import LABEL_KEY, Args, number, read_by, shown
+from dispatcher.scheduling.framework.plugin_args import LABEL_KEY, Args
 from dispatcher.scheduling.rules.requests import nonzero_request
 from shared.model.resources import CPU, MEMORY
 
-Table = tuple[tuple[str, float], ...]
 _UNPRICED = 1.0  # raw score of a node without a price; those with one have minus their cost
-_LEAST_PRICE = 1e-6
-_MOST_PRICE = 1e6
-_LEAST_FACTOR = 1e-3
-_MOST_FACTOR = 1e3
-
-
-def _read_table(low: float, high: float) -> Callable[[object], Table]:
-    check = number(low, high)
-
-    def read(raw: object) -> Table:
-        if not isinstance(raw, Mapping) or not all(isinstance(name, str) and name for name in raw):
-            raise ValueError(
-                f"must map names to numbers, for example {{m5.large: 0.096}}, not {shown(raw)}"
-            )
-        return tuple((name, _checked(check, name, value)) for name, value in raw.items())
-
-    return read
-
-
-def _checked(check: Callable[[object], float], name: str, value: object) -> float:
-    try:
-        return check(value)
-    except ValueError as error:
-        raise ValueError(f"{shown(name)} {error}") from None
-
-
-_PRICES: dict[str, Any] = read_by(
-    _read_table(_LEAST_PRICE, _MOST_PRICE),
-    dict[str, Annotated[float, Meta(ge=_LEAST_PRICE, le=_MOST_PRICE)]],
-)
-_FACTORS: dict[str, Any] = read_by(
-    _read_table(_LEAST_FACTOR, _MOST_FACTOR),
-    dict[str, Annotated[float, Meta(ge=_LEAST_FACTOR, le=_MOST_FACTOR)]],
-)
 
 
 class PriceArgs(Args):
@@ -79,11 +44,13 @@ class PriceArgs(Args):
         str, Meta(description="node label whose values have prices", extra=LABEL_KEY)
     ] = "node.kubernetes.io/instance-type"
     prices: Annotated[
-        Table, Meta(description="value of the label: price of a whole node an hour", extra=_PRICES)
-    ] = ()
+        dict[str, Annotated[float, Meta(ge=1e-6, le=1e6)]],
+        Meta(description="value of the label: price of a whole node an hour"),
+    ] = {}
     clusters: Annotated[
-        Table, Meta(description="name of a cluster: factor on its prices, else 1", extra=_FACTORS)
-    ] = ()
+        dict[str, Annotated[float, Meta(ge=1e-3, le=1e3)]],
+        Meta(description="name of a cluster: factor on its prices, else 1"),
+    ] = {}
 
 
 @dataclass(frozen=True)
@@ -102,10 +69,12 @@ class NodePrice(Score[_Asked]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def __init__(self, label: str, prices: Table, clusters: Table) -> None:
+    def __init__(
+        self, label: str, prices: Mapping[str, float], clusters: Mapping[str, float]
+    ) -> None:
         self._label = label
-        self._prices = dict(prices)
-        self._factors = dict(clusters)
+        self._prices = prices
+        self._factors = clusters
         self._by_code = ByCode[str](
             lambda value: self._prices.get(value, np.nan), np.float64, np.nan
         )

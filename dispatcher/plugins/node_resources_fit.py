@@ -13,7 +13,7 @@ memory nor storage and not requested, has no part in the mean. Source: kube-sche
 NodeResourcesFit.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -41,9 +41,9 @@ from dispatcher.scheduling.framework.plugin_args import (
     RESOURCE_WEIGHTS,
     Args,
     read_by,
+    rows_of,
     shown,
     texts,
-    whole_number,
 )
 from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.rules.room import MOST_TOLD, lacking_codes
@@ -60,20 +60,24 @@ _NONZERO = (CPU, MEMORY)  # rows of fleet.nodes.nonzero
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
-def _shape(raw: object) -> tuple[tuple[int, int], ...]:
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A point of the shape."""
+
+    utilization: Annotated[int, Meta(ge=0, le=100)]
+    score: Annotated[int, Meta(ge=0, le=10)]
+
+
+_points = rows_of(Point)
+
+
+def _shape(raw: object) -> tuple[Point, ...]:
     """[{utilization: 0..100, score: 0..10}, ...] with rising utilization."""
-    if not isinstance(raw, list | tuple) or not raw:
-        raise ValueError(f"must be a list of {{utilization, score}}, not {shown(raw)}")
-    points = tuple(_point(item) for item in raw)
-    if any(left[0] >= right[0] for left, right in pairwise(points)):
+    points: tuple[Point, ...] = _points(raw)
+    if not points:
+        raise ValueError("must be a list of one point at least")
+    if any(left.utilization >= right.utilization for left, right in pairwise(points)):
         raise ValueError("utilization must rise from point to point")
     return points
-
-
-def _point(raw: object) -> tuple[int, int]:
-    if not isinstance(raw, Mapping) or set(raw) != {"utilization", "score"}:
-        raise ValueError(f"each point must hold utilization and score, not {shown(raw)}")
-    return whole_number(0, 100)(raw["utilization"]), whole_number(0, 10)(raw["score"])
 
 
 def _groups(raw: object) -> tuple[str, ...]:
@@ -96,13 +100,6 @@ class _Asked:
     sized: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
 
 
-class WrittenPoint(msgspec.Struct, forbid_unknown_fields=True):
-    """A point of the shape in a profile."""
-
-    utilization: Annotated[int, Meta(ge=0, le=100)]
-    score: Annotated[int, Meta(ge=0, le=10)]
-
-
 class FitArgs(Args):
     """How free room is scored, and what needs none."""
 
@@ -115,12 +112,12 @@ class FitArgs(Args):
         Meta(description="weight (1-100) of each resource in the mean", extra=RESOURCE_WEIGHTS),
     ] = ((CPU, 1), (MEMORY, 1))
     shape: Annotated[
-        tuple[tuple[int, int], ...],
+        tuple[Point, ...],
         Meta(
             description=f"points {{utilization %, score 0-10}} for {RATIO}",
-            extra=read_by(_shape, Annotated[list[WrittenPoint], Meta(min_length=1)]),
+            extra=read_by(_shape, Annotated[list[Point], Meta(min_length=1)]),
         ),
-    ] = ((0, 0), (100, 10))
+    ] = (Point(0, 0), Point(100, 10))
     ignored_resources: Annotated[
         tuple[str, ...], Meta(description="extended resources that need no room")
     ] = ()
@@ -148,7 +145,7 @@ class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
         self,
         strategy: str,
         resources: tuple[tuple[str, int], ...],
-        shape: tuple[tuple[int, int], ...],
+        shape: tuple[Point, ...],
         ignored_resources: tuple[str, ...] = (),
         ignored_resource_groups: tuple[str, ...] = (),
     ) -> None:
@@ -294,18 +291,18 @@ def _has_more_room(before: Node, after: Node) -> bool:
     )
 
 
-def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:
+def _broken_line(shape: Sequence[Point], utilisation: int) -> int:
     """The value 0..100 of a shape at a whole percentage; divisions drop the fraction, toward zero."""
     low = shape[0]
     for high in shape:
-        if utilisation <= high[0]:
+        if utilisation <= high.utilization:
             if high is low:
-                return high[1] * 10
-            rise = (high[1] - low[1]) * 10 * (utilisation - low[0])
-            step = abs(rise) // (high[0] - low[0])
-            return low[1] * 10 + (step if rise >= 0 else -step)
+                return high.score * 10
+            rise = (high.score - low.score) * 10 * (utilisation - low.utilization)
+            step = abs(rise) // (high.utilization - low.utilization)
+            return low.score * 10 + (step if rise >= 0 else -step)
         low = high
-    return low[1] * 10
+    return low.score * 10
 
 
 @kernel("ints ints int float ints ints int float int out")

@@ -60,15 +60,13 @@ _NO_LIMIT = 2**31  # volumes
 
 
 class _State(NamedTuple):
-    """`tight`: nodes whose limits are too small for the pod's volumes even while nothing is
-    attached there. `least`: the smallest limit of any driver on any node of the cluster. `needed`:
-    drivers that a node has to have, and the nodes that have each.
+    """`least`: the smallest limit of any driver on any node of the cluster. `needed`: drivers that a
+    node has to have, and the nodes that have each.
     """
 
     home: str
     wanted: Wanted
     attached: Attached
-    tight: frozenset[str]
     least: int
     needed: tuple[tuple[str, frozenset[str]], ...]
 
@@ -102,22 +100,11 @@ class NodeVolumeLimits(Filter[_State]):
         wanted = wanted_of(pod_info, fleet) if pod_info.pod.volumes else Wanted()
         if not wanted.size:
             return SKIP
-        limits = fleet.objects.of(pod_info.home, CSINode)
         least = fleet.objects.derived(pod_info.home, _least, CSINode)
         needed = _needed(pod_info.home, wanted, fleet)
         if least == _NO_LIMIT and not needed:
             return SKIP
-        tight: frozenset[str] = frozenset()
-        if least < wanted.size:
-            counts = Counter(dict(wanted.new)) + Counter(driver for driver, _ in wanted.known)
-            tight = frozenset(
-                name
-                for name, node in limits.items()
-                if node.limits and _passed(counts, node.limits)
-            )
-        return _State(
-            pod_info.home, wanted, attachments_of(pod_info.home, fleet), tight, least, needed
-        )
+        return _State(pod_info.home, wanted, attachments_of(pod_info.home, fleet), least, needed)
 
     def refresh(
         self, state: _State | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
@@ -185,12 +172,8 @@ def _worth_a_look(
     """(place in `rows`, row) where what is in use and attached might leave too little; others have
     room.
     """
-    doubtful = used > asked.least - asked.wanted.size - asked.attached.most
+    found = np.flatnonzero(used > asked.least - asked.wanted.size - asked.attached.most)
     numbers = np.arange(fleet.n)[rows]
-    if asked.tight:
-        known = (fleet.nodes.row_of(asked.home, name) for name in asked.tight)
-        doubtful |= np.isin(numbers, [row for row in known if row is not None])
-    found = np.flatnonzero(doubtful)
     return zip(found.tolist(), numbers[found].tolist(), strict=True)
 
 

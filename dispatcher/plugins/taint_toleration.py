@@ -7,11 +7,11 @@ kube-scheduler's TaintToleration. In another cluster the tolerations count that 
 (`shared.model.crossing`).
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Hashable
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
@@ -26,11 +26,18 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
-from dispatcher.scheduling.framework.coded_values import ByCode
 from dispatcher.scheduling.framework.hints import ClusterEvent, node_change_helps
-from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
-from shared.model.node import PREFER_NO_SCHEDULE, Node, Taint
-from shared.model.pod import Toleration
+from dispatcher.scheduling.rules.eligibility import (
+    Kinds,
+    Taints,
+    TaintTables,
+    Tolerance,
+    tolerates,
+    tolerations_key,
+    untolerated,
+)
+from dispatcher.scheduling.rules.whole import percent_of_most
+from shared.model.node import PREFER_NO_SCHEDULE, Node
 from shared.model.reasons import Reason, Reasons, ReasonTable
 from shared.model.wake_events import NODES, WakeEvent
 
@@ -43,51 +50,8 @@ TAINT_ABROAD = Reason(
     resolvable=False,
 )
 
-Taints = tuple[Taint, ...]
-_MOST_JUDGES = 1024
 
-
-class _Judge:
-    """What pods with such tolerations think of each taint set, by kind of tolerance: a reason code,
-    and soft taints not tolerated.
-    """
-
-    def __init__(self, kinds: Sequence[Sequence[Toleration]], reasons: ReasonTable) -> None:
-        self._kinds = kinds
-        self.reasons = reasons
-        self.codes = ByCode[Taints](self._codes, np.uint16, 0, (len(kinds),))
-        self.soft = ByCode[Taints](self._soft, np.float64, 0.0, (len(kinds),))
-
-    def _codes(self, taints: Taints) -> list[int]:
-        return [self._code(kind, taints) for kind in self._kinds]
-
-    def _soft(self, taints: Taints) -> list[int]:
-        return [sum(not _tolerates(kind, one) for one in _soft(taints)) for kind in self._kinds]
-
-    def _code(self, kind: Sequence[Toleration], taints: Taints) -> int:
-        hard = untolerated(kind, taints)
-        if hard is None:
-            return 0
-        abroad = _tolerates(self._kinds[0], hard)
-        return self.reasons.code(TAINT_ABROAD if abroad else Reasons.TAINT, str(hard))
-
-
-class _Verdicts(NamedTuple):
-    """A pod class: which kind of tolerance it has in each cluster, and what each thinks of taints."""
-
-    tolerance: Tolerance
-    judge: _Judge
-
-    def at(self, verdicts: ByCode[Taints], fleet: FleetView, rows: Rows) -> NDArray[Any]:
-        """[rows] the verdict on the node's taint set of the cluster's kind."""
-        nodes = fleet.nodes
-        answers = verdicts.of(fleet.nodes.taint_sets)
-        kinds = 0 if len(self.tolerance.kinds) == 1 else self.tolerance.of[nodes.cluster[rows]]
-        found: NDArray[Any] = answers[nodes.taint_set[rows], kinds]
-        return found
-
-
-class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
+class TaintToleration(Filter[Tolerance], Score[Tolerance]):
     """Filter on hard taints, score on soft ones."""
 
     name: ClassVar[str] = "TaintToleration"
@@ -99,9 +63,9 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self) -> None:
-        self._judges: dict[
-            Hashable, _Judge
-        ] = {}  # by kinds of tolerance: they outlast a change of a node
+        self._codes: TaintTables
+        self._reasons: ReasonTable | None = None  # of `_codes`
+        self._soft = TaintTables(_soft, np.float64, 0.0)
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its taints are the same."""
@@ -110,50 +74,49 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""
         node = event.after
-        return not isinstance(node, Node) or all(
-            taint.effect == PREFER_NO_SCHEDULE
-            or any(taint.tolerated_by(one) for one in pod_info.pod.tolerations)
-            for taint in node.taints
-        )
+        own = pod_info.pod.tolerations
+        return not isinstance(node, Node) or untolerated(own, node.taints) is None
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """The tolerations, and where they hold."""
         return tolerations_key(pod_info)
 
-    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _Verdicts | Refuse | Skip:
-        """What the pod thinks of each taint set."""
-        tolerance = Tolerance.read(pod_info, fleet)
-        judge = self._judges.get(tolerance.kinds)
-        if judge is None or judge.reasons is not fleet.reasons:
-            if len(self._judges) >= _MOST_JUDGES:
-                self._judges.clear()
-            judge = self._judges[tolerance.kinds] = _Judge(tolerance.kinds, fleet.reasons)
-        return _Verdicts(tolerance, judge)
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Tolerance | Refuse | Skip:
+        """Which tolerations the pod has in each cluster."""
+        return Tolerance.read(pod_info, fleet)
 
-    def filter(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Codes:
+    def filter(self, state: Tolerance, fleet: FleetView, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at
         home.
         """
-        return state.at(state.judge.codes, fleet, rows)
+        if fleet.reasons is not self._reasons:
+            self._reasons = fleet.reasons
+            self._codes = TaintTables(partial(_codes, fleet.reasons), np.uint16, 0)
+        return state.at(self._codes.of(state.kinds), fleet, rows)
 
-    def score(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Floats:
+    def score(self, state: Tolerance, fleet: FleetView, rows: Rows) -> Floats:
         """Minus the number of soft taints that are not tolerated."""
-        return -state.at(state.judge.soft, fleet, rows)
+        return -state.at(self._soft.of(state.kinds), fleet, rows)
 
     def normalize(self, raw: Floats) -> Floats:
         """100 without soft taints, 0 for the most; 100 everywhere if there are none."""
-        worst = -raw.min(initial=0.0)
-        scores: Floats = (
-            MAX_SCORE - np.floor(-raw * MAX_SCORE / worst)
-            if worst > 0
-            else np.full_like(raw, MAX_SCORE)
-        )
+        scores: Floats = MAX_SCORE - percent_of_most(-raw)
         return scores
 
 
-def _soft(taints: Sequence[Taint]) -> Iterator[Taint]:
-    return (one for one in taints if one.effect == PREFER_NO_SCHEDULE)
+def _codes(reasons: ReasonTable, kinds: Kinds, taints: Taints) -> list[int]:
+    """For each kind a reason, 0 where all hard taints are tolerated."""
+    codes = []
+    for kind in kinds:
+        hard = untolerated(kind, taints)
+        if hard is None:
+            codes.append(0)
+        else:
+            reason = TAINT_ABROAD if tolerates(kinds[0], hard) else Reasons.TAINT
+            codes.append(reasons.code(reason, str(hard)))
+    return codes
 
 
-def _tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    return any(taint.tolerated_by(one) for one in tolerations)
+def _soft(kinds: Kinds, taints: Taints) -> list[int]:
+    soft = [one for one in taints if one.effect == PREFER_NO_SCHEDULE]
+    return [sum(not tolerates(kind, one) for one in soft) for kind in kinds]

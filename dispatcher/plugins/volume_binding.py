@@ -10,7 +10,7 @@
   (1.37).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -171,30 +171,30 @@ class VolumeBinding(
         self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
     ) -> Refuse | None:
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
+        known = cycle.read(self.name)  # of a pod whose claims are alike, which may be others
+        if not isinstance(known, VolumePlan) or known.chooses:
+            return self._book(pod_info, row, fleet)
+        if not known.delayed:
+            return None
+        claims = delayed_claims(pod_info, fleet)  # the filter has judged it, and none is chosen
+        if isinstance(claims, Refuse):
+            return claims
+        self._hold(pod_info, row, fleet, [(claim, None) for claim in claims])
+        return None
+
+    def _book(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Refuse | None:
         if not any(claims_of(pod_info.pod)):
             return None
-        known = cycle.read(self.name)  # of a pod whose claims are alike, which may be others
-        if isinstance(known, VolumePlan) and not known.delayed:
-            return None
         plan = plan_of(pod_info, fleet)
-        if isinstance(known, VolumePlan) and isinstance(plan, VolumePlan) and not plan.chooses:
-            self._hold(
-                pod_info, row, fleet, plan, {}
-            )  # the filter has judged it, and there is nothing to choose
-            return None
-        return self._book(pod_info, row, fleet, plan)
-
-    def _book(
-        self, pod_info: PodInfo, row: int, fleet: FleetView, plan: VolumePlan | Refuse
-    ) -> Refuse | None:
         if isinstance(plan, Refuse):
             return plan
         verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
         if verdict.bits[0]:
             return refuse(BITS[int(verdict.bits[0]).bit_length() - 1])
-        self._hold(
-            pod_info, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()}
-        )
+        chosen = {key: int(at[0]) for key, at in verdict.chosen.items()}
+        found = [(one, chosen.get(one.claim.key, -1)) for one in plan.delayed]
+        wanted = [(one, one.candidates.volumes[at] if at >= 0 else None) for one, at in found]
+        self._hold(pod_info, row, fleet, [(one.claim, volume) for one, volume in wanted])
         return None
 
     def _hold(
@@ -202,22 +202,13 @@ class VolumeBinding(
         pod_info: PodInfo,
         row: int,
         fleet: FleetView,
-        plan: VolumePlan,
-        chosen: Mapping[str, int],
+        wanted: Iterable[tuple[PersistentVolumeClaim, PersistentVolume | None]],
     ) -> None:
-        """`chosen`: the index of a claim's candidate, -1 for none."""
         _, node = fleet.nodes.name_of(row)
-        for one in plan.delayed:
-            at = chosen.get(one.claim.key, -1)
-            self._hold_one(
-                pod_info,
-                fleet,
-                _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node),
-            )
-
-    def _hold_one(self, pod_info: PodInfo, fleet: FleetView, held: _Held) -> None:
-        fleet.objects.assume(pod_info.home, held.object, held.fields, pod_info.pod.uid)
-        self._held.setdefault(pod_info.pod.uid, []).append(held)
+        for claim, volume in wanted:
+            held = _Held(claim, volume, node)
+            fleet.objects.assume(pod_info.home, held.object, held.fields, pod_info.pod.uid)
+            self._held.setdefault(pod_info.pod.uid, []).append(held)
 
     def fits(self, state: object, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """All, if none of these has an inline disk or a claim of another, and no volume that is
@@ -242,9 +233,8 @@ class VolumeBinding(
             if isinstance(claims, Refuse):
                 raise LookupError(claims.why.text)
         for pod_info, row, claims in zip(pods, rows, found, strict=True):
-            _, node = fleet.nodes.name_of(row)
             for claim in claims if not isinstance(claims, Refuse) else ():
-                self._hold_one(pod_info, fleet, _Held(claim, None, node))
+                self._hold(pod_info, row, fleet, [(claim, None)])
 
     def pre_bind(
         self, cycle: CycleState, pod_info: PodInfo, row: int, fleet: FleetView
@@ -261,11 +251,8 @@ class VolumeBinding(
                 )
             if claim.bound:
                 continue
-            given_up = _given_up(
-                held,
-                claim,
-                fleet.objects.reported(pod_info.home, held.volume) if held.volume else None,
-            )
+            volume = fleet.objects.reported(pod_info.home, held.volume) if held.volume else None
+            given_up = _given_up(held, claim, volume)
             if given_up:
                 return refuse(Reasons.PRE_BIND, given_up)
             orders.append(held.order(pod_info))
@@ -275,8 +262,8 @@ class VolumeBinding(
         """A pod that is bound has its volumes there; one that is on its way there gets held what it
         needs.
         """
-        if row >= 0 and not pod_info.pod.node and any(claims_of(pod_info.pod)):
-            self._book(pod_info, row, fleet, plan_of(pod_info, fleet))
+        if row >= 0 and not pod_info.pod.node:
+            self._book(pod_info, row, fleet)
 
     def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Let go of everything that was held for the pod."""

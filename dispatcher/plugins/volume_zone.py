@@ -89,12 +89,8 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
 
     def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """What the volumes demand, or why the pod is refused."""
-        if not pod_info.pod.volumes:
-            return None
         found = self.pre_filter(pod_info, fleet)
-        return (
-            found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
-        )
+        return None if isinstance(found, Skip) else found
 
     def pre_filter(
         self, pod_info: PodInfo, fleet: FleetView
@@ -155,10 +151,7 @@ def _without_volume(
 
 
 def _demands(volume: PersistentVolume) -> Iterator[Requirement]:
-    for label in _LABELS if volume.labels else ():
-        text = volume.labels.get(label)
-        zones = (
-            tuple(part.strip() for part in text.split(_ZONES_BETWEEN)) if text is not None else ()
-        )
-        if zones and all(zones):
+    for label in _LABELS:
+        zones = tuple(part.strip() for part in volume.labels.get(label, "").split(_ZONES_BETWEEN))
+        if all(zones):
             yield Requirement(label, IN, zones)

@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.links import STALE_S
-from dispatcher.scheduling.framework import PluginUse, PodInfo, Profile
+from dispatcher.scheduling.framework import FleetView, PluginUse, PodInfo, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.rules.named_places import PlacePlugin
 from dispatcher.scheduling.rules.nearness import to_many, to_nearest
 from shared.messages import LinkReading
 from shared.model.names import DATA, NEAR, REQUIRE_DATA, ZONE
+from shared.model.objects import Service
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.laws.examples import examples
 from tests.laws.grain import Record, as_in_batches, recorded
@@ -31,6 +34,7 @@ PROFILE = Profile(
     (
         *(PluginUse(one.name, one.weight, ARGS.get(one.name, one.args)) for one in DEFAULT_PROFILE.plugins),
         PluginUse("NodePrice", 1.3, {"label": ZONE, "prices": {"x": 0.2, "y": 0.1}, "clusters": {"c": 1.5}}),
+        PluginUse("NetworkTopology", 1.7, {"levels": {"zone": 2, "rack": 1, "host": 1}}),
         PluginUse("EgressPrice", 0.7, {"prices": PRICES, "datasets": {"maps": ["b"], "genomes": ["c"]}}),
     ),
 )
@@ -106,6 +110,33 @@ def test_a_batch_records_what_one_by_one_records(script: list[tuple[Any, ...]]) 
     """But for counts, which are those at the beginning of the batch (see `as_in_batches`)."""
     together = records(script, batched=True)
     assert as_in_batches(records(script, batched=False), together) == together
+
+
+@pytest.mark.parametrize("asked", [{NEAR: "zone/x"}, {NEAR: "service/default/db"}, {REQUIRE_DATA: "maps"}])
+def test_a_batch_is_decided_at_once_where_no_pod_of_it_moves_what_is_named(
+    asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    assert kernels.compile_all()
+    asks: list[str] = []
+    pre_filter = PlacePlugin.pre_filter
+
+    def counted(self: PlacePlugin, one: PodInfo, view: FleetView) -> Any:
+        asks.append(one.pod.name)
+        return pre_filter(self, one, view)
+
+    monkeypatch.setattr(PlacePlugin, "pre_filter", counted)
+    other = {"NetworkTopology": None, "Nearness": PluginUse("Nearness", 2.0)}  # these go by the pod's own app
+    uses = (other.get(one.name, one) for one in PROFILE.plugins)
+    profile = Profile("p", tuple(one for one in uses if one is not None))
+    nodes: dict[str, Any] = {name: [node("n1").cpu(8).labels(zone="x" if name == "a" else "y")] for name in CLUSTERS}
+    state = fleet(**nodes)
+    state.kept.put("a", Service("default", "db", selector={"app": "v"}))
+    scheduler = Scheduler(profile, build(profile, PluginContext()), state)
+    pods = [pod(f"p{at}").labels(app="u").cpu("100m").annotation(*next(iter(asked.items()))) for at in range(12)]
+    results = scheduler.schedule_class([(("a", one.build().uid), one.placed("a")) for one in pods])
+    assert all(isinstance(one, Decision) for one in results)
+    assert len(asks) < 6, asks
 
 
 # --- unknown is neither near nor far ---------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.plugins.taint_toleration import TaintToleration, _Verdicts
+from dispatcher.plugins.taint_toleration import TaintToleration
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.rules.eligibility import LabelMasks, TaintMasks, untolerated
+from dispatcher.scheduling.rules.eligibility import LabelMasks, TaintMasks, Tolerance, untolerated
 from shared.model.labels import GT, IN, NOT_IN, OPERATORS, Requirement
 from shared.model.names import ZONE
 from shared.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
@@ -79,7 +79,7 @@ class Kept:
     def __init__(self, state: FleetState, pod_info: PodInfo) -> None:
         self.masks, self.taint_masks, self.taints = LabelMasks(), TaintMasks(), TaintToleration()
         verdicts = self.taints.pre_filter(pod_info, view_of(state))
-        assert isinstance(verdicts, _Verdicts)
+        assert isinstance(verdicts, Tolerance)
         self.verdicts = verdicts
 
 

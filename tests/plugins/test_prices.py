@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,19 @@ def test_egress_of_a_service_is_the_mean_over_its_pods() -> None:
 
 
 @pytest.mark.parametrize(
-    "prices", [{}, [{}], [{"from": "a", "to": "b"}], [{"from": "a", "to": "b", "per_gib": -1}], [7], [{"frm": "a"}]]
+    ("prices", "text"),
+    [
+        ({}, "must be a list of {from, to, per_gib}, not {}"),
+        ([{}], "each must hold from, to, per_gib, not {}"),
+        ([{"from": "a", "to": "b"}], "each must hold from, to, per_gib"),
+        ([{"from": "a", "to": "b", "per_gib": -1}], "per_gib must be from 0 to 1e+06, not -1"),
+        ([{"from": "a", "to": "", "per_gib": 1}], "to must be a text, not ''"),
+        ([7], "each must hold from, to, per_gib, not 7"),
+        ([{"frm": "a", "to": "b", "per_gib": 1}], "each must hold from, to, per_gib"),
+    ],
 )
-def test_prices_that_cannot_be_read_are_refused_with_the_profile(prices: Any) -> None:
-    with pytest.raises(ValueError, match="must be a list of"):
+def test_prices_that_cannot_be_read_are_refused_with_the_profile(prices: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
         make("EgressPrice", prices=prices)
 
 

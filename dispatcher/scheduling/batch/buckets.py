@@ -10,6 +10,7 @@ to work on.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import prod
 
 import numpy as np
@@ -216,6 +217,10 @@ def bucket_layout_of(
     codes = {axis: values[groups] for axis, values in split.items()}
     room = len(keys) + max(_MORE_BUCKETS, min(count, len(keys)))
     slot, step, counts = _slots(domain_counts, hosts, keys, codes, room)
+    for term in score_terms:
+        if term.table is not None:
+            base = _base_of(domain_counts, term.domain_count)
+            counts.table[base : base + len(term.table)] = term.table
     present = _presence(rules, codes, room, len(keys))
     layout = BucketLayout(
         sorting,
@@ -316,9 +321,19 @@ def _slots(
         slot,
         step,
         Counts(
-            counts, moves, np.zeros((1, 1), dtype=np.int64), np.zeros(len(counts), dtype=np.int64)
+            counts,
+            moves,
+            histogram=np.zeros((1, 1), dtype=np.int64),
+            stamps=np.zeros(len(counts), dtype=np.int64),
+            table=np.zeros(len(counts)),
         ),
     )
+
+
+def _base_of(domain_counts: Sequence[RuleCount], wanted: RuleCount) -> int:
+    """Where the slots of a count that is by domain begin."""
+    before = takewhile(lambda one: one is not wanted, domain_counts)
+    return sum(len(one.counts) for one in before if not one.by_host)
 
 
 def _moves(domain_counts: Sequence[RuleCount], hosts: Sequence[int]) -> bool:
@@ -432,6 +447,7 @@ def _plugins(
         term_plugin=_ints(evaluator for evaluator, _ in score_terms),
         term_count=_ints(index[id(term.domain_count)] for _, term in score_terms),
         term_by_host=_ints(term.domain_count.by_host for _, term in score_terms),
+        term_by_table=_ints(term.table is not None for _, term in score_terms),
         factor=_floats(term.factor for _, term in score_terms),
         offset=_floats(term.offset for _, term in score_terms),
         elsewhere=_floats(term.elsewhere for _, term in score_terms),

@@ -66,7 +66,8 @@ def _shape_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
         (
             id(evaluator.role),
             (rules.base, rules.void, rules.sized, rules.needs_all_domains, rules.scale),
-            tuple([(*_domains_of(term.domain_count), term.factor, term.offset, term.elsewhere)
+            tuple([(*_domains_of(term.domain_count), term.factor, term.offset, term.elsewhere,
+                    None if term.table is None else term.table.tobytes())
                    for term in rules.score_terms]),
         )
         for evaluator, rules in plugin_rules

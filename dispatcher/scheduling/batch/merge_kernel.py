@@ -152,6 +152,7 @@ def score(buckets: Buckets, counts: Counts, plugins: Plugins, fresh: bool) -> No
 def add_term(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, term: int) -> None:
     """Add to the sum of each bucket what a term of a plugin makes of the count where the bucket is."""
     domain_count = plugins.term_count[term]
+    by_table = plugins.term_by_table[term]
     factor = plugins.factor[term]
     if plugins.size_mode[plugin]:
         factor *= plugins.ln[plugins.size[term]]
@@ -159,6 +160,8 @@ def add_term(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, te
         slot = buckets.slot[bucket, domain_count]
         if slot < 0:
             buckets.sums[bucket] += plugins.elsewhere[term]
+        elif by_table:
+            buckets.sums[bucket] += counts.table[slot]
         else:
             buckets.sums[bucket] += factor * counts.counts[slot] + plugins.offset[term]
 

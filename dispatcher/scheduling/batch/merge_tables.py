@@ -42,6 +42,7 @@ class Counts(NamedTuple):
     moves: Any
     histogram: Any  # int64 [rules, width]; entry 0 is that of `Rules.low`, the last of all above
     stamps: Any  # int64 [slots]: scratch
+    table: Any  # float64 [slots]: what a term gives the domain instead, if it has a table
 
 
 class Rules(NamedTuple):
@@ -76,6 +77,7 @@ class Plugins(NamedTuple):
     term_plugin: Any  # int64 [terms]
     term_count: Any  # int64 [terms]
     term_by_host: Any  # int64 [terms]
+    term_by_table: Any  # int64 [terms]
     factor: Any  # float64 [terms]
     offset: Any  # float64 [terms]
     elsewhere: Any  # float64 [terms]
@@ -123,7 +125,7 @@ def blank() -> tuple[Any, ...]:
     marks = np.zeros((1, 1), dtype=np.uint16)
     return (
         Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark, real),
-        Counts(whole, mark, wide, whole),
+        Counts(whole, mark, wide, whole, real),
         Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
         Plugins(
             whole,
@@ -132,6 +134,7 @@ def blank() -> tuple[Any, ...]:
             whole,
             whole,
             real,
+            whole,
             whole,
             whole,
             whole,

@@ -223,7 +223,6 @@ class EquivalenceClass(PlaceFinder):
 
     def _answer(self, pod_info: PodInfo, *, flipped: bool, beyond_row: bool) -> None:
         if beyond_row:
-            partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
             if self.group_scores is None:
                 self.groups = None
@@ -232,7 +231,7 @@ class EquivalenceClass(PlaceFinder):
             elif (
                 self.groups is None
                 or self.groups.group_scores is not self.group_scores
-                or self.group_scores.partition is not partition
+                or self.groups.partition is not self.group_scores.partition
             ):
                 self._fleet_scoped = None
                 self.groups = GroupTable(self.fleet, self.rows, self.group_scores)

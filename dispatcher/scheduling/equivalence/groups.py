@@ -23,6 +23,7 @@ class GroupTable:
         self._fleet = fleet
         self._rows = rows
         self.group_scores = group_scores
+        self.partition = group_scores.partition  # what it is made for
         self._members: Ints | None = None
 
     def update(self, *, flipped: bool) -> None:

@@ -123,7 +123,7 @@ def _refusing(rule: MaxCount | RequiredCount, *, exempt: bool) -> Part:
 def _scoring(term: ScoreTerm, factor: float, base: float) -> Part:
     counts = term.domain_count.counts
     answers = np.full(len(counts) + 1, term.elsewhere)
-    answers[:-1] = counts * factor + term.offset
+    answers[:-1] = counts * factor + term.offset if term.table is None else term.table
     answers += base
     return Part(term.domain_count.domain, answers)
 

@@ -76,12 +76,30 @@ class RequiredCount:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTerm:
-    """A term of the raw score: factor * count + offset, `elsewhere` on rows without a domain."""
+    """A term of the raw score: factor * count + offset, `elsewhere` on rows without a domain.
+
+    `table` [domains]: what the domain gets instead, whatever its count (see `constant`).
+    """
 
     domain_count: RuleCount
     factor: float
     offset: float = 0.0
     elsewhere: float = 0.0
+    table: Floats | None = None
+
+
+def constant(domain: SmallInts, table: Floats) -> ScoreTerm:
+    """A term that no pod moves: `table` by `domain` code, 0 on rows without a domain."""
+    return ScoreTerm(_uncounted(domain, np.zeros(len(table), dtype=np.int64)), 0.0, table=table)
+
+
+def closed_domains(domain: SmallInts, closed: Bools, code: int) -> MaxCount:
+    """Refuses the `closed` domains [domains], whatever pods come."""
+    return MaxCount(_uncounted(domain, closed.astype(np.int64)), 0, code)
+
+
+def _uncounted(domain: SmallInts, counts: Ints) -> RuleCount:
+    return RuleCount(domain, counts, more=0, by_host=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,8 +68,9 @@ def _arg(field: msgspec.structs.FieldInfo) -> Arg:
         kind = kind.type
     written = field.type if extra.get("written") is None else extra["written"]
     schema = {**_inlined(msgspec.json.schema(written)), **told}
+    made = field.default_factory
     return Arg(
-        field.default,
+        field.default if made is msgspec.NODEFAULT else made(),
         told.get("description", ""),
         extra.get("check") or _check_of(field.name, kind),
         schema,
@@ -86,9 +87,56 @@ def _check_of(name: str, kind: inspect.Type) -> Check:
             return whole_number(low, high)
         case inspect.FloatType(ge=int() | float() as low, le=int() | float() as high):
             return number(low, high)
+        case inspect.StrType(min_length=1):
+            return text
+    return _check_of_many(name, kind)
+
+
+def _check_of_many(name: str, kind: inspect.Type) -> Check:
+    match kind:
         case inspect.VarTupleType(item_type=inspect.StrType()):
             return texts
+        case inspect.VarTupleType(item_type=inspect.StructType(cls=cls)):
+            return rows_of(cls)
+        case inspect.DictType(value_type=value_type):
+            return _map_of(_check_of(name, value_type))
     raise TypeError(f"argument {name} needs bounds, or a reader: read_by")
+
+
+def rows_of(kind: type[msgspec.Struct]) -> Check:
+    """A list of maps, each with the fields of a Struct, as a tuple of these."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    required = {key for key, field in fields.items() if field.required}
+    checks = {key: _arg(field).check for key, field in fields.items()}
+    told = ", ".join(fields)
+
+    def row(raw: object) -> msgspec.Struct:
+        if not isinstance(raw, Mapping) or not required <= raw.keys() <= fields.keys():
+            raise ValueError(f"each must hold {told}, not {shown(raw)}")
+        return kind(**{fields[key].name: _of(key, checks[key], one) for key, one in raw.items()})
+
+    def check(raw: object) -> tuple[msgspec.Struct, ...]:
+        if not isinstance(raw, list | tuple):
+            raise ValueError(f"must be a list of {{{told}}}, not {shown(raw)}")
+        return tuple(row(one) for one in raw)
+
+    return check
+
+
+def _map_of(value: Check) -> Check:
+    def check(raw: object) -> dict[str, Any]:
+        if not isinstance(raw, Mapping) or not all(isinstance(name, str) and name for name in raw):
+            raise ValueError(f"must map names to values, not {shown(raw)}")
+        return {name: _of(shown(name), value, one) for name, one in raw.items()}
+
+    return check
+
+
+def _of(name: str, check: Check, value: object) -> Any:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
 
 
 def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +235,13 @@ def whole_number(low: int, high: int) -> Callable[[object], int]:
         return int(value)
 
     return check
+
+
+def text(raw: object) -> str:
+    """A text that says something."""
+    if not isinstance(raw, str) or not raw:
+        raise ValueError(f"must be a text, not {shown(raw)}")
+    return raw
 
 
 def texts(raw: object) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     RequiredCount,
     RuleCount,
     Scale,
+    ScoreTerm,
 )
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -47,7 +48,6 @@ from shared.model.topology import CLUSTER_LEVEL
 
 _WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
-_TERM_FIELDS = "factor", "offset", "elsewhere"
 _RANGE = int(Scale.RANGE)
 _COST = int(Scale.COST)
 # `sized`: count domains of all rows that take pods, or of those with a domain in each term
@@ -58,11 +58,11 @@ _WITH_ALL = 2
 class RuleTables(NamedTuple):
     """One policy's rules for the kernel.
 
-    [terms]: `by_host`, and `factor`, `offset`, `elsewhere` as in ScoreTerm. [terms x groups], flat:
-    `codes`, the domain, -1 unknown, and `counts`, its pods. [groups]: `members`, rows that take
-    pods. `ln`: logarithms, for factors that rest on the number of domains if `sized` (0, _EVERY,
-    _WITH_ALL). `scale`, `base`, `void`: as in CountRules. `weight`: that of the profile, times
-    `grid`.
+    [terms]: `by_host`, and `factor`, `elsewhere` as in ScoreTerm. [terms x groups], flat: `codes`,
+    the domain, -1 unknown, `counts`, its pods, and `offset`, what is added to these. [groups]:
+    `members`, rows that take pods. `ln`: logarithms, for factors that rest on the number of domains
+    if `sized` (0, _EVERY, _WITH_ALL). `scale`, `base`, `void`: as in CountRules. `weight`: that of
+    the profile, times `grid`.
     """
 
     by_host: IntColumn
@@ -111,7 +111,7 @@ def _raw(rules: Any, size: Any, group: Any) -> Any:
         if rules.codes[term * groups + group] < 0:
             raw += rules.elsewhere[term]
         else:
-            raw += factor * count + rules.offset[term]
+            raw += factor * count + rules.offset[term * groups + group]
     return raw
 
 
@@ -234,6 +234,17 @@ class _Counted:
             elif len(one.counts):
                 self._moving.append((at, one.counts, by_group[at]))
 
+    def offsets(self, terms: Sequence[ScoreTerm]) -> Floats:
+        """[terms x groups], flat: what terms of these counts add whatever the counts are."""
+        groups = self._counts.shape[1]
+        told = [
+            np.full(groups, term.offset)
+            if term.table is None
+            else np.append(term.table, 0.0)[self.codes[at * groups : (at + 1) * groups]]
+            for at, term in enumerate(terms)
+        ]
+        return np.asarray([*told, np.zeros(groups)])[:-1].reshape(-1)
+
     def counts(self) -> Ints:
         """[counts x groups], flat."""
         for at, counts, codes in self._moving:
@@ -281,10 +292,9 @@ class _Scores:
         terms = rules.score_terms
         self._columns = (
             _ints([term.domain_count.by_host for term in terms]),
-            *(
-                np.asarray([getattr(term, name) for term in terms], dtype=np.float64)
-                for name in _TERM_FIELDS
-            ),
+            _floats([term.factor for term in terms]),
+            counted.offsets(terms),
+            _floats([term.elsewhere for term in terms]),
         )
         sized = (_WITH_ALL if rules.needs_all_domains else _EVERY) if rules.sized else 0
         self._scalars = (
@@ -417,6 +427,10 @@ _NO_NUMBERS: Ints = np.zeros(0, dtype=np.int64)
 
 def _ints(values: Sequence[int]) -> Ints:
     return np.asarray(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[float]) -> Floats:
+    return np.asarray(values, dtype=np.float64)
 
 
 def rule_groups(

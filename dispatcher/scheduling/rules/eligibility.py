@@ -5,12 +5,13 @@ Shared by the filters that enforce this and by fault-domain spread, which counts
 pod may go to.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework import Bools, FleetView, PodInfo, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
@@ -31,6 +32,9 @@ from shared.model.labels import (
 from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from shared.model.pod import Pod, Toleration
 from shared.model.topology import level_of, within_cluster
+
+Taints = tuple[Taint, ...]
+Kinds = tuple[tuple[Toleration, ...], ...]  # of tolerance
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096  # sets of tolerations
@@ -195,7 +199,7 @@ class Tolerance(NamedTuple):
     says which it is.
     """
 
-    kinds: tuple[tuple[Toleration, ...], ...]
+    kinds: Kinds
     of: SmallInts
 
     @classmethod
@@ -215,38 +219,62 @@ class Tolerance(NamedTuple):
                     of[at] = kinds.setdefault(kept, len(kinds))
         return cls(tuple(kinds), of)
 
+    def at(self, table: ByCode[Taints], fleet: FleetView, rows: Rows) -> NDArray[Any]:
+        """[rows] what a table of `TaintTables` has for the node's taints, by the cluster's kind."""
+        nodes = fleet.nodes
+        kinds = 0 if len(self.kinds) == 1 else self.of[nodes.cluster[rows]]
+        found: NDArray[Any] = table.of(nodes.taint_sets)[nodes.taint_set[rows], kinds]
+        return found
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """Whether any of these tolerates it."""
+    return any(taint.tolerated_by(one) for one in tolerations)
+
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that keeps new pods away and that none of these tolerates."""
     hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    return next(
-        (one for one in hard if not any(one.tolerated_by(each) for each in tolerations)), None
-    )
+    return next((one for one in hard if not tolerates(tolerations, one)), None)
 
 
-class TaintMasks:
-    """Row masks for tolerations: each set of taints is judged once for all pods that have the same."""
+class TaintTables:
+    """What `ask` makes of each set of taints, for each kind of tolerance: asked once for all pods
+    that have the same kinds.
+    """
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[tuple[Toleration, ...], ...], ByCode[tuple[Taint, ...]]] = {}
+    def __init__(
+        self, ask: Callable[[Kinds, Taints], Any], dtype: type[np.generic], absent: Any
+    ) -> None:
+        self._ask = ask
+        self._dtype = dtype
+        self._absent = absent
+        self._known: dict[Kinds, ByCode[Taints]] = {}  # they outlast a change of a node
 
-    def tolerated(self, pod_info: PodInfo, fleet: FleetView) -> Bools:
-        """[n] whether the pod tolerates all taints of the node that keep new pods away."""
-        kinds, of = Tolerance.read(pod_info, fleet)
+    def of(self, kinds: Kinds) -> ByCode[Taints]:
+        """The table of pods that have these (see `Tolerance.at`)."""
         known = self._known.get(kinds)
         if known is None:
             if len(self._known) >= _MEMO_LIMIT:
                 self._known.clear()
-            known = self._known[kinds] = ByCode(
-                partial(_tolerating, kinds), np.bool_, True, (len(kinds),)
-            )
-        verdicts = known.of(fleet.nodes.taint_sets)
-        nodes = fleet.nodes
-        mask: Bools = verdicts[nodes.taint_set, 0 if len(kinds) == 1 else of[nodes.cluster]]
-        return mask
+            ask = partial(self._ask, kinds)
+            known = self._known[kinds] = ByCode(ask, self._dtype, self._absent, (len(kinds),))
+        return known
 
 
-def _tolerating(kinds: Sequence[Sequence[Toleration]], taints: tuple[Taint, ...]) -> list[bool]:
+class TaintMasks:
+    """Row masks for tolerations."""
+
+    def __init__(self) -> None:
+        self._tables = TaintTables(_tolerating, np.bool_, True)
+
+    def tolerated(self, pod_info: PodInfo, fleet: FleetView) -> Bools:
+        """[n] whether the pod tolerates all taints of the node that keep new pods away."""
+        tolerance = Tolerance.read(pod_info, fleet)
+        return tolerance.at(self._tables.of(tolerance.kinds), fleet, slice(None))
+
+
+def _tolerating(kinds: Kinds, taints: Taints) -> list[bool]:
     return [untolerated(kind, taints) is None for kind in kinds]
 
 

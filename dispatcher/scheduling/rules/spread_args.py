@@ -2,13 +2,12 @@
 Kubernetes has them.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from dispatcher.scheduling.framework.plugin_args import shown
+from dispatcher.scheduling.framework.plugin_args import rows_of
 from shared.model import names
 from shared.model.labels import LabelSelector
 from shared.model.pod import SpreadConstraint
@@ -38,28 +37,12 @@ class WrittenConstraint(msgspec.Struct, forbid_unknown_fields=True):
     hard: bool = False
 
 
+_written = rows_of(WrittenConstraint)
+
+
 def constraints(raw: object) -> tuple[SpreadConstraint, ...]:
     """[{key: zone, max_skew: 1, hard: false}, ...]."""
-    if not isinstance(raw, list | tuple):
-        raise ValueError(f"must be a list of {{key, max_skew, hard}}, not {shown(raw)}")
-    return tuple(_constraint(item) for item in raw)
-
-
-def _constraint(raw: object) -> SpreadConstraint:
-    if not isinstance(raw, Mapping) or not set(raw) <= {"key", "max_skew", "hard"}:
-        raise ValueError(f"each must hold key, max_skew, hard, not {shown(raw)}")
-    key = raw.get("key")
-    skew = raw.get("max_skew", 1)
-    hard = raw.get("hard", False)
-    if not isinstance(key, str) or not key:
-        raise ValueError(
-            f"key must be a level (zone, cluster, ...) or a node label, not {shown(key)}"
-        )
-    if isinstance(skew, bool) or not isinstance(skew, int) or not 1 <= skew <= 1_000_000:
-        raise ValueError(f"max_skew of {key} must be a whole number from 1, not {shown(skew)}")
-    if not isinstance(hard, bool):
-        raise ValueError(f"hard of {key} must be true or false, not {shown(hard)}")
-    return SpreadConstraint(key, skew, hard)
+    return tuple(SpreadConstraint(one.key, one.max_skew, one.hard) for one in _written(raw))
 
 
 def system_defaults(selector: LabelSelector | None) -> tuple[SpreadConstraint, ...]:

@@ -4,7 +4,7 @@ as floats are.
 
 import numpy as np
 
-from dispatcher.scheduling.framework import Floats, Ints
+from dispatcher.scheduling.framework import MAX_SCORE, Floats, Ints
 from shared.model.resources import MAX_QUANTITY
 
 # Below this, 100 * part is exact in a double, and its correctly rounded quotient never reaches the
@@ -27,6 +27,13 @@ def percent(part: Ints, whole: Ints) -> Floats:
     wholes = np.maximum(whole >> shift, 1)
     coarse: Floats = (100 * np.minimum(parts, wholes) // wholes).astype(np.float64)
     return coarse
+
+
+def percent_of_most(raw: Floats) -> Floats:
+    """[n] floor(100 * raw / the largest), of whole numbers from 0 up; all 0 if that is 0."""
+    most = raw.max(initial=0.0)
+    scores: Floats = np.floor(raw * MAX_SCORE / most) if most > 0 else np.zeros_like(raw)
+    return scores
 
 
 def plus(column: Ints, amount: int) -> Ints:

@@ -10,7 +10,7 @@ import pytest
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.cycle import Unschedulable as Refused
-from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, PluginUse, PodInfo, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import fleet, node, pod
@@ -77,3 +77,28 @@ def test_domains_that_are_no_whole_numbers_are_the_plugin_s_fault() -> None:
     assert nodes == [None] * 6
     assert faults == {"Odd": 6}
     assert "the domain of a part is no column of whole numbers" in troubles[0]
+
+
+def test_a_batch_goes_on_where_parts_come_to_be_about_other_domains() -> None:
+    def parts(fleet: FleetView) -> Sequence[Part]:
+        placed = int(fleet.topology.count_matching(web(0).pod, None, "cluster").sum())
+        racks = Part(fleet.topology.domain("rack"), np.array([2.0, 1.0, 0.0]))
+        zones = Part(fleet.topology.domain("zone"), np.array([10.0, 20.0, 5.0, 0.0]))
+        return [racks, zones] if placed % 3 == 2 else [racks]
+
+    def web(at: int) -> PodInfo:
+        return pod(f"p{at}").labels(app="x").cpu("100m").placed("a")
+
+    others = Profile("p", (PluginUse("PrioritySort"), PluginUse("NodeResourcesFit")))
+    profile = replace(others, plugins=(*others.plugins, PluginUse("Odd", 1.0)))
+    nodes = []
+    for batched in (True, False):
+        state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3], rack="rs"[at % 2]) for at in range(6)])
+        plugins = [*build(others, PluginContext()), Odd(parts)]
+        scheduler = Scheduler(profile, plugins, state)
+        items = [(("a", one.pod.uid), one) for one in map(web, range(8))]
+        runs = [items] if batched else [[item] for item in items]
+        results = [result for run in runs for result in scheduler.schedule_class(run)]
+        nodes.append([one.node for one in results if isinstance(one, Decision)])
+    assert len(nodes[0]) == 8
+    assert nodes[0] == nodes[1]
