@@ -196,9 +196,7 @@ class OnePass:
         plugin: Any = load.role.plugin
         amounts: Any = load.state
         booked = _booked(amounts, load.view, slice(0, n))
-        columns = [
-            _columns(name, booked, load.view, slice(0, n), 0.0) for name, _ in plugin._signals
-        ]
+        columns = [_columns(name, booked, load.view, slice(0, n)) for name, _ in plugin._signals]
         weights = [weight for _, weight in plugin._signals]
         grid_weight = load.role.weight * GRID
         begun = thread_time()

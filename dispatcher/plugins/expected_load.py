@@ -3,8 +3,7 @@ signals at once.
 
     u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
     measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
-    held      = mean + usual * settling / allocatable; with `forecast` f, the part f of it is what is foreseen instead:
-    foreseen  = usual * all requests on the node / allocatable + forecast of the rest, never below 0
+    held      = mean + usual * settling / allocatable
     requested = usual * (all requests on the node + pod) / allocatable
     w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
     score     = 100 * (1 - sum(weight * (u^3 + u / 5)) / sum(1.2 * weight))                   over `signals`
@@ -14,9 +13,7 @@ at its best moment, while one that has become hot is believed at once; `settling
 that have come, as far as that mean does not hold their load yet (`scheduling.fleet.readings`);
 `usual`: what nodes use of what is requested, learnt from those that tell and 1 until then
 (`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such requests
-are: it is not taken for idle, and has neither edge nor penalty beside one that tells. What is
-foreseen is by level, trend and day of each node; where the last value predicts better, `held` stays
-(`scheduling.fleet.forecast`).
+are: it is not taken for idle, and has neither edge nor penalty beside one that tells.
 
 Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows
 what congestion costs, which grows faster than load: costs of routing grow so (Fortz and Thorup,
@@ -41,7 +38,6 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     PodInfo,
-    Readings,
     Refuse,
     Rows,
     Skip,
@@ -134,15 +130,6 @@ def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
     mixed = (rank ^ (nonzero * 0x5851F42D4C957F2D)) + seed
     mixed = (mixed ^ (mixed >> 29)) * 0x1E3779B97F4A7C15
     return ((mixed >> 32) & 0xFFFFF) / 1048576.0
-
-
-def _foreseen(expected: Any, mean: Any, booked: Any, settling: Any, part: Any) -> Any:
-    """The mean, `part` of it as it is expected; `booked`, `settling`: shares of requests, of all
-    and of new ones.
-    """
-    return choose(
-        np.isnan(expected), mean, mean + part * (most(booked + expected, 0.0) - settling - mean)
-    )
 
 
 def _doubt(age: Any, stale: Any, chance: Any) -> Any:
@@ -284,15 +271,6 @@ class ExpectedArgs(Args):
         float,
         Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts"),
     ] = 1.0
-    forecast: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="how much the forecast of a node counts in place of its mean; 0: none is "
-            "made",
-        ),
-    ] = 0.0
     chance: Annotated[
         float,
         Meta(
@@ -311,13 +289,12 @@ class ExpectedLoad(BoundedScore[Amounts]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
-    def __init__(  # noqa: PLR0913 - the arguments of a profile
+    def __init__(
         self,
         signals: Weights,
         fresh_s: float,
         stale_s: float,
         surge: float,
-        forecast: float,
         chance: float,
         seed: int,
     ) -> None:
@@ -330,8 +307,6 @@ class ExpectedLoad(BoundedScore[Amounts]):
         self._surge = surge
         self._chance = chance
         self._seed = seed
-        self._forecast = forecast
-        self.forecasts = forecast > 0.0
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
@@ -349,7 +324,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         costs = np.zeros(len(booked[0]))
         told = np.empty(len(booked[0]))
         for name, weight in self._signals:
-            columns = _columns(name, booked, fleet, rows, self._forecast)
+            columns = _columns(name, booked, fleet, rows)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
                 _costs.fast(*columns, *fade, self._surge, self._chance, salt, weight, told, costs)
@@ -401,7 +376,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         costs = np.zeros(count)
         falls = (list[Fall](), list[Fall]())
         for name, weight in self._signals:
-            columns = _columns(name, booked, fleet, rows, self._forecast)
+            columns = _columns(name, booked, fleet, rows)
             cost, room, *told = self._bound(columns, until)
             costs += weight * cost
             for resource, fall in zip(_OF.get(name, _EITHER), told, strict=True):
@@ -466,7 +441,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return fields({name: fields({**one, **by}) for name, one in told.items()})
 
     def _told(self, name: str, booked: _Booked, fleet: FleetView, rows: Rows) -> dict[str, Column]:
-        columns = _columns(name, booked, fleet, rows, self._forecast)
+        columns = _columns(name, booked, fleet, rows)
         now = fleet.now
         means = fleet.signals.mean(name)[rows]
         at = columns.sampled_at
@@ -484,30 +459,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
             "age_s": where(told, numbers(np.maximum(now - at, 0.0), 1), never),
             "used_of_requested": numbers(columns.usual, 3),
             "pod": numbers(coming, 4),
-            **self._foretold(name, columns, fleet, rows),
             "judged": picked(list(map(_in_words, known.tolist(), weights.tolist()))),
-        }
-
-    def _foretold(
-        self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows
-    ) -> dict[str, Column]:
-        """By row what is foreseen without the pod (None: it does not count), its mean error, and
-        the last value's.
-        """
-        signals = fleet.signals
-        if not self._forecast:
-            return {}
-        expected = signals.forecast(name)[rows]
-        whole = _by_forecast(columns._replace(mean=signals.mean(name)[rows]), expected, 1.0)
-        part0 = _part(columns.capacity0)
-        part1 = _part(columns.capacity1)
-        settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
-        error, last_error = (one[rows] for one in signals.forecast_errors(name))
-        shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
-        keys = "forecast", "forecast_error", "last_value_error"
-        return {
-            key: where(numbers(np.isnan(one)), Same(None), numbers(one, 4))
-            for key, one in zip(keys, shown, strict=True)
         }
 
 
@@ -528,37 +480,17 @@ def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:
     return rank, found
 
 
-def _columns(
-    signal: str, booked: _Booked, fleet: FleetView, rows: Rows, forecast: float
-) -> SignalLoad:
-    """What the formula takes of a signal beside what is `booked`; `forecast`: the part of the mean
-    foreseen.
-    """
+def _columns(signal: str, booked: _Booked, fleet: FleetView, rows: Rows) -> SignalLoad:
+    """What the formula takes of a signal beside what is `booked`."""
     signals, (rank, shares) = fleet.signals, booked
-    mean = signals.mean(signal)[rows]
     told = (
         signals.used(signal)[rows],
-        mean,
+        signals.mean(signal)[rows],
         signals.sampled_at(signal)[rows],
         signals.usual(signal)[rows],
     )
     one, other = _OF.get(signal, _EITHER)
-    found = SignalLoad(*told, rank, *shares[one], *shares[other])
-    return (
-        found._replace(mean=_by_forecast(found, signals.forecast(signal)[rows], forecast))
-        if forecast
-        else found
-    )
-
-
-def _by_forecast(columns: SignalLoad, expected: Readings, part: float) -> Readings:
-    """[rows] the mean that counts."""
-    part0 = _part(columns.capacity0)
-    part1 = _part(columns.capacity1)
-    booked = columns.usual * _share(columns.nonzero0, part0, columns.nonzero1, part1)
-    settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
-    found: Readings = _foreseen(expected, columns.mean, booked, settling, part).astype(np.float32)
-    return found
+    return SignalLoad(*told, rank, *shares[one], *shares[other])
 
 
 def _in_words(known: bool, weight: float) -> str:

@@ -96,7 +96,6 @@ class Plugin(ABC, Generic[S]):
     by_cluster: bool = False
     # whether it has hard constraints that count other pods for pods without any of their own
     spreads_all: bool = False
-    forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons
     # that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
