@@ -72,6 +72,7 @@ def test_what_is_unknown_is_taken_to_vary_as_much_as_is_requested() -> None:
     assert told["cpu"] == {
         "utilisation": 0.4,
         "mean": None,
+        "reading": None,
         "age_s": None,
         "judged": "unknown, by requests",
         "deviation": 0.4,

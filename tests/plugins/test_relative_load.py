@@ -33,7 +33,7 @@ def test_a_node_without_readings_goes_by_its_requests() -> None:
     put(state, pod("old").cpu(2), "a", "b")
     assert scores(plugin, NOTHING, state) == {"a": 0, "b": 50}
     told = plugin.explain(state_of(plugin, NOTHING, state), NOTHING.placed(), view_of(state), 1)
-    assert told == {"utilisation": 0.2, "mean": None, "age_s": None, "judged": "unknown, by requests"}
+    assert told == {"utilisation": 0.2, "mean": None, "reading": None, "age_s": None, "judged": "unknown, by requests"}
 
 
 def test_what_was_placed_counts_at_once() -> None:

@@ -54,6 +54,7 @@ def test_upstream_gives_no_points_without_metrics_and_we_go_by_requests() -> Non
         "target": 0.4,
         "utilisation": 0.25,
         "mean": None,
+        "reading": None,
         "age_s": None,
         "judged": "unknown, by requests",
     }
