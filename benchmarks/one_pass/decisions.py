@@ -204,7 +204,7 @@ class OnePass:
         begun = thread_time()
         row, score, second, second_score = two_best_rows.fast(
             *columns[0], *columns[1], *columns[2],
-            np.asarray([*weights, plugin._points, spread.role.weight * GRID]),
+            np.asarray([*weights, args.points, spread.role.weight * GRID]),
             fleet.clock, args.fresh_s, args.stale_s, args.surge, args.chance,
             _salt(args.seed, fleet.clock), grid_weight,
             self._first, static.points, partition.group, host.area.domain, host.counts,

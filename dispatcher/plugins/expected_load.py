@@ -47,6 +47,7 @@ from dispatcher.scheduling.rules.load import (
     LoadFormula,
     LoadScore,
     SignalLoad,
+    Signals,
     Weights,
     WrittenWeights,
     booked,
@@ -161,6 +162,11 @@ class ExpectedArgs(FadeArgs):
     ] = 0.02
     seed: Annotated[int, Meta(ge=0, le=1_000_000, description="another number, other chances")] = 0
 
+    @property
+    def points(self) -> float:
+        """What a cost of 1 takes of the score."""
+        return 100.0 / (_FULL * sum(weight for _, weight in self.signals))
+
 
 def _by_readings(columns: SignalLoad, surge: float) -> Floats:
     """[rows] utilisation with the pod, without chance; not a number where it is unknown."""
@@ -194,15 +200,11 @@ def _with_chance(load: Load, args: ExpectedArgs) -> Floats:
     return found
 
 
-def _points_a_cost(args: ExpectedArgs) -> float:
-    return 100.0 / (_FULL * sum(weight for _, weight in args.signals))
-
-
 def _score(judged: Sequence[Judged], args: ExpectedArgs, fleet: FleetView, rows: Rows) -> Floats:
     costs: Floats = np.zeros(len(judged[0].utilisation))
     for one, (_, weight) in zip(judged, args.signals, strict=True):
         costs += weight * _cost(one.utilisation)
-    return 100.0 - costs * _points_a_cost(args)
+    return 100.0 - costs * args.points
 
 
 # --- the plugin
@@ -213,16 +215,15 @@ class ExpectedLoad(LoadScore, BoundedScore[Amounts]):
     """Prefers nodes whose expected load, of all signals together, costs least with this pod."""
 
     name: ClassVar[str] = "ExpectedLoad"
-    keyed_by_template = True
     ARGS = ExpectedArgs
     formula = LoadFormula(_with_chance, lambda load, args: _by_requests(load.columns), _score)
 
     def __init__(self, **args: Any) -> None:
         super().__init__(**args)
         self._only = None  # `explain` compares both amounts with the pod's requests
-        self._points = _points_a_cost(self.args)
+        self._points = self.args.points
 
-    def _named(self) -> tuple[str, ...]:
+    def _named(self) -> Signals:
         return tuple(name for name, _ in self.args.signals)
 
     def _amounts(self, pod_info: PodInfo) -> Amounts:

@@ -4,6 +4,7 @@ What a row's formulas are, and where they are from: `rules.load_formulas`; how r
 the plugin that a row becomes: `rules.load`.
 """
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -11,9 +12,8 @@ from msgspec import Meta
 from dispatcher.scheduling.rules.load import (
     FadeArgs,
     Fresh,
-    LoadTerm,
     Stale,
-    plugin_of,
+    load_term,
     signal_names,
 )
 from dispatcher.scheduling.rules.load_formulas import HEADROOM, PACKED, RELATIVE, STEADY
@@ -72,11 +72,12 @@ class VariationArgs(FadeArgs):
 _CPU = (CPU_SIGNAL,)
 _MEMORY = (MEMORY_SIGNAL,)
 _NETWORK = (NETWORK_SIGNAL,)
-TABLE = (
-    LoadTerm("LiveCPU", "Prefers nodes with idle CPU.", LiveArgs, _CPU, HEADROOM),
-    LoadTerm("LiveMemory", "Prefers nodes with free memory.", LiveArgs, _MEMORY, HEADROOM),
-    LoadTerm("LiveNetwork", "Prefers nodes with idle network.", LiveArgs, _NETWORK, HEADROOM),
-    LoadTerm(
+_term = partial(load_term, __name__)
+PLUGINS = (
+    _term("LiveCPU", "Prefers nodes with idle CPU.", LiveArgs, _CPU, HEADROOM),
+    _term("LiveMemory", "Prefers nodes with free memory.", LiveArgs, _MEMORY, HEADROOM),
+    _term("LiveNetwork", "Prefers nodes with idle network.", LiveArgs, _NETWORK, HEADROOM),
+    _term(
         "LiveHeadroom",
         "Prefers nodes with headroom in the scarcest of some signals, whatever agents are "
         "configured to measure.",
@@ -84,7 +85,7 @@ TABLE = (
         (),
         HEADROOM,
     ),
-    LoadTerm(
+    _term(
         "TargetLoadPacking",
         "Prefers nodes that come near to a target of CPU in use, and of those above it the less "
         "loaded.",
@@ -92,21 +93,21 @@ TABLE = (
         _CPU,
         PACKED,
     ),
-    LoadTerm(
+    _term(
         "LoadVariationRiskBalancing",
         "Prefers nodes whose CPU and memory in use are low, and vary little.",
         VariationArgs,
         (CPU_SIGNAL, MEMORY_SIGNAL),
         STEADY,
     ),
-    LoadTerm(
+    _term(
         "RelativeCPU",
         "Prefers nodes with little CPU in use beside the busiest one.",
         FadeArgs,
         _CPU,
         RELATIVE,
     ),
-    LoadTerm(
+    _term(
         "RelativeNetwork",
         "Prefers nodes with little network in use beside the busiest one.",
         FadeArgs,
@@ -114,4 +115,3 @@ TABLE = (
         RELATIVE,
     ),
 )
-PLUGINS = tuple(plugin_of(row, __name__) for row in TABLE)

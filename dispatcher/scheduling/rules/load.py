@@ -1,5 +1,5 @@
 """What terms about live load share: the columns that formulas take, how readings fade, and the
-plugin that a row of the table becomes.
+plugin that a formula becomes.
 
     u      = w * measured + (1 - w) * requested                          cut to 1
     w(age) = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 where nothing was measured
@@ -51,6 +51,7 @@ from shared.model.resources import CPU, MEMORY
 from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, is_signal_name
 
 Amounts = tuple[int, int]  # milli-CPU, bytes
+Signals = tuple[str, ...]
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero, settling and recent
 OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
 EITHER = (0, 1)
@@ -100,14 +101,16 @@ def booked(amounts: Amounts, fleet: FleetView, rows: Rows, placed: str = "settli
 def columns_of(signal: str, booked: Booked, fleet: FleetView, rows: Rows) -> SignalLoad:
     """What formulas take of a signal beside what is `booked`."""
     signals, (rank, shares) = fleet.signals, booked
-    told = (
+    one, other = OF.get(signal, EITHER)
+    return SignalLoad(
         signals.used(signal)[rows],
         signals.mean(signal)[rows],
         signals.sampled_at(signal)[rows],
         signals.usual(signal)[rows],
+        rank,
+        *shares[one],
+        *shares[other],
     )
-    one, other = OF.get(signal, EITHER)
-    return SignalLoad(*told, rank, *shares[one], *shares[other])
 
 
 class Load(NamedTuple):
@@ -191,23 +194,15 @@ class LoadFormula:
     derives: Derived = NOTHING
 
 
-class LoadTerm(NamedTuple):
-    """A row of the table: one plugin. `signals`: none if they are an argument."""
-
-    name: str
-    what: str
-    args: type[FadeArgs]
-    signals: tuple[str, ...]
-    formula: LoadFormula
-
-
 class LoadScore(Score[Amounts]):
-    """A row of the table over its signals. ValueError for a fade that ends before it begins."""
+    """A term about live load; SIGNALS: none if they are an argument. ValueError for a fade that
+    ends before it begins.
+    """
 
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
     ARGS: ClassVar[type[FadeArgs]]
-    SIGNALS: ClassVar[tuple[str, ...]] = ()  # none: an argument
+    SIGNALS: ClassVar[Signals] = ()
     formula: ClassVar[LoadFormula]
 
     def __init__(self, **args: Any) -> None:
@@ -220,7 +215,7 @@ class LoadScore(Score[Amounts]):
         # which of the amounts tells classes apart
         self._only = resources.pop() if len(resources) == 1 else None
 
-    def _named(self) -> tuple[str, ...]:
+    def _named(self) -> Signals:
         return self.SIGNALS or self.args.signals
 
     def _amounts(self, pod_info: PodInfo) -> Amounts:
@@ -236,11 +231,11 @@ class LoadScore(Score[Amounts]):
         return self._amounts(pod_info)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
-        """The formula of the row."""
+        """As the formula says."""
         return self.formula.score(self._judged(state, fleet, rows), self.args, fleet, rows)
 
     def normalize(self, raw: Floats) -> Floats:
-        """As the row says."""
+        """The same."""
         normalize = self.formula.normalize
         return raw if normalize is None else normalize(raw)
 
@@ -263,8 +258,8 @@ class LoadScore(Score[Amounts]):
     def explain(
         self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
-        """By signal, unless the row is about one: utilisation expected, mean, last reading, its age
-        in seconds, what the row tells, and in words what was gone by.
+        """By signal, unless the term is about one: utilisation expected, mean, last reading, its age
+        in seconds, what the formula tells, and in words what was gone by.
         """
         column = self.explain_rows(state, pod_info, fleet, np.asarray([row]))
         found: Mapping[str, Any] = column.values(1)[0]
@@ -286,19 +281,13 @@ class LoadScore(Score[Amounts]):
         return self.formula.tells(judged, self.args, fleet, rows)
 
 
-def plugin_of(row: LoadTerm, module: str) -> type[LoadScore]:
-    """The plugin that a row of the table in that module is."""
-    about = {
-        "__module__": module,
-        "__doc__": row.what,
-        "name": row.name,
-        "ARGS": row.args,
-        "SIGNALS": row.signals,
-        "formula": row.formula,
-        "normalizes": row.formula.normalize is not None,
-        "derives": row.formula.derives,
-    }
-    return type(row.name, (LoadScore,), about)
+def load_term(
+    module: str, name: str, what: str, args: type[FadeArgs], signals: Signals, formula: LoadFormula
+) -> type[LoadScore]:
+    """The plugin that a row of a table in `module` is."""
+    about = {"__module__": module, "__doc__": what, "name": name, "ARGS": args, "SIGNALS": signals}
+    shape = {"normalizes": formula.normalize is not None, "derives": formula.derives}
+    return type(name, (LoadScore,), {**about, **shape, "formula": formula})
 
 
 def _told(judged: Judged) -> dict[str, Column]:
@@ -338,7 +327,7 @@ def signal_names(most: int | None = None) -> dict[str, Any]:
         list[Annotated[str, Meta(pattern=NAME_PATTERN)]], Meta(min_length=1, max_length=most)
     ]
 
-    def check(raw: object) -> tuple[str, ...]:
+    def check(raw: object) -> Signals:
         names = _checked(texts(raw))
         if not names or (most is not None and len(names) > most):
             raise ValueError(f"must name {bounds}, for example [cpu], not {len(names)}")
@@ -357,7 +346,7 @@ def signal_weights(raw: object) -> Weights:
     return tuple((name, weight(raw[name])) for name in _checked(tuple(raw)))
 
 
-def _checked(names: tuple[Any, ...]) -> tuple[str, ...]:
+def _checked(names: tuple[Any, ...]) -> Signals:
     wrong = [name for name in names if not isinstance(name, str) or not is_signal_name(name)]
     if wrong:
         raise ValueError(
