@@ -38,8 +38,6 @@ from dispatcher.scheduling.framework.kernels import choose, kernel, least, most
 from dispatcher.scheduling.framework.plugin_args import read_by
 from dispatcher.scheduling.framework.value_columns import Column, Same, numbers
 from dispatcher.scheduling.rules.load import (
-    EITHER,
-    OF,
     Amounts,
     FadeArgs,
     Judged,
@@ -53,6 +51,7 @@ from dispatcher.scheduling.rules.load import (
     booked,
     columns_of,
     mixed,
+    resources_of,
     signal_weights,
     weight_of,
 )
@@ -289,7 +288,7 @@ class ExpectedLoad(LoadScore, BoundedScore[Amounts]):
             columns = columns_of(name, common, fleet, rows)
             cost, room, *told = _bound(columns, until, self.args)
             costs += weight * cost
-            for resource, fall in zip(OF.get(name, EITHER), told, strict=True):
+            for resource, fall in zip(resources_of(name), told, strict=True):
                 falls[resource].append((fall, room, weight * self._points))
         cpu, memory = (fall_together(one, count) for one in falls)
         return UpperBound(100.0 - self._points * costs, *cpu, *memory)

@@ -53,8 +53,13 @@ from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, is_sig
 Amounts = tuple[int, int]  # milli-CPU, bytes
 Signals = tuple[str, ...]
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero, settling and recent
-OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
-EITHER = (0, 1)
+_OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}
+_EITHER = (0, 1)
+
+
+def resources_of(signal: str) -> tuple[int, int]:
+    """The two rows by whose larger share a signal goes; for cpu and memory twice their own."""
+    return _OF.get(signal, _EITHER)
 
 
 class SignalLoad(NamedTuple):
@@ -101,7 +106,7 @@ def booked(amounts: Amounts, fleet: FleetView, rows: Rows, placed: str = "settli
 def columns_of(signal: str, booked: Booked, fleet: FleetView, rows: Rows) -> SignalLoad:
     """What formulas take of a signal beside what is `booked`."""
     signals, (rank, shares) = fleet.signals, booked
-    one, other = OF.get(signal, EITHER)
+    one, other = resources_of(signal)
     return SignalLoad(
         signals.used(signal)[rows],
         signals.mean(signal)[rows],
@@ -120,6 +125,11 @@ class Load(NamedTuple):
     columns: SignalLoad
     now: float
 
+    @property
+    def of_one(self) -> bool:
+        """Whether pods request what the signal tells of: cpu and memory."""
+        return self.signal in _OF
+
     def share(self, of: str, scale: Any = 1.0) -> Floats:
         """[rows] the larger share of what is there (`settling`, `nonzero`), that times `scale`, and
         the pod; far above 1 where nothing can be allocated.
@@ -127,7 +137,7 @@ class Load(NamedTuple):
         columns = self.columns
         there0, there1 = getattr(columns, f"{of}0"), getattr(columns, f"{of}1")
         found: Floats = (scale * there0 + columns.more0) / most(columns.capacity0, 1)
-        if columns.capacity0 is not columns.capacity1:
+        if not self.of_one:
             other = (scale * there1 + columns.more1) / most(columns.capacity1, 1)
             found = most(found, other)
         return found
@@ -211,7 +221,7 @@ class LoadScore(Score[Amounts]):
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self.signals = self._named()
-        resources = {row for name in self.signals for row in OF.get(name, EITHER)}
+        resources = {row for name in self.signals for row in resources_of(name)}
         # which of the amounts tells classes apart
         self._only = resources.pop() if len(resources) == 1 else None
 

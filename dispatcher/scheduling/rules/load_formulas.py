@@ -26,7 +26,7 @@ from dispatcher.scheduling.framework import MAX_SCORE, FleetView, Floats, Rows
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.kernels import least, most
 from dispatcher.scheduling.framework.value_columns import Column, Same, numbers
-from dispatcher.scheduling.rules.load import OF, Formula, Judged, Load, LoadFormula
+from dispatcher.scheduling.rules.load import Formula, Judged, Load, LoadFormula
 
 Told = Sequence[Judged]
 
@@ -36,7 +36,7 @@ Told = Sequence[Judged]
 
 def _last(load: Load, args: Any) -> Floats:
     used = load.columns.used.astype(np.float64)
-    found: Floats = least(used + load.share("settling") if load.signal in OF else used, 1.0)
+    found: Floats = least(used + load.share("settling") if load.of_one else used, 1.0)
     return found
 
 
