@@ -3,7 +3,6 @@ a profile file.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,6 @@ from shared.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from shared.model.node import Node, Reading
 from shared.model.pod import RUNNING, Pod, PodId
 
-_SCORE = "ExpectedLoad"
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
 
 
@@ -47,14 +45,10 @@ class Ours:
         ]
         self._numbers = {place: node for node, place in enumerate(self._places)}
         self._fleet = self._filled(size.clusters)
-        profile = self._profile(setting)
-        plugins = build(profile, PluginContext())
-        self._scheduler = Scheduler(profile, plugins, self._fleet)
+        plugins = build(setting.profile, PluginContext())
+        self._scheduler = Scheduler(setting.profile, plugins, self._fleet)
         self._pods = PodReadings(self._workload, setting.rng, size.clusters)
         self._node: dict[int, int] = {}
-
-    def _profile(self, setting: Setting) -> Profile:
-        return setting.profile
 
     def _filled(self, clusters: int) -> FleetState:
         fleet = FleetState(now=0.0)
@@ -94,7 +88,6 @@ class Ours:
             self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
         self._fleet.update_hot()
-        self._fleet.learn_forecast(wanted=self._scheduler.plan.forecasts)
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
@@ -142,18 +135,6 @@ class Ours:
             phase=RUNNING,
         )
         return PodInfo(made, f"cluster-{self._workload.home[pod]}")
-
-
-class OursForecast(Ours):
-    """The same, and ExpectedLoad goes by forecasts."""
-
-    def _profile(self, setting: Setting) -> Profile:
-        uses = setting.profile.plugins
-        changed = [
-            replace(use, args={**use.args, "forecast": 1.0}) if use.name == _SCORE else use
-            for use in uses
-        ]
-        return replace(setting.profile, plugins=tuple(changed))
 
 
 class OursRebalancing(Ours):

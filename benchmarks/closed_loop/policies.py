@@ -4,7 +4,7 @@ satisfies Policy.
 
 from collections.abc import Callable, Mapping
 
-from benchmarks.closed_loop.ours import Ours, OursForecast, OursRebalancing
+from benchmarks.closed_loop.ours import Ours, OursRebalancing
 from benchmarks.closed_loop.peers import (
     BestOfTwo,
     LoadVariation,
@@ -30,7 +30,6 @@ POLICIES: Mapping[str, Callable[[Setting], Policy]] = {
     "load_variation": LoadVariation,
     BEST_OF_TWO: BestOfTwo,
     OURS: Ours,
-    "ours_forecast": OursForecast,
     "ours_rebalancing": OursRebalancing,
     "oracle": Oracle,
 }

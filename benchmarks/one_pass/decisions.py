@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.one_pass.kernels import GRID, feasible_rows, two_best_rows
-from dispatcher.plugins.expected_load import ExpectedLoad, _booked, _columns
+from dispatcher.plugins.expected_load import ExpectedLoad, _salt
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.node_resources_fit import NodeResourcesFit
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -23,6 +23,7 @@ from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.domain_counts import LN
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole, roles_of
+from dispatcher.scheduling.rules.load import booked, columns_of
 from shared.model.topology import HOST_LEVEL
 
 _SIGNALS = 3
@@ -195,18 +196,17 @@ class OnePass:
         ]
         plugin: Any = load.role.plugin
         amounts: Any = load.state
-        booked = _booked(amounts, load.view, slice(0, n))
-        columns = [
-            _columns(name, booked, load.view, slice(0, n), 0.0) for name, _ in plugin._signals
-        ]
-        weights = [weight for _, weight in plugin._signals]
+        common = booked(amounts, load.view, slice(0, n))
+        args = plugin.args
+        columns = [columns_of(name, common, load.view, slice(0, n)) for name, _ in args.signals]
+        weights = [weight for _, weight in args.signals]
         grid_weight = load.role.weight * GRID
         begun = thread_time()
         row, score, second, second_score = two_best_rows.fast(
             *columns[0], *columns[1], *columns[2],
-            np.asarray([*weights, plugin._points, spread.role.weight * GRID]),
-            fleet.clock, plugin._fresh_s, plugin._stale_s, plugin._surge, plugin._chance,
-            plugin._salt(fleet.clock), grid_weight,
+            np.asarray([*weights, args.points, spread.role.weight * GRID]),
+            fleet.clock, args.fresh_s, args.stale_s, args.surge, args.chance,
+            _salt(args.seed, fleet.clock), grid_weight,
             self._first, static.points, partition.group, host.area.domain, host.counts,
             base, host_weight, free, float(largest.max()), float(least.min()),
             value0, value1, *points,

@@ -7,7 +7,6 @@ import numpy as np
 
 from dispatcher.plugins.expected_load import (
     _FORMULA,
-    SignalLoad,
     _cost,
     _doubt,
     _drawn,
@@ -15,6 +14,7 @@ from dispatcher.plugins.expected_load import (
     _part,
 )
 from dispatcher.scheduling.framework.kernels import kernel, least, most
+from dispatcher.scheduling.rules.load import SignalLoad
 
 GRID = 2.0**20
 _BLOCK = 1024

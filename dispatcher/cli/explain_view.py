@@ -347,18 +347,15 @@ def _readings(decision: Record) -> "RenderableType":
 
 
 def _reading_note(plugin: str, explained: object, signal: str) -> str:
-    """A plugin's forecast, and that a reading did not count in full: 'LiveCPU: stale, by requests';
-    else nothing.
+    """That a reading did not count in full for a plugin: 'LiveCPU: stale, by requests'; else
+    nothing.
     """
     if isinstance(explained, Mapping) and isinstance(explained.get(signal), Mapping):
         explained = explained[signal]
     if not isinstance(explained, Mapping):
         return ""
-    forecast = explained.get("forecast")
     judged = str(explained.get("judged", ""))
-    words = [] if forecast is None else [f"forecast {share(forecast)}"]
-    words += [] if judged in ("", "fresh") else [judged]
-    return f"{plugin}: {', '.join(words)}" if words else ""
+    return "" if judged in ("", "fresh") else f"{plugin}: {judged}"
 
 
 def _reading_style(row: Record) -> str:

@@ -79,8 +79,13 @@ def print_plugins(output: Output) -> None:
             "arguments": {
                 key: {"default": arg.default, "doc": arg.doc} for key, arg in spec.arguments.items()
             },
-            "about": (sys.modules[spec.plugin.__module__].__doc__ or "").split("\n", 1)[0],
+            "about": _about(spec.plugin),
         }
         for name, spec in registry.items()
     ]
     print_rows(PLUGINS, rows, output, "no plugins")
+
+
+def _about(plugin: type[object]) -> str:
+    text = plugin.__doc__ or sys.modules[plugin.__module__].__doc__ or ""
+    return " ".join(text.split("\n\n")[0].split())

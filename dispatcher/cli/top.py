@@ -36,7 +36,6 @@ _KEYS: dict[str, Callable[[Row], Any]] = {
     "memory-requested": lambda row: row["memory"]["share"],
     "pods": lambda row: row["pods"]["share"],
     "age": _age,
-    "forecast": lambda row: row["load"].get("cpu", {}).get("forecast"),
 }
 _NAME = "name"
 
@@ -47,7 +46,7 @@ SortBy = Annotated[
         metavar="KEY",
         help="cpu, memory, network or another signal (used, highest first), cpu-requested, "
         "memory-requested, pods, "
-        "age (of the sample, oldest first), forecast (of CPU, where a profile makes one), name.",
+        "age (of the sample, oldest first), name.",
     ),
 ]
 
@@ -63,11 +62,10 @@ def top_nodes(
     """Show requested and used of each node, the hottest first.
 
     ALLOC is what can be allocated, REQ the share of it that is requested, USED the share of the
-    machine that is in use. FORECAST is the highest use foreseen within the hour, where a profile
-    goes by it; `-` there: no forecast counts. HOT says by what a node is too hot for new pods, and
-    for how long (plugin HotNode); in brackets where so many are that none is refused. SAMPLE AGE is
-    that of the oldest reading shown. `-` is unknown: there placement goes by requests. `nodes` has
-    what is requested in numbers.
+    machine that is in use. HOT says by what a node is too hot for new pods, and for how long
+    (plugin HotNode); in brackets where so many are that none is refused. SAMPLE AGE is that of the
+    oldest reading shown. `-` is unknown: there placement goes by requests. `nodes` has what is
+    requested in numbers.
     """
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_rows
@@ -129,20 +127,16 @@ def _use(resource: str) -> tuple[Column, Column]:
     )
 
 
-def _is_foreseen(rows: Iterable[Row], signal: str) -> bool:
-    return any(row["load"].get(signal, {}).get("forecast") is not None for row in rows)
-
-
-def _used(signal: str, what: str = "used") -> Column:
+def _used(signal: str) -> Column:
     from dispatcher.cli.tables import heat, share
 
     def value(row: Row) -> float | None:
-        found: float | None = row["load"].get(signal, {}).get(what)
+        found: float | None = row["load"].get(signal, {}).get("used")
         return found
 
     name = _SHORT.get(signal, signal.upper())
     return Column(
-        f"{name} {what.upper()}",
+        f"{name} USED",
         lambda row: share(value(row)),
         lambda row: heat(value(row)),
         right=True,
@@ -169,7 +163,6 @@ def _middle(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
         _used("cpu"),
         *_use("memory"),
         *(_used(signal) for signal in _signals(rows)[1:]),
-        *(_used(signal, "forecast") for signal in _signals(rows) if _is_foreseen(rows, signal)),
         Column(
             "PODS",
             lambda row: f"{row['pods']['requested']}/{row['pods']['allocatable']}",

@@ -3,8 +3,7 @@ signals at once.
 
     u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
     measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
-    held      = mean + usual * settling / allocatable; with `forecast` f, the part f of it is what is foreseen instead:
-    foreseen  = usual * all requests on the node / allocatable + forecast of the rest, never below 0
+    held      = mean + usual * settling / allocatable
     requested = usual * (all requests on the node + pod) / allocatable
     w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
     score     = 100 * (1 - sum(weight * (u^3 + u / 5)) / sum(1.2 * weight))                   over `signals`
@@ -14,9 +13,7 @@ at its best moment, while one that has become hot is believed at once; `settling
 that have come, as far as that mean does not hold their load yet (`scheduling.fleet.readings`);
 `usual`: what nodes use of what is requested, learnt from those that tell and 1 until then
 (`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such requests
-are: it is not taken for idle, and has neither edge nor penalty beside one that tells. What is
-foreseen is by level, trend and day of each node; where the last value predicts better, `held` stays
-(`scheduling.fleet.forecast`).
+are: it is not taken for idle, and has neither edge nor penalty beside one that tells.
 
 Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows
 what congestion costs, which grows faster than load: costs of routing grow so (Fortz and Thorup,
@@ -29,82 +26,38 @@ The formula is the functions under "the formula"; NumPy calls them with columns,
 numbers.
 """
 
-from collections.abc import Hashable, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import (
-    Depends,
-    FleetView,
-    Floats,
-    Ints,
-    PodInfo,
-    Readings,
-    Refuse,
-    Rows,
-    Score,
-    Skip,
-)
-from dispatcher.scheduling.framework.kernels import (
-    FloatColumn,
-    IntColumn,
-    Number,
-    ShareColumn,
-    choose,
-    kernel,
-    least,
-    most,
-)
-from dispatcher.scheduling.framework.plugin_args import Args, read_by
-from dispatcher.scheduling.framework.value_columns import (
-    Column,
-    Same,
-    fields,
-    numbers,
-    picked,
-    where,
-)
-from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
-from dispatcher.scheduling.rules.signal_weights import (
-    USUAL_WEIGHTS,
+from dispatcher.scheduling.framework import FleetView, Floats, PodInfo, Rows
+from dispatcher.scheduling.framework.kernels import kernel, least, most
+from dispatcher.scheduling.framework.plugin_args import read_by
+from dispatcher.scheduling.framework.value_columns import Column, Same, numbers
+from dispatcher.scheduling.rules.load import (
+    Amounts,
+    FadeArgs,
+    Judged,
+    Load,
+    LoadFormula,
+    LoadScore,
+    SignalLoad,
+    Signals,
     Weights,
     WrittenWeights,
+    booked,
+    columns_of,
+    mixed,
     signal_weights,
+    weight_of,
 )
-from shared.model.resources import CPU, MEMORY
-from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
-_RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
-_OF = {
-    CPU_SIGNAL: (0, 0),
-    MEMORY_SIGNAL: (1, 1),
-}  # signal -> the rows whose larger share it goes by
-_EITHER = (0, 1)
-# Ranks, and by resource what settles, what is requested, what can be, and what the pod uses.
-_Booked = tuple[Ints, list[tuple[Ints, Ints, Ints, float]]]
-Amounts = tuple[int, int]
 _LINE = 0.2  # what the straight part of the curve counts
 _FULL = 1.0 + _LINE
-
-
-class SignalLoad(NamedTuple):
-    """What the formula takes of one signal; `more`: what the pod is expected to use of `capacity`."""
-
-    used: ShareColumn
-    mean: ShareColumn
-    sampled_at: FloatColumn
-    usual: ShareColumn
-    rank: IntColumn
-    settling0: IntColumn
-    nonzero0: IntColumn
-    capacity0: IntColumn
-    more0: Number
-    settling1: IntColumn
-    nonzero1: IntColumn
-    capacity1: IntColumn
-    more1: Number
 
 
 # --- the formula
@@ -135,13 +88,8 @@ def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
     return ((mixed >> 32) & 0xFFFFF) / 1048576.0
 
 
-def _foreseen(expected: Any, mean: Any, booked: Any, settling: Any, part: Any) -> Any:
-    """The mean, `part` of it as it is expected; `booked`, `settling`: shares of requests, of all
-    and of new ones.
-    """
-    return choose(
-        np.isnan(expected), mean, mean + part * (most(booked + expected, 0.0) - settling - mean)
-    )
+def _salt(seed: int, now: float) -> int:
+    return (seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
 
 
 def _doubt(age: Any, stale: Any, chance: Any) -> Any:
@@ -149,35 +97,12 @@ def _doubt(age: Any, stale: Any, chance: Any) -> Any:
     return chance * least(age / stale, 1.0)
 
 
-def _weight(age: Any, fresh: Any, stale: Any, mean: Any) -> Any:
-    """What the reading counts beside the requests, 0..1."""
-    return choose(np.isnan(mean), 0.0, least(most((stale - age) / (stale - fresh), 0.0), 1.0))
-
-
-def _mixed(measured: Any, requested: Any, weight: Any) -> Any:
-    """The utilisation expected; by the reading alone, bit for bit, where it counts in full."""
-    return choose(
-        weight < 1.0,
-        choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested,
-        measured,
-    )
-
-
 def _cost(utilisation: Any) -> Any:
     """What that utilisation costs, 0.._FULL; convex."""
     return utilisation * utilisation * utilisation + utilisation * 0.2
 
 
-_FORMULA = (
-    _part,
-    _share,
-    _measured,
-    _drawn,
-    _doubt,
-    _weight,
-    _mixed,
-    _cost,
-)
+_FORMULA = (_part, _share, _measured, _drawn, _doubt, weight_of, mixed, _cost)
 
 
 @kernel(SignalLoad, "float float float float float int float out out", formulas=_FORMULA)
@@ -201,49 +126,29 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
         faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
         told[row] = measured
     for row in range(len(costs) if faded else 0):
-        weight = _weight(now - columns.sampled_at[row], fresh, stale, float(columns.mean[row]))
+        weight = weight_of(now - columns.sampled_at[row], fresh, stale, float(columns.mean[row]))
         if weight < 1.0:
             part0 = _part(columns.capacity0[row])
             part1 = _part(columns.capacity1[row])
             amount0 = columns.nonzero0[row] + columns.more0
             amount1 = columns.nonzero1[row] + columns.more1
             requested = float(columns.usual[row]) * _share(amount0, part0, amount1, part1)
-            told[row] = _mixed(told[row], requested, weight)
+            told[row] = mixed(told[row], requested, weight)
     for row in range(len(costs)):
         costs[row] += factor * _cost(least(told[row], 1.0))
 
 
-# --- the plugin
-# --------------------------------------------------------------------------------------------------
-
-
-class ExpectedArgs(Args):
+class ExpectedArgs(FadeArgs):
     """What counts, the fade of readings, and chance among near-ties."""
 
     signals: Annotated[
         Weights,
         Meta(description="weight of each signal", extra=read_by(signal_weights, WrittenWeights)),
-    ] = USUAL_WEIGHTS
-    fresh_s: Annotated[
-        float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")
-    ] = 120.0
-    stale_s: Annotated[
-        float,
-        Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all"),
-    ] = 300.0
+    ] = ((CPU_SIGNAL, 2.0), (MEMORY_SIGNAL, 1.0), (NETWORK_SIGNAL, 1.0))
     surge: Annotated[
         float,
         Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts"),
     ] = 1.0
-    forecast: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="how much the forecast of a node counts in place of its mean; 0: none is "
-            "made",
-        ),
-    ] = 0.0
     chance: Annotated[
         float,
         Meta(
@@ -254,230 +159,111 @@ class ExpectedArgs(Args):
     ] = 0.02
     seed: Annotated[int, Meta(ge=0, le=1_000_000, description="another number, other chances")] = 0
 
+    @property
+    def points(self) -> float:
+        """What a cost of 1 takes of the score."""
+        return 100.0 / (_FULL * sum(weight for _, weight in self.signals))
 
-class ExpectedLoad(Score[Amounts]):
+
+def _by_readings(columns: SignalLoad, surge: float) -> Floats:
+    """[rows] utilisation with the pod, without chance; not a number where it is unknown."""
+    part0 = _part(columns.capacity0)
+    part1 = _part(columns.capacity1)
+    mean = columns.mean.astype(np.float64)
+    usual = columns.usual.astype(np.float64)
+    settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
+    coming = usual * _share(
+        columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1
+    )
+    found: Floats = _measured(columns.used.astype(np.float64), mean, settling, coming, surge)
+    return found
+
+
+def _by_requests(columns: SignalLoad) -> Floats:
+    """[rows] utilisation with the pod; far above 1 where nothing can be allocated."""
+    part0 = _part(columns.capacity0)
+    part1 = _part(columns.capacity1)
+    found: Floats = columns.usual.astype(np.float64) * _share(
+        columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1
+    )
+    return found
+
+
+def _with_chance(load: Load, args: ExpectedArgs) -> Floats:
+    columns = load.columns
+    doubt = _doubt(load.now - columns.sampled_at, args.stale_s, args.chance)
+    drawn = _drawn(columns.rank, columns.nonzero0, _salt(args.seed, load.now))
+    found: Floats = _by_readings(columns, args.surge) + doubt * drawn
+    return found
+
+
+def _score(judged: Sequence[Judged], args: ExpectedArgs, fleet: FleetView, rows: Rows) -> Floats:
+    costs: Floats = np.zeros(len(judged[0].utilisation))
+    for one, (_, weight) in zip(judged, args.signals, strict=True):
+        costs += weight * _cost(one.utilisation)
+    return 100.0 - costs * args.points
+
+
+# --- the plugin
+# --------------------------------------------------------------------------------------------------
+
+
+class ExpectedLoad(LoadScore):
     """Prefers nodes whose expected load, of all signals together, costs least with this pod."""
 
     name: ClassVar[str] = "ExpectedLoad"
-    keyed_by_template = True
-    depends: ClassVar[Depends] = Depends.NODE
+    ARGS = ExpectedArgs
+    formula = LoadFormula(_with_chance, lambda load, args: _by_requests(load.columns), _score)
 
-    def __init__(  # noqa: PLR0913 - the arguments of a profile
-        self,
-        signals: Weights,
-        fresh_s: float,
-        stale_s: float,
-        surge: float,
-        forecast: float,
-        chance: float,
-        seed: int,
-    ) -> None:
-        if stale_s <= fresh_s:
-            raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
-        self._signals = signals
-        self._points = 100.0 / (_FULL * sum(weight for _, weight in signals))
-        self._fresh_s = fresh_s
-        self._stale_s = stale_s
-        self._surge = surge
-        self._chance = chance
-        self._seed = seed
-        self._forecast = forecast
-        self.forecasts = forecast > 0.0
+    def __init__(self, **args: Any) -> None:
+        super().__init__(**args)
+        self._only = None  # `explain` compares both amounts with the pod's requests
+        self._points = self.args.points
 
-    def class_key(self, pod_info: PodInfo) -> Hashable:
-        """What the pod is expected to use of CPU and memory."""
-        return expected_request(pod_info)
+    def _named(self) -> Signals:
+        return tuple(name for name, _ in self.args.signals)
 
-    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Amounts | Refuse | Skip:
-        """(milli-CPU, bytes) that the pod counts as requesting."""
+    def _amounts(self, pod_info: PodInfo) -> Amounts:
         return expected_request(pod_info)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
-        now = fleet.now
-        salt = self._salt(fleet.now)
-        booked = _booked(state, fleet, rows)
-        costs = np.zeros(len(booked[0]))
-        told = np.empty(len(booked[0]))
-        for name, weight in self._signals:
-            columns = _columns(name, booked, fleet, rows, self._forecast)
-            if _costs.fast is not None:
-                fade = now, self._fresh_s, self._stale_s
-                _costs.fast(*columns, *fade, self._surge, self._chance, salt, weight, told, costs)
-            else:
-                costs += weight * _cost(self._expected(columns, now)[0])
+        if _costs.fast is None:
+            return super().score(state, fleet, rows)
+        common = booked(state, fleet, rows)
+        told, costs = np.zeros((2, len(common[0])))
+        how = self._how(fleet.now)
+        for name, weight in self.args.signals:
+            _costs.fast(*columns_of(name, common, fleet, rows), *how, weight, told, costs)
         costs *= self._points  # in place: new memory for all rows takes longer than the numbers
         return np.subtract(100.0, costs, out=costs)
 
-    def _expected(self, columns: SignalLoad, now: float) -> tuple[Floats, Floats]:
-        """[rows] utilisation, and the weight that the reading had in it."""
-        age = now - columns.sampled_at
-        mean = columns.mean.astype(np.float64)
-        salt = self._salt(now)
-        weight = _weight(age, self._fresh_s, self._stale_s, mean)
-        if _costs.fast is not None:
-            told, costs = np.empty((2, len(mean)))
-            _costs.fast(
-                *columns,
-                now,
-                self._fresh_s,
-                self._stale_s,
-                self._surge,
-                self._chance,
-                salt,
-                0.0,
-                told,
-                costs,
-            )
-            return least(told, 1.0), weight
-        measured, requested = self._both(columns)
-        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(
-            columns.rank, columns.nonzero0, salt
-        )
-        return least(_mixed(measured, requested, weight), 1.0), weight
+    def _judge(self, load: Load) -> Judged:
+        if _costs.fast is None:
+            return super()._judge(load)
+        columns = load.columns
+        told, costs = np.empty((2, len(columns.rank)))
+        _costs.fast(*columns, *self._how(load.now), 0.0, told, costs)
+        age = load.now - columns.sampled_at
+        weight = weight_of(age, self.args.fresh_s, self.args.stale_s, columns.mean)
+        return Judged(load, least(told, 1.0), weight)
 
-    def _salt(self, now: float) -> int:
-        return (self._seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
+    def _how(self, now: float) -> tuple[float, float, float, float, float, int]:
+        """What the kernel takes of time and arguments."""
+        args = self.args
+        return now, args.fresh_s, args.stale_s, args.surge, args.chance, _salt(args.seed, now)
 
-    def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
-        """[rows] utilisation with the pod by readings (without chance; not a number where unknown),
-        and by requests.
-        """
-        part0 = _part(columns.capacity0)
-        part1 = _part(columns.capacity1)
-        mean = columns.mean.astype(np.float64)
-        usual = columns.usual.astype(np.float64)
-        settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
-        coming = usual * _share(
-            columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1
-        )
-        requested = usual * _share(
-            columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1
-        )
-        return _measured(
-            columns.used.astype(np.float64), mean, settling, coming, self._surge
-        ), requested
-
-    def explain(
-        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
-    ) -> Mapping[str, Any]:
-        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request,
-        what of the utilisation is the pod, and in words.
-        """
-        found: Mapping[str, Any] = self.explain_rows(
-            state, pod_info, fleet, np.asarray([row])
-        ).values(1)[0]
-        return found
-
-    def explain_rows(
-        self, state: Amounts, pod_info: PodInfo, fleet: FleetView, rows: Rows
-    ) -> Column:
-        """The same of each row."""
+    def _more(
+        self, judged: Judged, state: Amounts, pod_info: PodInfo, fleet: FleetView, rows: Rows
+    ) -> Mapping[str, Column]:
+        """Use by request, what of the utilisation is the pod, and by what that is known."""
+        columns = judged.load.columns
         learnt = state != nonzero_request(pod_info.pod)
-        booked = _booked(state, fleet, rows)
-        by = {"pod_by": Same("what pods of its owner use" if learnt else "its request")}
-        told = {name: self._told(name, booked, fleet, rows) for name, _ in self._signals}
-        return fields({name: fields({**one, **by}) for name, one in told.items()})
-
-    def _told(self, name: str, booked: _Booked, fleet: FleetView, rows: Rows) -> dict[str, Column]:
-        columns = _columns(name, booked, fleet, rows, self._forecast)
-        now = fleet.now
-        means = fleet.signals.mean(name)[rows]
-        at = columns.sampled_at
         coming = columns.usual * _share(
             columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
         )
-        expected, weights = self._expected(columns, now)
-        known = np.isfinite(means) & np.isfinite(at)
-        told = numbers(known)
-        never = Same(None)
         return {
-            "utilisation": numbers(expected, 4),
-            "mean": where(told, numbers(means, 4), never),
-            "reading": where(told, numbers(columns.used, 4), never),
-            "age_s": where(told, numbers(np.maximum(now - at, 0.0), 1), never),
             "used_of_requested": numbers(columns.usual, 3),
             "pod": numbers(coming, 4),
-            **self._foretold(name, columns, fleet, rows),
-            "judged": picked(list(map(_in_words, known.tolist(), weights.tolist()))),
+            "pod_by": Same("what pods of its owner use" if learnt else "its request"),
         }
-
-    def _foretold(
-        self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows
-    ) -> dict[str, Column]:
-        """By row what is foreseen without the pod (None: it does not count), its mean error, and
-        the last value's.
-        """
-        signals = fleet.signals
-        if not self._forecast:
-            return {}
-        expected = signals.forecast(name)[rows]
-        whole = _by_forecast(columns._replace(mean=signals.mean(name)[rows]), expected, 1.0)
-        part0 = _part(columns.capacity0)
-        part1 = _part(columns.capacity1)
-        settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
-        error, last_error = (one[rows] for one in signals.forecast_errors(name))
-        shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
-        keys = "forecast", "forecast_error", "last_value_error"
-        return {
-            key: where(numbers(np.isnan(one)), Same(None), numbers(one, 4))
-            for key, one in zip(keys, shown, strict=True)
-        }
-
-
-def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:
-    """What the formula takes of resources, for a pod that uses `amounts`: once for all signals."""
-    nodes = fleet.nodes
-    rank = fleet.nodes.rank[rows]
-    found = []
-    for row, column in enumerate(map(fleet.axis.column, _RESOURCES)):
-        room = (
-            np.zeros(len(rank), dtype=np.int64)
-            if column is None
-            else nodes.allocatable[column][rows]
-        )
-        found.append(
-            (nodes.settling[row][rows], nodes.nonzero[row][rows], room, float(amounts[row]))
-        )
-    return rank, found
-
-
-def _columns(
-    signal: str, booked: _Booked, fleet: FleetView, rows: Rows, forecast: float
-) -> SignalLoad:
-    """What the formula takes of a signal beside what is `booked`; `forecast`: the part of the mean
-    foreseen.
-    """
-    signals, (rank, shares) = fleet.signals, booked
-    mean = signals.mean(signal)[rows]
-    told = (
-        signals.used(signal)[rows],
-        mean,
-        signals.sampled_at(signal)[rows],
-        signals.usual(signal)[rows],
-    )
-    one, other = _OF.get(signal, _EITHER)
-    found = SignalLoad(*told, rank, *shares[one], *shares[other])
-    return (
-        found._replace(mean=_by_forecast(found, signals.forecast(signal)[rows], forecast))
-        if forecast
-        else found
-    )
-
-
-def _by_forecast(columns: SignalLoad, expected: Readings, part: float) -> Readings:
-    """[rows] the mean that counts."""
-    part0 = _part(columns.capacity0)
-    part1 = _part(columns.capacity1)
-    booked = columns.usual * _share(columns.nonzero0, part0, columns.nonzero1, part1)
-    settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
-    found: Readings = _foreseen(expected, columns.mean, booked, settling, part).astype(np.float32)
-    return found
-
-
-def _in_words(known: bool, weight: float) -> str:
-    if not known:
-        return "unknown, by requests"
-    if weight <= 0.0:
-        return "stale, by requests"
-    return "fresh" if weight >= 1.0 else f"fading, {weight:.0%} by readings, rest by requests"

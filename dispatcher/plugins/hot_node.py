@@ -24,9 +24,10 @@ from msgspec import Meta
 
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
 from dispatcher.scheduling.framework.derived import Derived, HotRule
-from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
+from dispatcher.scheduling.framework.plugin_args import Args
+from dispatcher.scheduling.rules.load import signal_names
 from shared.model.reasons import Reason
-from shared.model.signals import CPU_SIGNAL, NAME_PATTERN, is_signal_name
+from shared.model.signals import CPU_SIGNAL
 from shared.model.wake_events import NODES, WakeEvent
 
 HOT = Reason(
@@ -38,28 +39,6 @@ HOT = Reason(
     resolvable=False,
 )
 
-_MOST_SIGNALS = 8
-
-
-def _signal_names(raw: object) -> tuple[str, ...]:
-    names = texts(raw)
-    wrong = [name for name in names if not is_signal_name(name)]
-    if wrong:
-        raise ValueError(
-            f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at "
-            "most"
-        )
-    if not 1 <= len(names) <= _MOST_SIGNALS:
-        raise ValueError(
-            f"must name 1 to {_MOST_SIGNALS} signals, for example [cpu], not {len(names)}"
-        )
-    return names
-
-
-WrittenSignals = Annotated[
-    list[Annotated[str, Meta(pattern=NAME_PATTERN)]], Meta(min_length=1, max_length=_MOST_SIGNALS)
-]
-
 
 class HotArgs(Args):
     """Which signals, and when a node is hot by one of them."""
@@ -68,7 +47,7 @@ class HotArgs(Args):
         tuple[str, ...],
         Meta(
             description="signals by any of which a node is hot",
-            extra=read_by(_signal_names, WrittenSignals),
+            extra=signal_names(most=8),
         ),
     ] = (CPU_SIGNAL,)
     enter: Annotated[

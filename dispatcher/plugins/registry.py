@@ -21,18 +21,7 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.hot_node import HotArgs, HotNode
 from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import AffinityArgs, InterPodAffinity
-from dispatcher.plugins.live_headroom import (
-    HeadroomArgs,
-    LiveArgs,
-    LiveCPU,
-    LiveHeadroom,
-    LiveMemory,
-    LiveNetwork,
-)
-from dispatcher.plugins.load_variation_risk_balancing import (
-    LoadVariationRiskBalancing,
-    VariationArgs,
-)
+from dispatcher.plugins.load_terms import PLUGINS as LOAD_TERMS
 from dispatcher.plugins.namespace_open import NamespaceOpen
 from dispatcher.plugins.nearness import Nearness, NearnessArgs
 from dispatcher.plugins.network_topology import NetworkTopology, TopologyArgs
@@ -50,10 +39,8 @@ from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
 from dispatcher.plugins.priority_sort import PrioritySort
-from dispatcher.plugins.relative_load import RelativeCPU, RelativeNetwork
 from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
-from dispatcher.plugins.target_load_packing import TargetArgs, TargetLoadPacking
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.plugins.volume_binding import VolumeBinding
 from dispatcher.plugins.volume_restrictions import VolumeRestrictions
@@ -84,7 +71,6 @@ from dispatcher.scheduling.framework.plugin_args import (
     table_of,
 )
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.rules.expected_use import FadeArgs
 from shared.model.reasons import Reason, Reasons
 
 
@@ -175,14 +161,7 @@ _SPECS = (
     PluginSpec(ImageLocality),
     PluginSpec(NodeDeclaredFeatures),
     PluginSpec(ExpectedLoad, ExpectedArgs),
-    PluginSpec(LiveCPU, LiveArgs),
-    PluginSpec(LiveMemory, LiveArgs),
-    PluginSpec(LiveNetwork, LiveArgs),
-    PluginSpec(LiveHeadroom, HeadroomArgs),
-    PluginSpec(TargetLoadPacking, TargetArgs),
-    PluginSpec(LoadVariationRiskBalancing, VariationArgs),
-    PluginSpec(RelativeCPU, FadeArgs),
-    PluginSpec(RelativeNetwork, FadeArgs),
+    *(PluginSpec(term, term.ARGS) for term in LOAD_TERMS),
     PluginSpec(HotNode, HotArgs),
     PluginSpec(NetworkTopology, TopologyArgs),
     PluginSpec(Nearness, NearnessArgs),

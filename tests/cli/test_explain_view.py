@@ -111,18 +111,16 @@ def test_each_reading_names_the_plugins_that_went_by_it() -> None:
     }
 
 
-def test_a_forecast_and_a_reading_that_did_not_count_in_full_stand_beside_it() -> None:
-    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("Fresh", "Foreseeing", "Doubting", "Flat")}
+def test_a_reading_that_did_not_count_in_full_stands_beside_it() -> None:
+    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("Fresh", "Flat")}
     scores["Fading"] = {**SCORES["LiveCPU"], "signals": ["memory"]}
     extras = {
         "Fresh": {"cpu": {"mean": 0.31, "reading": 0.34, "judged": "fresh"}},
-        "Foreseeing": {"cpu": {"forecast": 0.42, "judged": "fresh"}},
-        "Doubting": {"cpu": {"forecast": None, "judged": "fresh"}},
         "Flat": {"judged": "stale, by requests"},
         "Fading": {"memory": {"judged": "fading, 40% by reading, rest by requests"}},
     }
     lines = live_load(scores, extras)
-    assert lines["cpu"].endswith("Flat Foreseeing: forecast 42%; Flat: stale, by requests")
+    assert lines["cpu"].endswith("Flat Flat: stale, by requests")
     assert lines["memory"].endswith("Fading Fading: fading, 40% by reading, rest by requests")
 
 

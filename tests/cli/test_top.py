@@ -56,16 +56,6 @@ def test_nodes_show_requested_used_age_and_source() -> None:
     ]
 
 
-def test_forecasts_have_a_column_where_one_is_made_and_can_be_sorted_by(rows: dict[str, list[dict[str, Any]]]) -> None:
-    foreseen = [a_node(name, 0.3) for name in ("low", "high", "none")]
-    for row, forecast in zip(foreseen, (0.4, 0.9, None), strict=True):
-        row["load"]["cpu"]["forecast"] = forecast
-    rows["nodes"] = foreseen
-    head, *told = lines("nodes", "--sort-by", "forecast")
-    assert "NET USED CPU FORECAST PODS" in head
-    assert [(line.split()[1], line.split()[-4]) for line in told] == [("high", "90%"), ("low", "40%"), ("none", "-")]
-
-
 def test_hot_nodes_say_by_what_and_for_how_long(rows: dict[str, list[dict[str, Any]]]) -> None:
     def heat(signal: str, since_s: float, refuses: bool) -> dict[str, Any]:
         return {"signal": signal, "mean": 0.9, "since_s": since_s, "enter": 0.85, "leave": 0.7, "refuses": refuses}
@@ -119,7 +109,7 @@ def test_json_is_the_rows_in_the_order_that_is_asked_for(rows: dict[str, list[di
 def test_a_key_that_no_row_has_is_told_with_those_that_there_are(what: str) -> None:
     shown = top(what, "--sort-by", "gpu")
     assert shown.exit_code == ExitCode.USAGE
-    keys = "cpu, memory, network, cpu-requested, memory-requested, pods, age, forecast, name"
+    keys = "cpu, memory, network, cpu-requested, memory-requested, pods, age, name"
     assert shown.stderr == f"error: --sort-by gpu: choose one of {keys}\n"
 
 

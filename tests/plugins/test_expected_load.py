@@ -244,33 +244,3 @@ def test_a_thousand_pods_between_two_readings_do_not_herd() -> None:
         taken[one.node] += 1
     fullest = max(taken[name] / 100 + (0.0 if at < 10 else 0.5) for at, name in enumerate(names))
     assert fullest < 1.2 * 0.55  # ten to 0.5 with half of the pods, the others on all
-
-
-@pytest.mark.parametrize(
-    ("expected", "part", "utilisation"),
-    [(0.1, 1.0, 0.7), (0.1, 0.5, 0.5), (-0.9, 1.0, 0.2), (math.nan, 1.0, 0.3), (0.1, 0.0, 0.3)],
-    ids=["counts", "half of it counts", "is above what was read last", "none is made", "is not asked for"],
-)
-def test_a_forecast_of_what_requests_do_not_explain_counts_in_place_of_the_mean(
-    expected: float, part: float, utilisation: float
-) -> None:
-    state = one_node(cpu=0.2)
-    state._store.forecast[0, 0] = expected
-    state._store.used[0, 0] = 0.1
-    assert told(state, forecast=part)["utilisation"] == pytest.approx(utilisation, abs=1e-6)
-
-
-def test_explain_shows_the_forecast_beside_mean_and_reading_and_both_errors() -> None:
-    state = one_node(cpu=0.2)
-    store = state._store
-    store.forecast[0, 0], store.forecast_error[0, 0], store.last_error[0, 0] = 0.1, 0.02, 0.03
-    shown = told(state, forecast=1)
-    assert (shown["mean"], shown["reading"], shown["forecast"]) == (0.2, 0.2, 0.6)
-    assert (shown["forecast_error"], shown["last_value_error"]) == (0.02, 0.03)
-    store.forecast[0, 0] = math.nan
-    assert told(state, forecast=1)["forecast"] is None
-    assert "forecast" not in told(state)
-
-
-def test_only_a_profile_whose_argument_says_so_asks_for_forecasts() -> None:
-    assert [make(NAME, forecast=part).forecasts for part in (0, 0.5, 1)] == [False, True, True]

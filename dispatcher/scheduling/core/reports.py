@@ -232,7 +232,6 @@ class Reports:
         yield True
         if changes.readings:  # of nodes whose pods are counted
             state.fleet.learn_usual()
-            state.fleet.learn_forecast(wanted=state.profiles.forecasts)
             yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:

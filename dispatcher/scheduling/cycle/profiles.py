@@ -41,9 +41,6 @@ class Profiles:
             tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]
         ] = {}
         self.nominations = self._first.nominations
-        self.forecasts = any(
-            one.plan.forecasts for one in schedulers
-        )  # whether any profile goes by them
         for one in schedulers[1:]:
             one.share(self.nominations)
 

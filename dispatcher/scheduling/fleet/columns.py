@@ -36,9 +36,6 @@ class NodeColumns:
     used_at: Floats  # [signals, n]
     used_mean: Readings  # [signals, n] see `readings.take_sample`
     usual: Readings  # [signals, n] see `usual.py`
-    forecast: Readings  # [signals, n] see `forecast.Outlook`, and so are the next two
-    forecast_error: Readings
-    last_error: Readings
     used_variance: Readings  # [signals, n] see `deviations.py`; [0, n] while no profile asks for it
     hot_since: Floats  # [rules, n] see `hot.py`
     hot: SmallInts  # [n] by which rules a node is hot, a bit each
@@ -69,9 +66,6 @@ _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "used_at": (np.float64, -np.inf, SIGNALS),
     "used_mean": (np.float32, np.nan, SIGNALS),
     "usual": (np.float32, 1.0, SIGNALS),
-    "forecast": (np.float32, np.nan, SIGNALS),
-    "forecast_error": (np.float32, np.nan, SIGNALS),
-    "last_error": (np.float32, np.nan, SIGNALS),
     "used_variance": (np.float32, np.nan, DEVIATIONS),
     "hot_since": (np.float64, np.nan, RULES),
     "hot": (np.int32, 0, 0),

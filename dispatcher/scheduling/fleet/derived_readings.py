@@ -1,6 +1,4 @@
-"""What plugins have the fleet keep of readings beside shares and means: deviations, hot nodes and
-forecasts.
-"""
+"""What plugins have the fleet keep of readings beside shares and means: deviations and hot nodes."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from dispatcher.scheduling.fleet.changed_rows import ChangedRows
-from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
 from dispatcher.scheduling.fleet.hot import MAX_RULES, updated_mask
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.framework.derived import Derived, HotRule, joined
@@ -19,10 +16,6 @@ class DerivedReadings(NodeTable):
 
     now: float
     loads: ChangedRows
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._forecasts: Forecasts | None = None
 
     @property
     def clock(self) -> float:
@@ -66,21 +59,3 @@ class DerivedReadings(NodeTable):
         """
         found = zip(self.signals.derived.hot, self.hot_since[:, row].tolist(), strict=True)
         return [(rule, since) for rule, since in found if not math.isnan(since)]
-
-    def learn_forecast(self, *, wanted: bool) -> None:
-        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not
-        `wanted`: forget them.
-        """
-        if not wanted and self._forecasts is None:
-            return
-        self._forecasts = (self._forecasts or Forecasts()) if wanted else None
-        found = (
-            self._forecasts.step(self, self.now)
-            if self._forecasts
-            else Outlook.blank(self.used.shape)
-        )
-        if found is not None:
-            store = self._store
-            n = self.n
-            store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
-            self.loads.extend(np.flatnonzero(self.live))

@@ -13,8 +13,8 @@ from shared.model.signals import SignalAxis
 
 class SignalColumns(NamedTuple):
     """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by
-    request, their variance (no rows: not kept), the forecast, its error and that of the last value
-    (`forecast.Outlook`). `hot`: [n] masks of the rules by which a node is hot.
+    request, their variance (no rows: not kept). `hot`: [n] masks of the rules by which a node is
+    hot.
     """
 
     used: Readings
@@ -22,23 +22,18 @@ class SignalColumns(NamedTuple):
     mean: Readings
     usual: Readings
     variance: Readings
-    forecast: Readings
-    forecast_error: Readings
-    last_error: Readings
     hot: SmallInts
 
     @classmethod
     def of(cls, columns: NodeColumns) -> "SignalColumns":
         """Those of the fleet."""
-        readings = (
+        return cls(
             columns.used,
             columns.used_at,
             columns.used_mean,
             columns.usual,
             columns.used_variance,
-        )
-        return cls(
-            *readings, columns.forecast, columns.forecast_error, columns.last_error, columns.hot
+            columns.hot,
         )
 
     def of_row(self, row: int) -> "SignalColumns":
@@ -48,15 +43,13 @@ class SignalColumns(NamedTuple):
 
     def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
         """Those of some rows; copied unless `at` is a slice."""
-        used, used_at, mean, usual, variance, *outlook, hot = self
-        forecast, forecast_error, last_error = (cells_at(cells, at) for cells in outlook)
-        used = cells_at(used, at)
-        used_at = cells_at(used_at, at)
-        mean = cells_at(mean, at)
-        usual = cells_at(usual, at)
-        variance = cells_at(variance, at)
         return SignalColumns(
-            used, used_at, mean, usual, variance, forecast, forecast_error, last_error, hot[at]
+            cells_at(self.used, at),
+            cells_at(self.used_at, at),
+            cells_at(self.mean, at),
+            cells_at(self.usual, at),
+            cells_at(self.variance, at),
+            self.hot[at],
         )
 
 
@@ -96,19 +89,6 @@ class SignalView:
     def usual(self, name: str) -> Readings:
         """[n] what is used of what is requested, 1 until that is known (`usual.py`)."""
         return self._shares(self._columns.usual, name, 1.0)
-
-    def forecast(self, name: str) -> Readings:
-        """[n] what is to come beside what requests explain, NaN where there is no forecast
-        (`forecast.py`).
-        """
-        return self._shares(self._columns.forecast, name, np.nan)
-
-    def forecast_errors(self, name: str) -> tuple[Readings, Readings]:
-        """[n] mean error of the forecast, and of "the last value stays"; NaN unknown."""
-        columns = self._columns
-        return self._shares(columns.forecast_error, name, np.nan), self._shares(
-            columns.last_error, name, np.nan
-        )
 
     def deviation(self, name: str) -> Readings:
         """[n] how far the shares read lie from that mean; NaN unknown, or not kept

@@ -380,18 +380,6 @@ class Signals(Protocol):
         """
         ...
 
-    def forecast(self, name: str) -> Readings:
-        """[n] what will be used beside `usual` x requests; NaN where there is no forecast that
-        beats the last value.
-
-        Made only where a plugin of some profile has `forecasts`.
-        """
-        ...
-
-    def forecast_errors(self, name: str) -> tuple[Readings, Readings]:
-        """[n] mean absolute error of the forecast, and of "the last value stays"; NaN unknown."""
-        ...
-
     def deviation(self, name: str) -> Readings:
         """[n] how far the shares read lie from their mean, with its weights; NaN unknown. Ask for
         it by `derives`.

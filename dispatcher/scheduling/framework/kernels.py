@@ -8,7 +8,6 @@ math: sums, products and roundings are IEEE's, in order.
 """
 
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
@@ -167,14 +166,6 @@ _NUMBER_BY_NUMBER: dict[Any, Callable[..., Any]] = {
     most: lambda one, floor: floor if one < floor else one,
     choose: lambda condition, one, other: one if condition else other,
 }
-
-
-def of_numbers(*formulas: Any) -> list[Callable[..., Any]]:
-    """Formulas for single numbers, as compiled code has them: for one row, a tenth of what NumPy
-    takes. They may not call each other.
-    """
-    names = {function.__name__: body for function, body in _NUMBER_BY_NUMBER.items()}
-    return [FunctionType(one.__code__, {**one.__globals__, **names}) for one in formulas]
 
 
 _TOLD: set[Any] = set()

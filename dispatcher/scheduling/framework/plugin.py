@@ -94,7 +94,6 @@ class Plugin(ABC, Generic[S]):
     keyed_by_template: bool = False
     # whether it has hard constraints that count other pods for pods without any of their own
     spreads_all: bool = False
-    forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # The reasons for which it alone refuses. It may name those of `Reasons` besides.
     REASONS: ClassVar[tuple[Reason, ...]] = ()
     # what the fleet is to keep of readings for it, beside shares and means

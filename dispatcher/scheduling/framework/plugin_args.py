@@ -27,7 +27,7 @@ _LABEL_KEY = re.compile(_LABEL)
 
 
 class Args(msgspec.Struct):
-    """Base of all; alone it is a plugin without arguments. Structs declare, they are not made."""
+    """Base of all; alone it is a plugin without arguments."""
 
 
 def read_by(check: Check, written: Any = None) -> dict[str, Any]:

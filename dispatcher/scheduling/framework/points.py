@@ -305,11 +305,6 @@ class Plan:
         )
 
     @property
-    def forecasts(self) -> bool:
-        """Whether any score goes by forecasts of nodes."""
-        return any(one.plugin.forecasts for one in self.scores)
-
-    @property
     def spreads(self) -> bool:
         """Whether pods without constraints of their own are spread by hard ones."""
         return any(one.spreads_all for one in self.plugins)

@@ -4,7 +4,6 @@ import math
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.forecast import foreseen
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
 from shared.model.resources import CPU, MEMORY, PODS, format_quantity
@@ -19,28 +18,7 @@ def nodes_view(core: SchedulerCore, only: str = "") -> Pieces:
     for cluster in [only] if only else sorted(info.name for info in fleet.clusters):
         for names in in_order(fleet.node_names(cluster)):
             rows = [fleet.row_of(cluster, name) for name in names]
-            piece = [_node_row(fleet, row) for row in rows if row is not None]
-            if core.profiles.forecasts:
-                for told in piece:
-                    _add_forecast(fleet, told)
-            yield piece
-
-
-def _add_forecast(fleet: FleetState, told: Row) -> None:
-    """What is foreseen, None where the last value predicts better, and by how much both miss on
-    average.
-    """
-    row = fleet.row_of(told["cluster"], told["name"])
-    if row is None:
-        return
-    for column, (load, forecast) in enumerate(
-        zip(told["load"].values(), foreseen(fleet, row), strict=False)
-    ):
-        errors = fleet.forecast_error.item(column, row), fleet.last_error.item(column, row)
-        shown = (
-            None if one is None or math.isnan(one) else round(one, 4) for one in (forecast, *errors)
-        )
-        load.update(zip(("forecast", "forecast_error", "last_value_error"), shown, strict=True))
+            yield [_node_row(fleet, row) for row in rows if row is not None]
 
 
 def _node_row(fleet: FleetState, row: int) -> Row:

@@ -21,10 +21,10 @@ from agents.telemetry.source import FleetSource, SourceError
 from agents.telemetry.static_file import read_file
 from agents.telemetry.web import Pool
 from dispatcher.kit import a_fleet, a_node, a_pod, scores, view_of
-from dispatcher.plugins.live_headroom import LiveMemory
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PluginUse, Profile
+from dispatcher.scheduling.rules.load import LoadScore
 from tests.agents.kube.fake_server import until
 from tests.agents.telemetry.servers import HOSTILE, LIMITS, NOW, Handler, answering, serving, web_at
 
@@ -137,7 +137,7 @@ def decided(loads: Loads) -> tuple[dict[tuple[str, str], float], str]:
         if (reading := loads.reading(node, 100.0)) is not None:
             fleet.put_reading("east", reading)
     (plugin,) = build(Profile("global-dispatcher", (PluginUse("LiveMemory"),)), PluginContext())
-    assert isinstance(plugin, LiveMemory)
+    assert isinstance(plugin, LoadScore)
     state = plugin.pre_filter(POD, view_of(fleet))
     assert isinstance(state, tuple)
     told = plugin.explain(state, POD, view_of(fleet), row_of(fleet, "liar"))
