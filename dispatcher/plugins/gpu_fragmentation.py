@@ -252,9 +252,12 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
     def explain(
         self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
-        """Free thousandths of each GPU of the node before this pod."""
-        free = self._known(fleet, np.asarray([row]))[:, 0]
-        return {"free": [int(one) for one in free if one]}
+        """Free thousandths of each GPU of the node before this pod; nothing if the row is one of
+        another table, as for a pod that is explained later.
+        """
+        if row >= len(self._nodes) or self._nodes[row] != fleet.nodes.name_of(row):
+            return {}
+        return {"free": [int(one) for one in self._free[:, row] if one]}
 
 
 def _free_cpu(fleet: FleetView, rows: Rows) -> NDArray[np.int64]:
