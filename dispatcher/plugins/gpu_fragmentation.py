@@ -12,7 +12,8 @@ mends. (Whole scores tie often, and ties go to one node after another by rank: t
 than the finer number does.) Source: Weng et al., Beware of Fragmentation (USENIX ATC 2023).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import msgspec
@@ -242,12 +243,16 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             self._free[gpu, row] -= amount
         self._booked[pod_info.home, pod_info.pod.uid] = (row, fleet.nodes.name_of(row), parts)
 
-    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
-        """Give back the GPUs that were booked, if their node is still there."""
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Callable[[], None] | None:
+        """Give back the GPUs that were booked, if their node is still there; what books the same
+        again.
+        """
         booked = self._booked.pop((pod_info.home, pod_info.pod.uid), None)
-        if booked is not None and self._nodes[booked[0]] == booked[1]:
-            for gpu, amount in booked[2]:
-                self._free[gpu, booked[0]] += amount
+        if booked is None or self._nodes[booked[0]] != booked[1]:
+            return None
+        for gpu, amount in booked[2]:
+            self._free[gpu, booked[0]] += amount
+        return partial(self._book, pod_info, booked[0], fleet, booked[2])
 
     def explain(
         self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
