@@ -239,7 +239,7 @@ class FleetState(ReadingTable):
         self._on_nodes.put(new, row)
         if row is not None:
             self._attach(new, row)
-        if self.undo_steps:
+        if self.undo_steps.open:
             self.undo_steps.note(partial(self._leave, new))
 
     def _enter(self, occupant: Occupant) -> None:
@@ -283,7 +283,7 @@ class FleetState(ReadingTable):
             return False
         row = occupant.row
         at = self._leave(occupant)
-        if self.undo_steps:
+        if self.undo_steps.open:
             self.undo_steps.note(partial(self._come_back, occupant, row, at))
         return True
 
@@ -303,14 +303,14 @@ class FleetState(ReadingTable):
 
     def remove_pod(self, occupant: Occupant) -> None:
         """What-if: the pod leaves its row, but stays known; `add_pod` is the exact inverse."""
-        if self.undo_steps and occupant.row is not None:
+        if self.undo_steps.open and occupant.row is not None:
             self.undo_steps.note(partial(self._attach, occupant, occupant.row))
         self._detach(occupant)
 
     def add_pod(self, occupant: Occupant, row: int) -> None:
         """The pod that was removed is back on its row."""
         self._attach(occupant, row)
-        if self.undo_steps:
+        if self.undo_steps.open:
             self.undo_steps.note(partial(self._detach, occupant))
 
     @contextmanager
@@ -369,7 +369,7 @@ class FleetState(ReadingTable):
                 self.volumes.take(row, occupant.cluster, occupant.pod_info.pod)
             self.kept.versions[USERS] += len(rows)
         self.loads.extend(rows)
-        if self.undo_steps:
+        if self.undo_steps.open:
             for occupant in occupants:
                 self.undo_steps.note(partial(self._leave, occupant))
 

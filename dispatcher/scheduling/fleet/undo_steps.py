@@ -6,20 +6,17 @@ Step = Callable[[], object]
 
 
 class UndoSteps:
-    """Steps in the order in which they were noted; True while any what-if is open, and nothing is
-    to be noted before. One within another goes on in the same list, so each ends by itself.
+    """Steps in the order in which they were noted. `open`: how many what-ifs are, one within
+    another; they go on in the same list, so each ends by itself. Without any nothing is to be noted.
     """
 
     def __init__(self) -> None:
         self._steps: list[Step] = []
-        self._open = 0
-
-    def __bool__(self) -> bool:
-        return self._open > 0
+        self.open = 0
 
     def begin(self) -> int:
         """Open a what-if; to where `undo` takes it back."""
-        self._open += 1
+        self.open += 1
         return len(self._steps)
 
     def note(self, step: Step) -> None:
@@ -37,6 +34,6 @@ class UndoSteps:
         """Close the what-if that was opened last; what is not taken back yet stays, unless one
         around it is undone.
         """
-        self._open -= 1
-        if not self._open:
+        self.open -= 1
+        if not self.open:
             self._steps.clear()
