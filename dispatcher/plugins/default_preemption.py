@@ -7,8 +7,8 @@ highest priority (of equals the longest running) down. A node with no such pod, 
 no leaving pod changes, is no candidate. The node: fewest budgets violated; lowest highest victim's
 priority; smallest sum of priorities (each + 2^31); fewest victims; latest start of the longest
 running among its highest victims; then by cluster and name. Nodes are tried in the order of the
-least that their victims can matter, known without a try (`Trial.least`), until no other can be
-better than the best so far: the answer is that of all nodes. Source: kube-scheduler's
+least that their victims can matter, known without a try (`Trial.victim_bounds`), until no other can
+be better than the best so far: the answer is that of all nodes. Source: kube-scheduler's
 DefaultPreemption, with every node as a candidate instead of a sample. Units: seconds, pods.
 """
 

@@ -12,7 +12,8 @@ mends. (Whole scores tie often, and ties go to one node after another by rank: t
 than the finer number does.) Source: Weng et al., Beware of Fragmentation (USENIX ATC 2023).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
@@ -216,19 +217,26 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             self._free[gpu, row] -= amount
         self._booked[pod_info.home, pod_info.pod.uid] = (row, fleet.nodes.name_of(row), parts)
 
-    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
-        """Give back the GPUs that were booked, if their node is still there."""
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Callable[[], None] | None:
+        """Give back the GPUs that were booked, if their node is still there; what books the same
+        again.
+        """
         booked = self._booked.pop((pod_info.home, pod_info.pod.uid), None)
-        if booked is not None and self._nodes[booked[0]] == booked[1]:
-            for gpu, amount in booked[2]:
-                self._free[gpu, booked[0]] += amount
+        if booked is None or self._nodes[booked[0]] != booked[1]:
+            return None
+        for gpu, amount in booked[2]:
+            self._free[gpu, booked[0]] += amount
+        return partial(self._book, pod_info, booked[0], fleet, booked[2])
 
     def explain(
         self, state: Amounts, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
-        """Free thousandths of each GPU of the node before this pod."""
-        free = self._known(fleet, np.asarray([row]))[:, 0]
-        return {"free": [int(one) for one in free if one]}
+        """Free thousandths of each GPU of the node before this pod; nothing if the row is one of
+        another table, as for a pod that is explained later.
+        """
+        if row >= len(self._nodes) or self._nodes[row] != fleet.nodes.name_of(row):
+            return {}
+        return {"free": [int(one) for one in self._free[:, row] if one]}
 
 
 def _free_cpu(fleet: FleetView, rows: Rows) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ Internal units (see quota.py).
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from dispatcher.scheduling.framework import (
@@ -191,9 +192,10 @@ class TenantQuota(Reserve[None]):
             name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None
         }
 
-    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
-        """Give back what the pod is charged, if anything."""
-        self.ledger.release(_pod_id(pod_info))
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Callable[[], None]:
+        """Give back what the pod is charged, if anything; what charges it the same again."""
+        pod_id = _pod_id(pod_info)
+        return partial(self.ledger.put_back, pod_id, self.ledger.release(pod_id))
 
     def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Charge a pod that is found bound, whatever the limit: it is there."""

@@ -10,7 +10,7 @@
   (1.37).
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -265,10 +265,20 @@ class VolumeBinding(
         if row >= 0 and not pod_info.pod.node:
             self._book(pod_info, row, fleet)
 
-    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
-        """Let go of everything that was held for the pod."""
-        for held in self._held.pop(pod_info.pod.uid, ()):
-            fleet.objects.release(pod_info.home, held.object, pod_info.pod.uid)
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Callable[[], None]:
+        """Let go of everything that was held for the pod; what holds the same again."""
+        uid = pod_info.pod.uid
+        home = pod_info.home
+        held = self._held.pop(uid, [])
+        shown = [one for one in held if fleet.objects.release(home, one.object, uid)]
+
+        def hold_again() -> None:
+            if held:
+                self._held[uid] = held
+            for one in shown:
+                fleet.objects.assume(home, one.object, one.fields, uid)
+
+        return hold_again
 
 
 def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> str:

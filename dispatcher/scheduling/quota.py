@@ -260,6 +260,11 @@ class QuotaLedger:
             self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
         return charge
 
+    def put_back(self, pod_id: PodId, charge: Charge | None) -> None:
+        """Charge what was released, the exact inverse of `release`."""
+        if charge is not None:
+            self.charge(pod_id, charge.tenant, charge.amounts)
+
     def charged(self, pod_id: PodId) -> Charge | None:
         """What a pod is charged now."""
         home, uid = pod_id

@@ -59,8 +59,8 @@ def test_nothing_is_written_without_a_yes_or_in_a_dry_run(world: World, said: li
 def test_a_dry_run_names_the_pods_that_have_no_other_place(
     world: World, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    row = {"source": "east", "namespace": "default", "pods": 3, "name": "web-1", "to": "east/n1"}
-    rows = [row, {**row, "name": "db-1", "to": None}]
+    row = {"source": "east", "namespace": "default", "pods": 3, "name": "web-1", "to": "east/n1", "waiting": 0}
+    rows = [row, {**row, "name": "db-1", "waiting": 2}]
 
     def answer(_: ApiClient, kind: str, **query: str) -> list[dict[str, Any]]:
         assert (kind, query) == ("drain", {"cluster": "west", "leave": "true" if action == "leave" else ""})
@@ -68,10 +68,10 @@ def test_a_dry_run_names_the_pods_that_have_no_other_place(
 
     monkeypatch.setattr(ApiClient, "rows", answer)
     shown = world.run(action, "west", "--dry-run").stderr
-    assert "3 pods would wait, as no other place is free for them now: east: default/db-1 (3)\n" in shown
+    assert "2 pods would wait, as no other place is free for them now: east: default/db-1 (2)\n" in shown
     told = world.json(action, "west", "--dry-run")[1]
     assert (told["no_other_place"], told["not_known"]) == (rows[1:], [])
-    rows[1] = {**rows[1], "unknown": "its agent is older"}
+    rows[1] = {**rows[1], "waiting": 0, "unknown": "its agent is older"}
     shown = world.run(action, "west", "--dry-run").stderr
     assert "would wait" not in shown
     assert "of 3 pods it is not known whether they have another place: east: default/db-1 (3): its agent is" in shown

@@ -88,6 +88,14 @@ def fails_for_some(state: object, fleet: FleetView, rows: Rows) -> Any:
     return 1 // (0 if np.nansum(fleet.nodes.metric("watts")) else 1) * np.zeros(length(fleet, rows), dtype=np.uint16)
 
 
+class Forgetful(Harmless):
+    """Says that it books again what it gave back, and does not."""
+
+    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Any:
+        self.booked -= 1
+        return list
+
+
 class Restless(Harmless):
     """Its key grows with every question."""
 
@@ -210,12 +218,13 @@ def test_a_broken_law_is_told(what: str) -> None:
     ("plugin", "want"),
     [
         (Restless(), "differently when asked again"),
+        (Forgetful(), "unreserve returns does not book the same again"),
         (Unequal(), "has the class key of another pod but"),
         (Named(), "class_key tells pods of one template apart"),
         (StandingByName(), "fleet_key tells pods of one template apart"),
         (OfNodes(), "tells nodes of one cluster apart"),
     ],
-    ids=["key", "answer", "template", "fleet key", "cluster"],
+    ids=["key", "booking", "answer", "template", "fleet key", "cluster"],
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)

@@ -1,5 +1,6 @@
 """Drawn pods, nodes and events of a fleet, and all that can be seen of a fleet, for the laws of FleetState."""
 
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -124,7 +125,7 @@ def fleet_after(script: list[tuple[Any, ...]]) -> FleetState:
 def snapshot(fleet: FleetState) -> dict[str, object]:
     """Every column as bytes, ports and counts as plain values."""
     bits: dict[str, object] = {name: getattr(fleet, name).tobytes() for name in COLUMNS}
-    bits["ports"] = {row: dict(fleet.ports_taken(row)) for row in fleet.rows_with_ports()}
+    bits["ports"] = {row: deepcopy(fleet.ports_taken(row)) for row in fleet.rows_with_ports()}
     bits["counts"] = counts(fleet)
     bits["ties"] = {key: counts for key, counts in ties(fleet).items() if counts}
     return bits

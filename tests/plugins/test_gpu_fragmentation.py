@@ -91,6 +91,16 @@ def test_giving_back_undoes_booking_and_another_node_of_the_row_begins_anew() ->
     assert reasons(plugin, asks(1000), state) == {}
 
 
+def test_what_is_explained_of_a_row_by_another_number_gives_no_gpu_free() -> None:
+    """Records of a batch are made later, of a table of their own rows."""
+    plugin, state = make("GPUFragmentation"), fleet(a=[gpus("n1", 1), gpus("n2", 1)])
+    one = asks(1000, name="one")
+    book(plugin, state, one)
+    assert reasons(plugin, asks(1), state) == {"n1": INSUFFICIENT}
+    assert plugin.explain((0, 0), one.placed(), view_of(fleet(a=[gpus("n2", 1)])), 0) == {}
+    assert reasons(plugin, asks(1), state) == {"n1": INSUFFICIENT}
+
+
 @pytest.mark.parametrize(
     ("mix", "want"),
     [

@@ -361,8 +361,8 @@ class FakeViews:
         pod = {"source": "east", "namespace": "default", "pods": 3}
         return iter(
             [
-                [{**pod, "name": "web-1", "to": "north/n1"}],
-                [{**pod, "name": f"not-in-{cluster}", "to": None, "leave": leave}],
+                [{**pod, "name": "web-1", "to": "north/n1", "waiting": 0}],
+                [{**pod, "name": f"not-in-{cluster}", "to": None, "waiting": 1, "leave": leave}],
             ]
         )
 

@@ -8,11 +8,11 @@ from dispatcher.service.errors import CommandError
 
 Row = dict[str, Any]
 _NAMED = 10  # controllers in one line
-_ALL = "its pods have other places, each looked at as if it was the only one to go"
+_ALL = "its pods have other places, those of each controller looked at as if they alone went"
 
 
 class Elsewhere(NamedTuple):
-    """Rows of `/v1/drain` whose pods would go nowhere, and those of which it is not known (None: of
+    """Rows of `/v1/drain` some of whose pods would go nowhere, and those of which it is not known (None: of
     all); and the same in words.
     """
 
@@ -31,28 +31,28 @@ async def ask_elsewhere(server: str, cluster: str, *, leave: bool) -> Elsewhere:
     except CommandError as error:
         return Elsewhere(None, None, [f"whether its pods have another place is not known: {error}"])
     unknown = [row for row in rows if row.get("unknown")]
-    nowhere = [row for row in rows if row["to"] is None and not row.get("unknown")]
+    nowhere = [row for row in rows if row["waiting"]]
     words = []
     if nowhere:
         words.append(
-            f"{_pods(nowhere)} would wait, as no other place is free for them now: {_such(nowhere)}"
+            f"{_pods(nowhere, 'waiting')} would wait, as no other place is free for them now: "
+            f"{_such(nowhere, 'waiting')}"
         )
     if unknown:
         why = unknown[0]["unknown"]
         words.append(
-            f"of {_pods(unknown)} it is not known whether they have another place: "
-            f"{_such(unknown)}: {why}"
+            f"of {_pods(unknown, 'pods')} it is not known whether they have another place: "
+            f"{_such(unknown, 'pods')}: {why}"
         )
     return Elsewhere(nowhere, unknown, words or [_ALL])
 
 
-def _pods(rows: list[Row]) -> str:
-    return f"{sum(row['pods'] for row in rows)} pods"
+def _pods(rows: list[Row], count: str) -> str:
+    return f"{sum(row[count] for row in rows)} pods"
 
 
-def _such(rows: list[Row]) -> str:
+def _such(rows: list[Row], count: str) -> str:
     such = ", ".join(
-        f"{row['source']}: {row['namespace']}/{row['name']} ({row['pods']})"
-        for row in rows[:_NAMED]
+        f"{row['source']}: {row['namespace']}/{row['name']} ({row[count]})" for row in rows[:_NAMED]
     )
     return such + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")

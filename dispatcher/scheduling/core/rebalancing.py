@@ -7,7 +7,6 @@ know nothing of it. Looks begin when every cluster was heard of.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -127,19 +126,6 @@ class Rebalancing:
             return decision
         why = untold(source)
         return f"it would go to cluster {decision.cluster}, and {why}" if why else decision
-
-    def would_go_if_closed(self, occupant: Occupant, clusters: Iterable[str]) -> Decision | None:
-        """The same if `clusters` were cordoned for pods of its home; decided as the replacement
-        will be.
-        """
-        state = self._state
-        tracked = state.tracked.peek(occupant.pod_id)
-        if tracked is None or tracked.source is None:
-            return None
-        refused = state.refusals.seen(occupant.pod_id, tracked.source, state.fleet.now)
-        pod_info = state.fleet.with_use(PodInfo(tracked.source, tracked.home, refused))
-        with state.fleet.as_if_closed(tracked.home, clusters):
-            return state.profiles.of(pod_info).would_go(occupant.pod_id, pod_info)
 
     def _may_go(self, occupant: Occupant) -> str:
         state = self._state

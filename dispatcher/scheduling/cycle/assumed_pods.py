@@ -2,9 +2,10 @@
 plugins, Permit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -227,12 +228,17 @@ class AssumedPods:
             done.append(plugin)
         return None
 
-    def _unreserve(self, plugins: Sequence[Reserve], pod_info: PodInfo, row: int) -> None:
+    def _unreserve(
+        self, plugins: Sequence[Reserve], pod_info: PodInfo, row: int
+    ) -> dict[str, Callable[[], object] | None]:
+        """What each says that books the same again, by name."""
+        again = dict[str, Callable[[], object] | None]()
         for plugin in reversed(plugins):
             try:
-                guarded(plugin, plugin.unreserve, pod_info, row, self.view)
+                again[plugin.name] = guarded(plugin, plugin.unreserve, pod_info, row, self.view)
             except PluginError as error:
                 self._faults.note(error)  # the others must still give back
+        return again
 
     def _permit(self, cycle: CycleState, decision: Decision) -> Refuse | None:
         for plugin in self.plan.permits:
@@ -256,9 +262,7 @@ class AssumedPods:
         """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods
         are ignored.
         """
-        reserved = self._reserved.pop(pod_id, None)
-        if reserved is not None:
-            self._unreserve(self.plan.reserves, reserved.pod_info, reserved.row)
+        self.give_book(pod_id)
         self.fleet.remove(pod_id)
 
     def holds_to_size(self, pod_info: PodInfo) -> bool:
@@ -309,13 +313,37 @@ class AssumedPods:
         else:
             booked.show(pod_info)
 
-    def _charge(self, pod_info: PodInfo, row: int) -> None:
-        """Book with every Reserve plugin; `row` is -1 while the node is not known."""
+    def _charge(
+        self,
+        pod_info: PodInfo,
+        row: int,
+        again: Mapping[str, Callable[[], object] | None] = MappingProxyType({}),
+    ) -> None:
+        """Book with every Reserve plugin, by what it said `again` if it did; `row` is -1 while the
+        node is not known.
+        """
         for plugin, charge in self._charges:
+            same = again.get(plugin.name)
             try:
-                guarded(plugin, charge, pod_info, row, self.view)
+                if same is not None:
+                    guarded(plugin, same)
+                else:
+                    guarded(plugin, charge, pod_info, row, self.view)
             except PluginError as error:
                 self._faults.note(error)
+
+    def give_book(self, pod_id: PodId) -> Callable[[], None]:
+        """Give back what the plugins have booked for a pod, if anything; what books the same again."""
+        book = self._reserved.pop(pod_id, None)
+        if book is None:
+            return _nothing
+        again = self._unreserve(self.plan.reserves, book.pod_info, book.row)
+
+        def book_again() -> None:
+            self._charge(book.pod_info, book.row, again)
+            self._reserved[pod_id] = book
+
+        return book_again
 
     def give_books(self) -> dict[PodId, Book]:
         """Give back what the plugins have booked, for another scheduler to book; the pods stay in
@@ -331,6 +359,10 @@ class AssumedPods:
         """Book a pod that is there, without the right to refuse."""
         self._charge(pod_info, row)
         self._reserved[pod_id] = Book(pod_info, row)
+
+
+def _nothing() -> None:
+    """Nothing was booked."""
 
 
 def _charging(plugin: Reserve) -> Callable[[PodInfo, int, FleetView], object]:

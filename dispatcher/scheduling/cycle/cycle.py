@@ -381,17 +381,9 @@ class Scheduler(AssumedPods):
         occupant = self.fleet.occupant(pod_id)
         if occupant is None or occupant.row is None:
             return None
-        row = occupant.row
         pod = msgspec.structs.replace(pod_info.pod, node="", phase=PENDING)
-        self.fleet.remove_pod(occupant)
-        try:
-            with self.nominations.aside_for(pod_id, pod_info):
-                return self._dry_run(pod_id, msgspec.structs.replace(pod_info, pod=pod))
-        except PluginError as error:
-            self._faults.note(error)
-            return None
-        finally:
-            self.fleet.add_pod(occupant, row)
+        with self.fleet.aside([occupant]), self.nominations.aside_for(pod_id, pod_info):
+            return self.would_choose(pod_id, msgspec.structs.replace(pod_info, pod=pod))
 
     def would_choose(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
         """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota

@@ -234,6 +234,15 @@ class FutureNodes:
             since = self._since[kind] = now
         return since + wait_s if now - since < wait_s else None
 
+    def kept(self) -> Callable[[], None]:
+        """What brings back who waits since when, as it is now."""
+        since = dict(self._since)
+
+        def bring_back() -> None:
+            self._since = since
+
+        return bring_back
+
     def _has_room(self, now: float) -> bool:
         """Whether one more may wait. Nobody is forgotten whose time runs: with pods of many kinds
         others would wait for ever.

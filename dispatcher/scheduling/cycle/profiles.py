@@ -7,6 +7,7 @@ from typing import cast
 from dispatcher.scheduling.cycle.batches import Enough, Item, never
 from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
+from dispatcher.scheduling.cycle.what_if import WhatIf
 from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.framework import Plugin, PodInfo
 from dispatcher.scheduling.framework.derived import joined
@@ -89,6 +90,10 @@ class Profiles:
         if (watch := STOPWATCH.get()) is not None:
             watch.begin(scheduler.plan.profile)
         return self.canaries.schedule_class(scheduler, items, alike=alike, enough=enough)
+
+    def what_if(self) -> WhatIf:
+        """A context: what is decided and taken away in it is undone at its end, unless kept."""
+        return WhatIf(self._schedulers, self.of, self.nominations)
 
     # --- what the queue asks (queued.Gates)
     # ---------------------------------------------------------------------------

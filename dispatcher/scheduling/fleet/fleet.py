@@ -7,6 +7,8 @@ entered where its delegate runs.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import repeat
 from types import MappingProxyType
 
@@ -32,6 +34,7 @@ from dispatcher.scheduling.fleet.owner_uses import OwnerUses
 from dispatcher.scheduling.fleet.reading_table import ReadingTable
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
+from dispatcher.scheduling.fleet.undo_steps import UndoSteps
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse, has_only_claims
 from dispatcher.scheduling.framework import Ints, PodInfo, Readings, Rows
@@ -62,6 +65,8 @@ class FleetState(ReadingTable):
         self.reasons = ReasonTable()
         # rows with a pod of which only the time of its start, or its priority, changed
         self.starts = ChangedRows()
+        # of what is done to pods here in a what-if (`cycle.what_if`), but for `suppose`
+        self.undo_steps = UndoSteps()
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(
             self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0
@@ -230,12 +235,17 @@ class FleetState(ReadingTable):
                 new.unseen_cpu = old.unseen_cpu
                 new.unseen_memory = old.unseen_memory
             self.remove(pod_id)
-        self._occupants[pod_id] = new
-        self._apps.put(new)
-        self.cut_labels.put(pod_id, pod_info)
+        self._enter(new)
         self._on_nodes.put(new, row)
         if row is not None:
             self._attach(new, row)
+        if self.undo_steps.open:
+            self.undo_steps.note(partial(self._leave, new))
+
+    def _enter(self, occupant: Occupant) -> None:
+        self._occupants[occupant.pod_id] = occupant
+        self._apps.put(occupant)
+        self.cut_labels.put(occupant.pod_id, occupant.pod_info)
 
     def stays(self, occupant: Occupant, pod_info: PodInfo, *, assumed: bool) -> bool:
         """Take another version of a pod for the one where it is; False if it takes or counts
@@ -268,22 +278,53 @@ class FleetState(ReadingTable):
 
     def remove(self, pod_id: PodId) -> bool:
         """Take a pod out, the exact inverse of `place`; False if it is unknown."""
-        occupant = self._occupants.pop(pod_id, None)
+        occupant = self._occupants.get(pod_id)
         if occupant is None:
             return False
-        self._apps.drop(occupant)
-        self.cut_labels.drop(pod_id, occupant.pod_info)
-        self._detach(occupant)
-        self._on_nodes.drop(occupant, self.row_of(occupant.cluster, occupant.node))
+        row = occupant.row
+        at = self._leave(occupant)
+        if self.undo_steps.open:
+            self.undo_steps.note(partial(self._come_back, occupant, row, at))
         return True
+
+    def _leave(self, occupant: Occupant) -> int:
+        del self._occupants[occupant.pod_id]
+        self._apps.drop(occupant)
+        self.cut_labels.drop(occupant.pod_id, occupant.pod_info)
+        self._detach(occupant)
+        return self._on_nodes.drop(occupant, self.row_of(occupant.cluster, occupant.node))
+
+    def _come_back(self, occupant: Occupant, row: int | None, at: int) -> None:
+        """The inverse of `_leave`; `row`: where it counted, None if it was aside."""
+        self._enter(occupant)
+        self._on_nodes.put_back(occupant, self.row_of(occupant.cluster, occupant.node), at)
+        if row is not None:
+            self._attach(occupant, row)
 
     def remove_pod(self, occupant: Occupant) -> None:
         """What-if: the pod leaves its row, but stays known; `add_pod` is the exact inverse."""
+        if self.undo_steps.open and occupant.row is not None:
+            self.undo_steps.note(partial(self._attach, occupant, occupant.row))
         self._detach(occupant)
 
     def add_pod(self, occupant: Occupant, row: int) -> None:
         """The pod that was removed is back on its row."""
         self._attach(occupant, row)
+        if self.undo_steps.open:
+            self.undo_steps.note(partial(self._detach, occupant))
+
+    @contextmanager
+    def aside(self, occupants: Iterable[Occupant]) -> Iterator[None]:
+        """As if these had left their rows; those that are known still come back to them."""
+        removed = [(one, one.row) for one in occupants if one.row is not None]
+        for occupant, _ in removed:
+            self.remove_pod(occupant)
+        try:
+            yield
+        finally:
+            for occupant, row in reversed(removed):
+                if self._occupants.get(occupant.pod_id) is occupant:
+                    self.add_pod(occupant, row)
 
     def assume_all(
         self,
@@ -328,6 +369,9 @@ class FleetState(ReadingTable):
                 self.volumes.take(row, occupant.cluster, occupant.pod_info.pod)
             self.kept.versions[USERS] += len(rows)
         self.loads.extend(rows)
+        if self.undo_steps.open:
+            for occupant in occupants:
+                self.undo_steps.note(partial(self._leave, occupant))
 
     def _attach(self, occupant: Occupant, row: int) -> None:
         occupant.row = row

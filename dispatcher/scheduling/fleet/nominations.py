@@ -8,12 +8,12 @@ nominee must not count: see `cycle/second_pass.py`.)
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import PodInfo
 from shared.model.bounds import NO_PRIORITY
 from shared.model.pod import PodId
@@ -100,6 +100,21 @@ class Nominations:
                 del self._priorities[nominee.cluster]
         return nominee
 
+    def kept(self) -> Callable[[], None]:
+        """What brings these promises back as they are now, but for the room that they hold in the
+        fleet.
+        """
+        nominees = dict(self._nominees)
+        priority = dict(self._priority)
+        found = deepcopy((self._awaited, self._at, self._priorities))
+
+        def bring_back() -> None:
+            self._nominees = nominees
+            self._priority = priority
+            self._awaited, self._at, self._priorities = found
+
+        return bring_back
+
     def left(self, pod_id: PodId) -> None:
         """The pod has left its place: who waits for that does so no more, though the same pod may
         be placed there anew.
@@ -155,21 +170,9 @@ class Nominations:
 
     def without_all(self) -> AbstractContextManager[None]:
         """As if nobody were promised anything."""
-        return self._without(list(self._nominees.values()))
+        return self._without(self._nominees.values())
 
-    @contextmanager
-    def _without(self, nominees: list[Nominee]) -> Iterator[None]:
-        removed: list[tuple[Occupant, int]] = []
-        for nominee in nominees:
-            occupant = self._fleet.occupant(nominee_id(nominee.pod_id))
-            if occupant is not None and occupant.row is not None:
-                removed.append((occupant, occupant.row))
-                self._fleet.remove_pod(occupant)
-        try:
-            yield
-        finally:
-            for occupant, row in reversed(removed):
-                if (
-                    self._fleet.occupant(occupant.pod_id) is occupant
-                ):  # else the promise was taken back meanwhile
-                    self._fleet.add_pod(occupant, row)
+    def _without(self, nominees: Iterable[Nominee]) -> AbstractContextManager[None]:
+        """A promise that is taken back meanwhile stays so."""
+        found = (self._fleet.occupant(nominee_id(one.pod_id)) for one in nominees)
+        return self._fleet.aside([one for one in found if one is not None])

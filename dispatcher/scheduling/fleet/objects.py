@@ -258,15 +258,16 @@ class ClusterObjects:
         self._reported.setdefault(where, known)
         self._show(cluster, msgspec.structs.replace(known, **assumed.fields))
 
-    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+    def release(self, cluster: str, found: Any, holder: Hashable) -> bool:
         """The holder does not want it any more; without holders the object shows as its cluster
-        reports it.
+        reports it. False if it was no holder.
         """
         where = (cluster, type(found).__name__, found.key)
         assumed = self._assumed.get(where)
         if assumed is None or holder not in assumed.holders:
-            return
+            return False
         assumed.holders.discard(holder)
         if not assumed.holders:
             del self._assumed[where]
             self._show(cluster, self._reported.pop(where))
+        return True

@@ -187,19 +187,26 @@ class PodsByNode:
             else:
                 there.append(occupant)
 
-    def drop(self, occupant: Occupant, row: int | None) -> None:
-        """The exact inverse of `put`."""
+    def drop(self, occupant: Occupant, row: int | None) -> int:
+        """The exact inverse of `put`; the how many-th of the pods there it was."""
         place = occupant.cluster, occupant.node
         there = self._awaiting[place] if row is None else self._on[row]
         if there is None:
             raise LookupError(f"no pod is on row {row}")
-        there.remove(occupant)
-        if there:
-            return
-        if row is None:
+        at = there.index(occupant)
+        del there[at]
+        if not there and row is None:
             del self._awaiting[place]
-        else:
+        elif not there and row is not None:
             self._on[row] = None
+        return at
+
+    def put_back(self, occupant: Occupant, row: int | None, at: int) -> None:
+        """The exact inverse of `drop`."""
+        self.put(occupant, row)
+        there = self._awaiting[occupant.cluster, occupant.node] if row is None else self._on[row]
+        if there is not None:
+            there.insert(at, there.pop())
 
     def arrive(self, place: tuple[str, str], row: int) -> None:
         """The node is known from now on."""

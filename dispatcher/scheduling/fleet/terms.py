@@ -119,12 +119,28 @@ class TermCounts:
     def _rest(self, held: HeldTerm) -> None:
         self._idle[held.name] = held
         if len(self._idle) > self._idle_limit:
-            oldest = self._idle.pop(next(iter(self._idle)))
-            oldest.version += 1  # whoever still looks at it learns that it is stale
-            del self._held[oldest.name], self._by_number[oldest.term.number]
-            self._spread_out.pop(oldest.term.number, None)
-            if oldest.stands:
-                self._let_go(oldest)
+            self._forget(next(iter(self._idle.values())))
+
+    def _forget(self, idle: HeldTerm) -> None:
+        del self._idle[idle.name]
+        idle.version += 1  # whoever still looks at it learns that it is stale
+        del self._held[idle.name], self._by_number[idle.term.number]
+        self._spread_out.pop(idle.term.number, None)
+        if idle.stands:
+            self._let_go(idle)
+
+    def kept(self) -> Callable[[], None]:
+        """What forgets the terms that come from now on, as far as nobody holds them any more: those
+        that rest for a while are told of in records.
+        """
+        next_number = next(self._numbers)
+
+        def forget_newer() -> None:
+            for held in list(self._idle.values()):
+                if held.term.number > next_number:
+                    self._forget(held)
+
+        return forget_newer
 
     def _let_go(self, held: HeldTerm) -> None:
         self._changed += 1

@@ -418,9 +418,9 @@ class ObservedObjects(_Facet):
         """Show an object with these values in its fields, as long as any holder wants it so."""
         self._fleet.kept.assume(cluster, found, fields, holder)
 
-    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
-        """The inverse of `assume` for one holder."""
-        self._fleet.kept.release(cluster, found, holder)
+    def release(self, cluster: str, found: Any, holder: Hashable) -> bool:
+        """The inverse of `assume` for one holder; whether it held the object."""
+        return self._fleet.kept.release(cluster, found, holder)
 
 
 class ObservedImages(_Facet):

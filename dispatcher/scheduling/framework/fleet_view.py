@@ -336,8 +336,8 @@ class Objects(Protocol):
         """
         ...
 
-    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
-        """The inverse of `assume` for one holder."""
+    def release(self, cluster: str, found: Any, holder: Hashable) -> bool:
+        """The inverse of `assume` for one holder; whether it held the object."""
         ...
 
 

@@ -17,7 +17,7 @@ the plugin's name.
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, cast
 
@@ -281,9 +281,12 @@ class Reserve(Plugin[S]):
         """Book; a Refuse books nothing."""
 
     @abstractmethod
-    def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
+    def unreserve(
+        self, pod_info: PodInfo, row: int, fleet: FleetView
+    ) -> Callable[[], object] | None:
         """Give back what reserve booked; the pod may be a later version of that one, with the same
-        requests.
+        requests. May return what books the very same again, for a pod that was only supposed gone;
+        None: `restore` does, else `reserve`.
         """
 
     def batch_key(self, key: Hashable) -> Hashable:

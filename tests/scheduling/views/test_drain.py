@@ -8,7 +8,7 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.views import whole
+from dispatcher.scheduling.views import drain_rows, whole
 from dispatcher.scheduling.views.drain_rows import drain_view
 from shared.messages import Changes
 from shared.model.names import SCHEDULER_NAME, STAY
@@ -47,7 +47,7 @@ def fleet(*sources: Pod) -> SchedulerCore:
     return core
 
 
-def test_each_controller_has_a_row_with_where_one_of_its_pods_would_go() -> None:
+def test_each_controller_has_a_row_with_where_its_first_pod_would_go() -> None:
     core = fleet(
         source("big-0", "ReplicaSet/big/u1", 2000),
         source("big-1", "ReplicaSet/big/u1", 2000),
@@ -55,10 +55,31 @@ def test_each_controller_has_a_row_with_where_one_of_its_pods_would_go() -> None
         source("home", "", 100, node="e1", claim=None, has_finalizer=False),
     )
     big, small = whole(drain_view(core, "west"))
-    assert big == {"source": "east", "namespace": "default", "name": "big-0", "pods": 2, "to": None, "unknown": ""}
-    assert (small["name"], small["pods"]) == ("small", 1)
+    told = {"source": "east", "namespace": "default", "name": "big-0", "pods": 2}
+    assert big == {**told, "to": None, "waiting": 2, "unknown": ""}
+    assert (small["name"], small["pods"], small["waiting"]) == ("small", 1, 0)
     assert small["to"] in ("east/e1", "north/n1")
     assert whole(drain_view(core, "north")) == whole(drain_view(core, "east")) == []
+
+
+def test_pods_of_a_controller_go_together() -> None:
+    """Two of 500m find room on the CPU that north has, and on that of east: four of five, but only one of 900m each."""
+    halves = (source(f"half-{at}", "ReplicaSet/half/u1", 500) for at in range(5))
+    larger = (source(f"large-{at}", "ReplicaSet/large/u2", 900) for at in range(3))
+    half, large = whole(drain_view(fleet(*halves, *larger), "west"))
+    assert (half["pods"], half["waiting"]) == (5, 1)
+    assert (large["pods"], large["waiting"]) == (3, 1)
+    assert {half["to"], large["to"]} <= {"east/e1", "north/n1"}
+
+
+def test_of_a_large_controller_it_is_said_that_not_all_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_rows, "MOST_TOGETHER", 2)
+    halves = [source(f"half-{at}", "ReplicaSet/half/u1", 500) for at in range(3)]
+    (row,) = whole(drain_view(fleet(*halves), "west"))
+    assert (row["pods"], row["waiting"], row["unknown"][:11]) == (3, 0, "the first 2")
+    large = [source(f"large-{at}", "ReplicaSet/large/u2", 2000) for at in range(3)]
+    (row,) = whole(drain_view(fleet(*large), "west"))
+    assert (row["pods"], row["waiting"], row["unknown"]) == (3, 3, "")
 
 
 @pytest.mark.parametrize(("priority", "to"), [(10, "north/n1"), (0, None)])
