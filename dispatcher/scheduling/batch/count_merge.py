@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.scheduling.batch.brought_points import BroughtPoints, brought_by
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
@@ -27,6 +28,7 @@ from dispatcher.scheduling.batch.merge_tables import (
     Candidates,
     Trace,
 )
+from dispatcher.scheduling.batch.pod_variants import PodVariants
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
@@ -47,26 +49,28 @@ _MOST_TRACED = 1 << 23
 
 
 def count_merge_of(
-    eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int
+    eq_class: EquivalenceClass, variants: PodVariants, count: int
 ) -> "CountMerge | None":
     """The places of `count` pods of a refreshed class, in order; None where they cannot be known in
     advance.
 
     `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     """
-    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, variants):
+    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, variants.pods):
         return None
-    first = variants[0]
+    first = variants.pods[0]
     try:
+        brought = brought_by(eq_class, variants, count)
         plugin_rules = _rules_of(eq_class, first)
         layout = layout_of(eq_class, plugin_rules, count) if plugin_rules else None
-        if layout is None:
+        if layout is None or brought is None:
             return None
         count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
         best = _candidates_of(eq_class, layout, count)
         rows = np.sort(best.candidates.row)
         exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
-        return CountMerge(eq_class, first, count, plugin_rules, layout, best) if exact else None
+        found = eq_class, first, count, plugin_rules, layout, best, brought
+        return CountMerge(*found) if exact else None
     except PluginError:
         return None  # decided alone, the pod meets the error again and says so
 
@@ -105,7 +109,7 @@ def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules:
 class CountMerge(BatchPlaceFinder):
     """The decisions of a batch, all taken when it is made."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that was found out before it begins
         self,
         eq_class: EquivalenceClass,
         pod_info: PodInfo,
@@ -113,6 +117,7 @@ class CountMerge(BatchPlaceFinder):
         plugin_rules: PluginRules,
         layout: BucketLayout,
         best: "_Best",
+        brought: BroughtPoints,
     ) -> None:
         self._eq_class = eq_class
         self._fleet = eq_class.fleet
@@ -133,8 +138,9 @@ class CountMerge(BatchPlaceFinder):
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
+        self._brought = brought.merged
         self._record = MergeExplanation(
-            eq_class, plugin_rules, layout, self._candidates, self._trace
+            eq_class, plugin_rules, layout, self._candidates, brought, self._trace
         )
         self._decided = self._run()
         self._record.seal(self._decided, eq_class, pod_info, plugin_rules, layout)
@@ -159,7 +165,9 @@ class CountMerge(BatchPlaceFinder):
                 self._look_ahead(np.argsort(self._candidates.row))
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
-            status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
+            status = MERGE.fast(
+                *views, self._candidates, self._brought, self._trace, self._progress
+            )
             if status == OPEN_SET_CHANGED:
                 self._normalize_shared()
             elif status in (CANDIDATE_UNKNOWN, BUCKET_UNKNOWN):

@@ -12,6 +12,7 @@ from itertools import repeat
 import numpy as np
 
 from dispatcher.scheduling.batch.batch_explanation import BatchExplanation
+from dispatcher.scheduling.batch.brought_points import BroughtPoints
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.batch.raw_values import RawValues
@@ -45,6 +46,7 @@ class MergeExplanation:
         plugin_rules: PluginRules,
         layout: BucketLayout,
         candidates: Candidates,
+        brought: BroughtPoints,
         trace: Trace,
     ) -> None:
         self.fleet = eq_class.fleet
@@ -61,6 +63,10 @@ class MergeExplanation:
             tuple(one.role.weight for one in eq_class.scored),
         )
         self._score_positions = _score_positions(eq_class, plugin_rules)
+        self._brought = brought
+        self._brought_positions = [
+            at for at, one in enumerate(eq_class.scored) if one in eq_class.brought
+        ]
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
         self._members: Ints = np.zeros(
             (0, 0), dtype=np.int64
@@ -87,7 +93,7 @@ class MergeExplanation:
         if np.count_nonzero(trace.codes[:decided]):
             self._members = _members(layout, self.fleet)
         self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
-        self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
+        self._clusters = self.fleet.cluster[self._chosen]
         self._feasible: list[int] = self._feasible_nodes(
             decided
         ).tolist()  # lists: each decision is told of at once
@@ -195,6 +201,9 @@ class MergeExplanation:
         trace = self._trace
         buckets = trace.bucket[ats, places]
         raw = self.raws.of(trace.candidate[ats, places], trace.depth[ats, places])
+        clusters = self._clusters[ats, places]
+        for one, where in enumerate(self._brought_positions):
+            raw[where] = self._brought.raw[self._brought.merged.kind[ats], one, clusters]
         normal = raw.copy()
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:
@@ -232,7 +241,7 @@ class MergeExplanation:
         filled = Counter[tuple[int, int]]()
         members = self._members.copy()
         buckets = trace.bucket[:, 0].tolist()
-        clusters = self._cluster_of.tolist()
+        clusters = self._clusters[:, 0].tolist()
         full = trace.full.tolist()
         closed = trace.codes.any(axis=1).tolist()
         for at in ats:

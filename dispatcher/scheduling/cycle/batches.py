@@ -6,6 +6,7 @@ but the choice of a row and its record.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from dispatcher.scheduling.batch.count_merge import count_merge_of
@@ -61,8 +62,23 @@ class Batches:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or
         cannot be exact.
 
-        `alike`: all are known to be of one template and home.
+        `alike`: all are known to be of one template and home. Pods of one home alone have a class
+        that knows what they bring.
         """
+        if not key.brought:
+            return self._ahead(key, items, alike=alike)
+        homes = [] if alike else [pod_info.home for _, pod_info in items]
+        own = sum(1 for _ in takewhile(homes[:1].__contains__, homes))
+        found = self._ahead(key, items, alike=False) if own < len(homes) else []
+        if found:
+            return found
+        try:
+            key = self._plan.own_key(key, items[0][1])
+        except PluginError:
+            return []  # decided alone, the pod meets the error again and says so
+        return self._ahead(key, items[:own] if homes else items, alike=alike)
+
+    def _ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool) -> list[Result]:
         # later: the key as the fleet is now
         first = items[0][1]
         fleet_key = key
@@ -85,6 +101,8 @@ class Batches:
         if len(items) < _WORTH_IT:
             return []
         if skipped := self._skipped_until_first(eq_class, first):
+            if eq_class.brought:
+                return []
             return self._first_and_rest(eq_class, fleet_key, items, variants, skipped)
         return self._with_active_plugins(eq_class, key, fleet_key, items, variants)
 
@@ -120,9 +138,11 @@ class Batches:
         """Whether the pods may be written to the fleet at the end, and the finder that finds their
         places.
         """
-        merge = count_merge_of(eq_class, variants.pods, len(items))
+        merge = count_merge_of(eq_class, variants, len(items))
         deferred = self._may_defer(eq_class, items, variants, counted=merge is not None)
-        finder = merge or lookahead_of(eq_class, variants.pods, len(items), deferred=deferred)
+        if merge or eq_class.brought:
+            return deferred, merge
+        finder = lookahead_of(eq_class, variants.pods, len(items), deferred=deferred)
         if (
             deferred
             and finder is not None
@@ -288,7 +308,7 @@ class Batches:
         try:
             first = None if eq_class.fleet_explainers else eq_class.select(*items[0])
             if isinstance(first, Decision) and eq_class.assume_first_placed(skipped, items[0][1]):
-                merge = count_merge_of(eq_class, variants.pods, len(items))
+                merge = count_merge_of(eq_class, variants, len(items))
                 if (
                     merge
                     and self._may_defer(eq_class, items, variants, counted=True)
