@@ -1,4 +1,4 @@
-"""Pods of several homes that can go to no node at home are one class, and each goes where it would go alone."""
+"""Pods of one template from several homes are decided together, and each goes where it would go alone."""
 
 import json
 from collections.abc import Hashable, Sequence
@@ -27,6 +27,7 @@ from tests.laws.test_merge_laws import Alone
 
 IN_X = {"region": "x"}
 clusters, regions = st.sampled_from(CLUSTERS), st.sampled_from("xyz")
+wanted = st.sampled_from(("", "", "x", "y", "z"))
 Item = tuple[tuple[str, str], PodInfo]
 
 
@@ -46,9 +47,8 @@ class Queued(Alone):
     def queue(self, homes: Sequence[str], region: str, app: str, namespace: str) -> None:
         for home in homes:
             self.seen += 1
-            one = (
-                pod(f"p{self.seen}").labels(app=app).namespace(namespace).cpu("300m").node_selector({"region": region})
-            )
+            one = pod(f"p{self.seen}").labels(app=app).namespace(namespace).cpu("300m")
+            one = one.node_selector({"region": region}) if region else one
             placed = one.placed(home)
             self.waiting.append((batch_key(self.scheduler.classify(placed)), ((home, placed.pod.uid), placed)))
 
@@ -72,7 +72,7 @@ events = st.one_of(
         st.tuples(
             st.just("queue"),
             st.lists(clusters, min_size=1, max_size=12),
-            regions,
+            wanted,
             st.sampled_from("uv"),
             st.sampled_from(("default", "shop")),
         )
@@ -113,6 +113,9 @@ def _few_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(script=st.lists(events, min_size=2, max_size=10), tenants=st.sampled_from([*TENANTS.values()]))
 @example(script=OPENED_AT_HOME, tenants=())
 @example(script=CLOSED_AT_HOME, tenants=())
+@example(script=[("queue", ["b", "c", "a"] * 4, "", "u", "default")] * 2, tenants=())
+@example(script=[("close", "a", "b", True), ("queue", ["b", "a", "c"] * 4, "", "u", "default")], tenants=())
+@example(script=[("queue", ["b", "c", "a"] * 9, "", "u", "default")], tenants=TENANTS["one has little"])
 @example(script=[("queue", ["b", "c"] * 6, "x", "u", "default")], tenants=TENANTS["one has little"])
 @example(script=[*OPEN, ("queue", ["c", "b"] * 6, "x", "u", "shop")], tenants=TENANTS["some pods are nobody's"])
 def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone(
