@@ -17,6 +17,7 @@ tell is left to the target.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,6 +69,7 @@ class NamespaceOpen(ClusterFilter):
 
     def __init__(self) -> None:
         self._policies: dict[Hashable, Any] = {}
+        self._by_home: dict[Hashable, Any] = {}
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Of namespaces only the pod's own, and Services in it."""
@@ -84,13 +86,17 @@ class NamespaceOpen(ClusterFilter):
         """The namespace alone, where it matters to nobody from where the pod is: not to its own
         cluster, either.
         """
-        apart = (
+        asked = partial(self._goes_by_home, pod_info)
+        apart = fleet.of_clusters(self._by_home, self.class_key(pod_info), asked)
+        return None if apart else pod_info.pod.namespace
+
+    def _goes_by_home(self, pod_info: PodInfo, fleet: FleetView) -> bool:
+        return (
             pod_info.pod.needs is not None
-            or _wanted(pod_info, fleet)
+            or bool(_wanted(pod_info, fleet))
             or fleet.of_clusters(self._policies, (), _tells_homes_apart)
+            or _closed(pod_info.home, None, pod_info, fleet) is not None
         )
-        closed = apart or _closed(pod_info.home, None, pod_info, fleet)
-        return None if closed else pod_info.pod.namespace
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is

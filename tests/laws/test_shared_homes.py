@@ -13,10 +13,15 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.scheduling.batch.count_merge import CountMerge, count_merge_of
+from dispatcher.scheduling.batch.pod_variants import PodVariants
+from dispatcher.scheduling.cycle import batches
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.framework import PodInfo, kernels
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules import eligibility
 from shared.model.names import ACCEPT
 from shared.model.tenant import Share, Tenant
@@ -126,6 +131,27 @@ def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(NodeAffinity, "possible_clusters")
         assert Queued(batched=False, tenants=tenants).records(script) == together
+
+
+@pytest.mark.usefixtures("compiled")
+def test_pods_that_may_go_home_are_decided_in_one_merge_and_each_prefers_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernels.compile_all()
+    one, merged = Queued(batched=True), list[int]()
+
+    def noted(eq_class: EquivalenceClass, variants: PodVariants, count: int) -> CountMerge | None:
+        merged.append(count)
+        return count_merge_of(eq_class, variants, count)
+
+    monkeypatch.setattr(batches, "count_merge_of", noted)
+    for homes in (["a", "b", "c"], ["c", "b", "a"] * 2):
+        one.queue(homes, "", "u", "default")
+        one.decide_all()
+    assert merged == [6]
+    assert [(result.pod_id[0], result.cluster) for result in one.results if isinstance(result, Decision)] == [
+        (home, home) for home in ("a", "b", "c", *("c", "b", "a") * 2)
+    ]
 
 
 def test_pods_of_several_tenants_are_decided_together_and_wait_for_quota_apart() -> None:

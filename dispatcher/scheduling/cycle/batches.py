@@ -67,8 +67,8 @@ class Batches:
         """
         if not key.brought:
             return self._ahead(key, items, alike=alike)
-        homes = [] if alike else [pod_info.home for _, pod_info in items]
-        own = sum(1 for _ in takewhile(homes[:1].__contains__, homes))
+        homes = [pod_info.home for _, pod_info in items]
+        own = sum(1 for _ in takewhile(homes[0].__eq__, homes))
         found = self._ahead(key, items, alike=False) if own < len(homes) else []
         if found:
             return found
@@ -76,7 +76,7 @@ class Batches:
             key = self._plan.own_key(key, items[0][1])
         except PluginError:
             return []  # decided alone, the pod meets the error again and says so
-        return self._ahead(key, items[:own] if homes else items, alike=alike)
+        return self._ahead(key, items[:own], alike=False)
 
     def _ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool) -> list[Result]:
         # later: the key as the fleet is now

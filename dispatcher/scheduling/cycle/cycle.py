@@ -118,14 +118,15 @@ class Scheduler(AssumedPods):
         except PluginError as error:
             return ("fault", error.plugin, pod_info.home, pod_info.pod.uid)
 
-    def _class_of(self, pod_info: PodInfo) -> ClassKey:
-        return self.plan.key_without_home(self.plan.class_key(pod_info), pod_info, self.view)
+    def _class_of(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey:
+        key = self.plan.class_key(pod_info)
+        return self.plan.key_without_home(key, pod_info, self.view, alone=alone)
 
-    def _batch_key_of(self, pod_info: PodInfo) -> ClassKey:
+    def _batch_key_of(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell
         apart share it, and homes that only scores of clusters do.
         """
-        key = self._class_of(pod_info)
+        key = self._class_of(pod_info, alone=alone)
         return key if key.batch is None else key.batch
 
     def schedule(self, pod_info: PodInfo, pod_id: PodId) -> Result:
@@ -143,25 +144,24 @@ class Scheduler(AssumedPods):
             return []
         if items[0][1].sizes:
             return decide_each(self._decide_sized, items, enough)
-        if alike:
-            return self._schedule_run(
-                self._key_or_error(items[0][1]), items, alike=True, enough=enough
-            )
+        if alike or len(items) == 1:
+            key = self._key_or_error(items[0][1], alone=True)
+            return self._schedule_run(key, items, alike=True, enough=enough)
         # They were of one class when they were queued; a node that came since may tell their homes
         # apart.
         results = list[Result]()
         at = 0
-        for key, run in groupby(items, lambda item: self._key_or_error(item[1])):
+        for shared, run in groupby(items, lambda item: self._key_or_error(item[1])):
             some = list(run)
-            results += self._schedule_run(key, some, alike=False, enough=enough)
+            results += self._schedule_run(shared, some, alike=False, enough=enough)
             at += len(some)
             if len(results) < at:
                 break
         return results
 
-    def _key_or_error(self, pod_info: PodInfo) -> ClassKey | PluginError:
+    def _key_or_error(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey | PluginError:
         try:
-            return self._batch_key_of(pod_info)
+            return self._batch_key_of(pod_info, alone=alone)
         except PluginError as error:
             return error
 
@@ -262,7 +262,7 @@ class Scheduler(AssumedPods):
                 for cluster, why in one.items()
             ]
             pod_info = msgspec.structs.replace(pod_info, refused=(*pod_info.refused, *barred))
-            result = self._decide(self._batch_key_of(pod_info), pod_id, pod_info)
+            result = self._decide(self._batch_key_of(pod_info, alone=True), pod_id, pod_info)
         except PluginError as error:
             return self._fault(pod_id, pod_info, error)
         if barred and isinstance(result, Unschedulable):
@@ -433,7 +433,7 @@ class Scheduler(AssumedPods):
             return None
 
     def _dry_run(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
-        key = self.plan.own_key(self._batch_key_of(pod_info), pod_info)
+        key = self._batch_key_of(pod_info, alone=True)
         key = self.plan.fleet_key(key, pod_info, self.view)
         try:
             for finder in self._finders(key, pod_id, pod_info):

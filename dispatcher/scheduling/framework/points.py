@@ -373,15 +373,19 @@ class Plan:
             key.batch = ClassKey.of([shared.get(at, part) for at, part in enumerate(parts)])
         return key
 
-    def key_without_home(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
-        """One that pods of one template share whose homes nothing but scores of clusters tells
-        apart (`ClassKey.brought`); of a pod that can go to no node of its home now, not even
-        these. PluginError.
+    def key_without_home(
+        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, *, alone: bool = False
+    ) -> ClassKey:
+        """`key` for a pod that is decided `alone`; else one that pods of one template share whose
+        homes nothing but scores of clusters tells apart (`ClassKey.brought`). Of a pod that can go
+        to no node of its home now, one that not even these do. PluginError.
         """
         for plugin in self.bounding_clusters:
             possible = guarded(plugin, plugin.possible_clusters, pod_info, fleet)
             if possible is not None and pod_info.home not in possible:
                 return self._key_without_home(key, pod_info, fleet, possible)
+        if alone and self.brought:
+            return key
         return self._key_without_home(key, pod_info, fleet, None)
 
     def _key_without_home(
