@@ -17,7 +17,8 @@ tell is left to the target.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -95,6 +96,10 @@ class NamespaceOpen(ClusterFilter):
     )
     keyed_by_template = True
 
+    def __init__(self) -> None:
+        self._policies: dict[Hashable, Any] = {}
+        self._by_home: dict[Hashable, Any] = {}
+
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Of namespaces only the pod's own, and Services in it."""
         found = event.after or event.before
@@ -110,26 +115,39 @@ class NamespaceOpen(ClusterFilter):
         """The namespace alone, where it matters to nobody from where the pod is: not to its own
         cluster, either.
         """
-        apart = (
+        asked = partial(self._goes_by_home, pod_info)
+        apart = fleet.of_clusters(self._by_home, self.class_key(pod_info), asked)
+        return None if apart else pod_info.pod.namespace
+
+    def _goes_by_home(self, pod_info: PodInfo, fleet: FleetView) -> bool:
+        return (
             pod_info.pod.needs is not None
-            or _wanted(pod_info, fleet)
-            or any(map(_tells_homes_apart, fleet.clusters))
+            or bool(_wanted(pod_info, fleet))
+            or fleet.of_clusters(self._policies, (), _tells_homes_apart)
+            or _closed(pod_info.home, None, pod_info, fleet) is not None
         )
-        closed = apart or _closed(pod_info.home, None, pod_info, fleet)
-        return None if closed else pod_info.pod.namespace
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is
         everywhere.
         """
-        whys = [_why(info, pod_info, fleet) for info in fleet.clusters]
+        home = next((one for one in fleet.clusters if one.name == pod_info.home), None)
+        asked = pod_info, home, _wanted(pod_info, fleet)
+        whys = [_why(info, *asked, fleet) for info in fleet.clusters]
         if not any(whys):
             return SKIP
         codes = [fleet.reasons.code(why.reason, why.argument) if why else 0 for why in whys]
         return np.array(codes, dtype=np.uint16)
 
 
-def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
+def _why(
+    info: ClusterInfo,
+    pod_info: PodInfo,
+    home: ClusterInfo | None,
+    wanted: frozenset[str],
+    fleet: FleetView,
+) -> Why | None:
+    """`wanted`: Services of the pod's namespace in its `home`."""
     if info.name == pod_info.home:
         return None
     closed = _closed(info.name, info.opens, pod_info, fleet)
@@ -148,11 +166,10 @@ def _why(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> Why | None:
     barred = barred or lacking_runtime(pod.needs, info.runtime_classes)
     if barred:
         return Why(Reasons.CANNOT_CROSS, barred)
-    missing = (
-        ()
-        if any(row.services == NONE for row in rows or ()) or _brings(info, pod_info, fleet)
-        else _missing(info.name, pod_info, fleet)
-    )
+    brings = home is not None and home.brings_services(info)
+    if not wanted or brings or any(row.services == NONE for row in rows or ()):
+        return None
+    missing = _missing(info.name, pod_info.pod.namespace, wanted, fleet)
     return Why(SERVICES_ABSENT, _listed(missing)) if missing else None
 
 
@@ -189,27 +206,18 @@ def _names(services: Mapping[str, Service]) -> frozenset[str]:
     return frozenset(one.name for one in services.values() if one.is_own)
 
 
-def _missing(cluster: str, pod_info: PodInfo, fleet: FleetView) -> list[str]:
+def _missing(cluster: str, namespace: str, wanted: frozenset[str], fleet: FleetView) -> list[str]:
     """Those that the cluster lacks; none if it shows no Services at all: its agent may not list
     them.
     """
-    wanted = _wanted(pod_info, fleet)
-    if not wanted or not fleet.objects.derived(cluster, _shows_any, (Service, "name")):
+    if not fleet.objects.derived(cluster, _shows_any, (Service, "name")):
         return []
-    there = fleet.objects.derived(
-        cluster, _names, (Service, "name"), namespace=pod_info.pod.namespace
-    )
+    there = fleet.objects.derived(cluster, _names, (Service, "name"), namespace=namespace)
     return sorted(wanted - there)
 
 
 def _shows_any(services: Mapping[str, Service]) -> bool:
     return bool(services)
-
-
-def _brings(info: ClusterInfo, pod_info: PodInfo, fleet: FleetView) -> bool:
-    """Whether those of home are made there for the pod."""
-    home = next((one for one in fleet.clusters if one.name == pod_info.home), None)
-    return home is not None and home.brings_services(info)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -221,8 +229,10 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}; {fix}"
 
 
-def _tells_homes_apart(info: ClusterInfo) -> bool:
-    return any(row.closed is not None and "*" not in row.clusters for row in info.opens or ())
+def _tells_homes_apart(fleet: FleetView) -> bool:
+    """Whether any cluster's policy goes by where pods come from."""
+    rows = (row for info in fleet.clusters for row in info.opens or ())
+    return any(row.closed is not None and "*" not in row.clusters for row in rows)
 
 
 def _closed(

@@ -25,6 +25,7 @@ from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.merge_tables import Candidates
+from dispatcher.scheduling.batch.pod_variants import PodVariants
 from dispatcher.scheduling.equivalence import leaders
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -372,7 +373,7 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
     pods = classes.get(plan.fleet_key(plan.class_key(placed), placed, view_of(pair.fleet)))
     pods.refresh(placed)
-    merged = count_merge_of(pods, [placed], 7)
+    merged = count_merge_of(pods, PodVariants([0], [placed]), 7)
     assert merged is not None
     assert len(merged.decisions([numbered(placed, at) for at in range(100, 107)])) == 7
     assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait
@@ -393,7 +394,7 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
         plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
         pods = classes.get(plan.fleet_key(plan.class_key(one), one, view_of(pair.fleet)))
         pods.refresh(one)
-        assert count_merge_of(pods, [one], len(items)) is not None
+        assert count_merge_of(pods, PodVariants([0], [one]), len(items)) is not None
     merged, alone = results
     assert len(merged) == 352
     assert [(one.cluster, one.node) for one in merged] == [(one.cluster, one.node) for one in alone]

@@ -1,4 +1,4 @@
-"""Pods of several homes that can go to no node at home are one class, and each goes where it would go alone."""
+"""Pods of one template from several homes are decided together, and each goes where it would go alone."""
 
 from collections.abc import Hashable, Sequence
 from itertools import groupby
@@ -12,10 +12,15 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.scheduling.batch.count_merge import CountMerge, count_merge_of
+from dispatcher.scheduling.batch.pod_variants import PodVariants
+from dispatcher.scheduling.cycle import batches
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.framework import PodInfo, kernels
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules import eligibility
 from shared.model.names import ACCEPT
 from shared.model.tenant import Share, Tenant
@@ -27,6 +32,7 @@ from tests.laws.test_merge_laws import Alone
 
 IN_X = {"region": "x"}
 clusters, regions = st.sampled_from(CLUSTERS), st.sampled_from("xyz")
+wanted = st.sampled_from(("", "", "x", "y", "z"))
 Item = tuple[tuple[str, str], PodInfo]
 
 
@@ -46,9 +52,8 @@ class Queued(Alone):
     def queue(self, homes: Sequence[str], region: str, app: str, namespace: str) -> None:
         for home in homes:
             self.seen += 1
-            one = (
-                pod(f"p{self.seen}").labels(app=app).namespace(namespace).cpu("300m").node_selector({"region": region})
-            )
+            one = pod(f"p{self.seen}").labels(app=app).namespace(namespace).cpu("300m")
+            one = one.node_selector({"region": region}) if region else one
             placed = one.placed(home)
             self.waiting.append((batch_key(self.scheduler.classify(placed)), ((home, placed.pod.uid), placed)))
 
@@ -72,7 +77,7 @@ events = st.one_of(
         st.tuples(
             st.just("queue"),
             st.lists(clusters, min_size=1, max_size=12),
-            regions,
+            wanted,
             st.sampled_from("uv"),
             st.sampled_from(("default", "shop")),
         )
@@ -113,6 +118,9 @@ def _few_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(script=st.lists(events, min_size=2, max_size=10), tenants=st.sampled_from([*TENANTS.values()]))
 @example(script=OPENED_AT_HOME, tenants=())
 @example(script=CLOSED_AT_HOME, tenants=())
+@example(script=[("queue", ["b", "c", "a"] * 4, "", "u", "default")] * 2, tenants=())
+@example(script=[("close", "a", "b", True), ("queue", ["b", "a", "c"] * 4, "", "u", "default")], tenants=())
+@example(script=[("queue", ["b", "c", "a"] * 9, "", "u", "default")], tenants=TENANTS["one has little"])
 @example(script=[("queue", ["b", "c"] * 6, "x", "u", "default")], tenants=TENANTS["one has little"])
 @example(script=[*OPEN, ("queue", ["c", "b"] * 6, "x", "u", "shop")], tenants=TENANTS["some pods are nobody's"])
 def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone(
@@ -124,6 +132,27 @@ def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone
         patch.delattr(NodeAffinity, "possible_clusters")
         alone = Queued(batched=False, tenants=tenants).records(script)
     assert as_in_batches(alone, together) == together
+
+
+@pytest.mark.usefixtures("compiled")
+def test_pods_that_may_go_home_are_decided_in_one_merge_and_each_prefers_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernels.compile_all()
+    one, merged = Queued(batched=True), list[int]()
+
+    def noted(eq_class: EquivalenceClass, variants: PodVariants, count: int) -> CountMerge | None:
+        merged.append(count)
+        return count_merge_of(eq_class, variants, count)
+
+    monkeypatch.setattr(batches, "count_merge_of", noted)
+    for homes in (["a", "b", "c"], ["c", "b", "a"] * 2):
+        one.queue(homes, "", "u", "default")
+        one.decide_all()
+    assert merged == [6]
+    assert [(result.pod_id[0], result.cluster) for result in one.results if isinstance(result, Decision)] == [
+        (home, home) for home in ("a", "b", "c", *("c", "b", "a") * 2)
+    ]
 
 
 def test_pods_of_several_tenants_are_decided_together_and_wait_for_quota_apart() -> None:

@@ -1,8 +1,8 @@
 """Rows sorted into buckets, for the merge of a batch.
 
 The rows of a bucket are equal in: the domain code of each topology key that count rules look at,
-whether pods on the row count, the raw values of normalising node-only scores, and each count that
-is kept per host.
+whether pods on the row count, the raw values of normalising node-only scores, each count that is
+kept per host, and the cluster where pods bring points of their own (`brought_points`).
 
 Made afresh for each batch, out of the class's rows and the counts as they stand, for `merge_kernel`
 to work on.
@@ -10,7 +10,7 @@ to work on.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from math import prod
 
 import numpy as np
@@ -38,6 +38,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     RuleCount,
     ScoreTerm,
 )
+from shared.model.topology import CLUSTER_LEVEL
 
 # that rows may come to in the course of a batch, or one a pod where there are many already
 _MORE_BUCKETS = 64
@@ -172,6 +173,7 @@ class BucketLayout:
             self.all_buckets.slot,
             self.all_buckets.step,
             self.all_buckets.shared,
+            self.all_buckets.cluster,
             self.rules.present,
         ):
             array[made] = array[bucket]
@@ -203,7 +205,8 @@ def bucket_layout_of(
         {id(one.domain_count): one.domain_count for one in (*rules, *score_terms)}.values()
     )
     columns = [one for one in eq_class.normalizing if len(one.values) > 1]
-    axes = _axes(domain_counts, [one.value for one in columns])
+    cluster = eq_class.fleet.domain(CLUSTER_LEVEL)
+    axes = _axes(domain_counts, [one.value for one in columns], [cluster] * bool(eq_class.brought))
     partition = _partition_of(eq_class, axes) if axes else None
     if axes and partition is None:
         return None
@@ -237,6 +240,8 @@ def bucket_layout_of(
         {key: at for at, key in enumerate(keys)},
         keys,
     )
+    if eq_class.brought:
+        layout.all_buckets.cluster[: len(keys)] = codes[id(cluster)]
     if hosts and keys:
         _link_existing(layout)
     for column in eq_class.normalizing:
@@ -279,10 +284,10 @@ def _partition_of(eq_class: EquivalenceClass, axes: Sequence[SmallInts]) -> Part
     return partition_of_some(axes, eq_class.rows.feasible_rows())
 
 
-def _axes(domain_counts: Sequence[RuleCount], values: Sequence[SmallInts]) -> list[SmallInts]:
+def _axes(domain_counts: Sequence[RuleCount], *values: Sequence[SmallInts]) -> list[SmallInts]:
     domains = [one.domain for one in domain_counts if not one.by_host]
     counted = [one.counted for one in domain_counts if one.counted is not None]
-    return list({id(axis): axis for axis in (*values, *domains, *counted)}.values())
+    return list({id(axis): axis for axis in (*chain(*values), *domains, *counted)}.values())
 
 
 def _slots(
@@ -359,6 +364,7 @@ def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) 
         points=np.zeros(room),
         moved=marks.copy(),
         sums=np.zeros(room),
+        cluster=np.zeros(room, dtype=np.int64),
     )
 
 

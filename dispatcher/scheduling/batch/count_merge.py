@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.scheduling.batch.brought_points import BroughtPoints, brought_by
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
@@ -28,6 +29,7 @@ from dispatcher.scheduling.batch.merge_tables import (
     Candidates,
     Trace,
 )
+from dispatcher.scheduling.batch.pod_variants import PodVariants
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
@@ -44,24 +46,26 @@ _UNKNOWN = -1
 
 
 def count_merge_of(
-    eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int
+    eq_class: EquivalenceClass, variants: PodVariants, count: int
 ) -> "CountMerge | None":
     """The places of `count` pods of a refreshed class, in order; None where they cannot be known in
     advance.
 
     `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     """
-    if not _are_alike(eq_class, variants):
+    if not _are_alike(eq_class, variants.pods):
         return None
-    first = variants[0]
+    first = variants.pods[0]
+    brought = brought_by(eq_class, variants, count)
     plugin_rules = _rules_of(eq_class, first)
     layout = None if plugin_rules is None else layout_of(eq_class, plugin_rules, count)
-    if plugin_rules is None or layout is None:
+    if plugin_rules is None or layout is None or brought is None:
         return None
     best = _candidates_of(eq_class, layout, count)
     rows = np.sort(best.candidates.row)
     exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
-    return CountMerge(eq_class, first, count, plugin_rules, layout, best) if exact else None
+    found = eq_class, first, count, plugin_rules, layout, best, brought
+    return CountMerge(*found) if exact else None
 
 
 def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
@@ -106,7 +110,7 @@ def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules | No
 class CountMerge:
     """The decisions of a batch, all taken when it is made."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that was found out before it begins
         self,
         eq_class: EquivalenceClass,
         pod_info: PodInfo,
@@ -114,6 +118,7 @@ class CountMerge:
         plugin_rules: PluginRules,
         layout: BucketLayout,
         best: "_Best",
+        brought: BroughtPoints,
     ) -> None:
         self._eq_class = eq_class
         self._fleet = eq_class.fleet
@@ -133,7 +138,8 @@ class CountMerge:
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        self.explanation = MergeExplanation(eq_class, plugin_rules, layout, self._trace)
+        self._brought = brought.merged
+        self.explanation = MergeExplanation(eq_class, plugin_rules, layout, brought, self._trace)
         self.explanation.seal(self._run(), eq_class, pod_info, layout, self._candidates)
 
     # --- deciding
@@ -156,7 +162,9 @@ class CountMerge:
                 self._look_ahead(np.argsort(self._candidates.row))
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
-            status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
+            status = MERGE.fast(
+                *views, self._candidates, self._brought, self._trace, self._progress
+            )
             if status == OPEN_SET_CHANGED:
                 self._normalize_shared()
             elif status in (CANDIDATE_UNKNOWN, BUCKET_UNKNOWN):

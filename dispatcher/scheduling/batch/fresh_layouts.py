@@ -73,7 +73,7 @@ def _shape_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
         for evaluator, rules in plugin_rules
     ])  # fmt: skip
     columns = tuple([(id(one), id(one.value), tuple(one.values)) for one in eq_class.normalizing])
-    return plugins, columns, count
+    return plugins, columns, count, bool(eq_class.brought)
 
 
 def _domains_of(count: RuleCount) -> tuple[Hashable, ...]:

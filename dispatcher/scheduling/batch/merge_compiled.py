@@ -19,6 +19,7 @@ from dispatcher.scheduling.batch.merge_tables import (
     REQUIRED_COUNT,
     TOO_FEW,
     WANTED,
+    Brought,
     Buckets,
     Candidates,
     Counts,
@@ -90,7 +91,7 @@ class _Merge(Kernel):
 
 def _digest() -> str:
     """Tells apart what is compiled in from elsewhere."""
-    shapes = [one._fields for one in (Buckets, Counts, Rules, Plugins, Candidates, Trace)]
+    shapes = [one._fields for one in (Buckets, Counts, Rules, Plugins, Candidates, Brought, Trace)]
     constants = (
         AT,
         WANTED,

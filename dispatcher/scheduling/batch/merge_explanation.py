@@ -11,6 +11,7 @@ from itertools import repeat
 import msgspec
 import numpy as np
 
+from dispatcher.scheduling.batch.brought_points import BroughtPoints
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.batch.raw_values import RawValues
@@ -51,6 +52,7 @@ class MergeExplanation:
         eq_class: EquivalenceClass,
         plugin_rules: PluginRules,
         layout: BucketLayout,
+        brought: BroughtPoints,
         trace: Trace,
     ) -> None:
         self.fleet = eq_class.fleet
@@ -65,6 +67,10 @@ class MergeExplanation:
             tuple(one.role.weight for one in eq_class.scored),
         )
         self._score_positions = _score_positions(eq_class, plugin_rules)
+        self._brought = brought
+        self._brought_positions = [
+            at for at, one in enumerate(eq_class.scored) if one in eq_class.brought
+        ]
 
     def seal(
         self,
@@ -135,6 +141,9 @@ class MergeExplanation:
         trace = self._trace
         buckets = trace.bucket[ats, places]
         raw = self.raws.of(trace.candidate[ats, places], trace.depth[ats, places])
+        clusters = self.fleet.cluster[self.chosen[ats, places]]
+        for one, where in enumerate(self._brought_positions):
+            raw[where] = self._brought.raw[self._brought.merged.kind[ats], one, clusters]
         normal = raw.copy()
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:

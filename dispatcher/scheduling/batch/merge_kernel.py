@@ -27,6 +27,7 @@ from dispatcher.scheduling.batch.merge_tables import (
     REQUIRED_COUNT,
     TOO_FEW,
     WANTED,
+    Brought,
     Buckets,
     Candidates,
     Counts,
@@ -49,6 +50,7 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
     rules: Rules,
     plugins: Plugins,
     candidates: Candidates,
+    brought: Brought,
     trace: Trace,
     progress: Any,
 ) -> int:
@@ -68,7 +70,7 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
         score(buckets, counts, plugins, fresh)
         normalize(buckets, plugins, fresh)
         fresh = False
-        pick(buckets, plugins, candidates, trace, at)
+        pick(buckets, plugins, candidates, brought, trace, at)
         if at == 0 and len(rules.domain_count):
             trace.codes[: len(buckets.codes)] = buckets.codes
         if at + 1 < progress[WANTED]:
@@ -271,8 +273,16 @@ def ends_of_costs(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[floa
     return least, most
 
 
-def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trace, at: int) -> None:
+def pick(
+    buckets: Buckets,
+    plugins: Plugins,
+    candidates: Candidates,
+    brought: Brought,
+    trace: Trace,
+    at: int,
+) -> None:
     """Write down the best candidate and the next best, with their buckets and scores."""
+    own = brought.points[brought.kind[at]]
     first = second = _UNKNOWN
     of_first = of_second = _UNKNOWN
     most = next_most = 0.0
@@ -280,7 +290,9 @@ def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trac
         candidate = buckets.root[bucket]
         if candidate < 0 or not buckets.open[bucket]:
             continue
-        points = candidates.points[candidate] + buckets.points[bucket]
+        points = (
+            candidates.points[candidate] + buckets.points[bucket] + own[buckets.cluster[bucket]]
+        )
         if first < 0 or beats(candidates, candidate, points, first, most):
             second = first
             of_second = of_first
@@ -295,6 +307,7 @@ def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trac
     for candidate in (candidates.left[first], candidates.right[first]):
         if candidate >= 0:
             points = candidates.points[candidate] + buckets.points[of_first]
+            points += own[buckets.cluster[of_first]]
             if second < 0 or beats(candidates, candidate, points, second, next_most):
                 second = candidate
                 of_second = of_first

@@ -31,6 +31,7 @@ class Buckets(NamedTuple):
     points: Any  # float64: what it adds to the points of its rows
     moved: Any  # uint16: 1 if its points have to be found anew
     sums: Any  # float64: scratch, the raw scores of one plugin while its terms are added
+    cluster: Any  # int64: that of its rows, where pods bring points of their own
 
 
 class Counts(NamedTuple):
@@ -102,6 +103,13 @@ class Candidates(NamedTuple):
     next_code: Any  # int64: why there can be no more, 0 if there can, -1 unknown
 
 
+class Brought(NamedTuple):
+    """Points by cluster that pods bring along."""
+
+    points: Any  # float64 [kinds of pods, clusters]
+    kind: Any  # int64 [pods]
+
+
 class Trace(NamedTuple):
     """[pods] what was decided; of the chosen candidate and the next best one (-1 without)."""
 
@@ -124,7 +132,9 @@ def blank() -> tuple[Any, ...]:
     deep = np.zeros((1, 1, 1))
     marks = np.zeros((1, 1), dtype=np.uint16)
     return (
-        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark, real),
+        Buckets(
+            wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark, real, whole
+        ),
         Counts(whole, mark, wide, whole, real),
         Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
         Plugins(
@@ -149,6 +159,7 @@ def blank() -> tuple[Any, ...]:
             whole,
         ),
         Candidates(real, whole, whole, whole, whole, whole, real, whole),
+        Brought(broad, whole),
         Trace(wide, wide, wide, broad, deep, deep, mark),
         whole,
     )

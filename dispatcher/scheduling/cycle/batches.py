@@ -9,6 +9,7 @@ All other pods are decided one by one (`Scheduler`).
 """
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.merge_compiled import MERGE
@@ -46,10 +47,25 @@ class Batches:
         """Decide and book as many of the first pods as the merge gives exactly; none where it does
         not pay, cannot be exact, or is not compiled (yet).
 
-        `alike`: all are known to be of one template and home.
+        `alike`: all are known to be of one template and home. Pods of one home alone have a class
+        that knows what they bring.
         """
         if MERGE.fast is None or len(items) < _WORTH_IT:
             return ()
+        if not key.brought:
+            return self._ahead(key, items, alike=alike)
+        homes = [pod_info.home for _, pod_info in items]
+        own = sum(1 for _ in takewhile(homes[0].__eq__, homes))
+        found = self._ahead(key, items, alike=False) if own < len(homes) else ()
+        if found:
+            return found
+        try:
+            key = self._plan.own_key(key, items[0][1])
+        except PluginError:
+            return ()  # decided alone, the pod meets the error again and says so
+        return self._ahead(key, items[:own], alike=False)
+
+    def _ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool) -> Sequence[Result]:
         # later: the key as the fleet is now
         first = items[0][1]
         fleet_key = key
@@ -66,6 +82,8 @@ class Batches:
             if eq_class.refusal is not None or not eq_class.rows.feasible:
                 return ()
             skipped = self._skipped_until_first(eq_class, first)
+            if skipped and eq_class.brought:
+                return ()
             if skipped:
                 return self._first_and_rest(eq_class, items, variants, skipped)
             return self._decide_together(eq_class, items, variants)
@@ -152,7 +170,7 @@ class Batches:
         """
         if not self._books_together(eq_class, items, variants):
             return ()
-        merge = count_merge_of(eq_class, variants.pods, len(items))
+        merge = count_merge_of(eq_class, variants, len(items))
         decisions = merge.decisions(items) if merge else []
         if first is not None and decisions:
             decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []

@@ -6,7 +6,7 @@ one after the other.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -118,14 +118,15 @@ class Scheduler(AssumedPods):
         except PluginError as error:
             return ("fault", error.plugin, pod_info.home, pod_info.pod.uid)
 
-    def _class_of(self, pod_info: PodInfo) -> ClassKey:
-        return self.plan.key_without_home(self.plan.class_key(pod_info), pod_info, self.view)
+    def _class_of(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey:
+        key = self.plan.class_key(pod_info)
+        return self.plan.key_without_home(key, pod_info, self.view, alone=alone)
 
-    def _batch_key_of(self, pod_info: PodInfo) -> ClassKey:
+    def _batch_key_of(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell
-        apart share it.
+        apart share it, and homes that only scores of clusters do.
         """
-        key = self._class_of(pod_info)
+        key = self._class_of(pod_info, alone=alone)
         return key if key.batch is None else key.batch
 
     def schedule(self, pod_info: PodInfo, pod_id: PodId) -> Result:
@@ -143,25 +144,24 @@ class Scheduler(AssumedPods):
             return []
         if items[0][1].sizes:
             return decide_each(self._decide_sized, items, enough)
-        if alike:
-            return self._schedule_run(
-                self._key_or_error(items[0][1]), items, alike=True, enough=enough
-            )
+        if alike or len(items) == 1:
+            key = self._key_or_error(items[0][1], alone=True)
+            return self._schedule_run(key, items, alike=True, enough=enough)
         # They were of one class when they were queued; a node that came since may tell their homes
         # apart.
         results = list[Result]()
         at = 0
-        for key, run in groupby(items, lambda item: self._key_or_error(item[1])):
+        for shared, run in groupby(items, lambda item: self._key_or_error(item[1])):
             some = list(run)
-            results += self._schedule_run(key, some, alike=False, enough=enough)
+            results += self._schedule_run(shared, some, alike=False, enough=enough)
             at += len(some)
             if len(results) < at:
                 break
         return results
 
-    def _key_or_error(self, pod_info: PodInfo) -> ClassKey | PluginError:
+    def _key_or_error(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey | PluginError:
         try:
-            return self._batch_key_of(pod_info)
+            return self._batch_key_of(pod_info, alone=alone)
         except PluginError as error:
             return error
 
@@ -173,6 +173,7 @@ class Scheduler(AssumedPods):
             return [self._fault(pod_id, pod_info, key) for pod_id, pod_info in items]
         results: list[Result] = []
         ahead: Sequence[Result]
+        refused = dict[str, Unschedulable]()  # home -> since a pod was placed
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
@@ -183,36 +184,40 @@ class Scheduler(AssumedPods):
             )
             decided = ahead or decide_each(partial(self._decide, key), rest[:alone], enough)
             results += decided
-            if not ahead and results[-1] is self._last_no_place:
-                results += self._refuse_alike(key, self._last_no_place, items[len(results) :])
+            last = results[-1]
+            if not ahead and isinstance(last, Unschedulable) and last is self._last_no_place:
+                refused = refused if len(decided) == 1 else {}
+                refused[last.pod_info.home] = last
+                results += self._refuse_alike(key, refused, items[len(results) :])
+            elif ahead or not isinstance(last, Unschedulable):
+                refused = {}
             if not ahead and len(decided) < len(rest[:alone]):
                 break
-            alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
+            alone = 1 if ahead or refused else min(2 * alone, _MOST_ALONE)
         return results
 
     def _refuse_alike(
-        self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, PodInfo]]
+        self,
+        key: ClassKey,
+        refused: Mapping[str, Unschedulable],
+        items: Sequence[tuple[PodId, PodInfo]],
     ) -> list[Result]:
-        """Refusals of the first pods that find no place for the reasons of an `earlier` pod of
-        their class.
+        """Refusals of the first pods that find no place for the reasons of an earlier pod of their
+        class and home (`refused`).
 
-        Nothing has changed since. Only what may tell these pods apart is asked: priority and home,
+        Nothing has changed since. Only what may tell these pods apart is asked: priority,
         what is wrong with a pod itself, and the plugins that do not answer for a whole class.
         """
-        first = earlier.pod_info
         found = list[Result]()
-        if earlier.victims or len(self.nominations):
+        if len(self.nominations) or any(one.victims for one in refused.values()):
             return found
         try:
-            standing = self.plan.fleet_key(key, first, self.view)
-            template = (
-                template_of(first.pod)
-                if self.plan.stands_by_template and not first.pod.volumes
-                else None
-            )
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, pod_info) in enumerate(items):
-                pod = pod_info.pod
+                earlier = refused.get(pod_info.home)
+                if earlier is None:
+                    break
+                first = earlier.pod_info
                 if (
                     _ranks(pod_info) != _ranks(first)
                     or unfit(pod_info, self) is not None
@@ -221,13 +226,20 @@ class Scheduler(AssumedPods):
                     break
                 if at >= let_pass and self._pre_filter(pod_info, {}) is not None:
                     break
-                alike = template is not None and template_of(pod) == template
-                if not alike and self.plan.fleet_key(key, pod_info, self.view) != standing:
+                if not self._stand_alike(key, first, pod_info):
                     break
                 found.append(earlier.again(pod_id, pod_info, self.fleet.now))
         except PluginError:
             pass  # decided alone, the pod meets the error again
         return found
+
+    def _stand_alike(self, key: ClassKey, one: PodInfo, other: PodInfo) -> bool:
+        """Whether the fleet tells two pods of a key apart no more than the key does."""
+        by_template = self.plan.stands_by_template and not one.pod.volumes
+        if by_template and template_of(one.pod) == template_of(other.pod):
+            return True
+        standing = self.plan.fleet_key(key, one, self.view)
+        return self.plan.fleet_key(key, other, self.view) == standing
 
     def _nominations_matter(self, items: Sequence[tuple[PodId, PodInfo]]) -> bool:
         """Whether nominated pods step aside for any of these, or affinity may count them: each is
@@ -251,7 +263,7 @@ class Scheduler(AssumedPods):
                 for cluster, why in (one or {}).items()
             ]
             pod_info = msgspec.structs.replace(pod_info, refused=(*pod_info.refused, *barred))
-            result = self._decide(self._batch_key_of(pod_info), pod_id, pod_info)
+            result = self._decide(self._batch_key_of(pod_info, alone=True), pod_id, pod_info)
         except PluginError as error:
             return self._fault(pod_id, pod_info, error)
         if barred and isinstance(result, Unschedulable):
@@ -261,6 +273,7 @@ class Scheduler(AssumedPods):
     def _decide(self, key: ClassKey, pod_id: PodId, pod_info: PodInfo) -> Result:
         with self.nominations.aside_for(pod_id, pod_info):
             try:  # the pod's own nomination is no part of its key
+                key = self.plan.own_key(key, pod_info)
                 key = self.plan.fleet_key(key, pod_info, self.view)
             except PluginError as error:
                 return self._fault(pod_id, pod_info, error)
@@ -396,7 +409,8 @@ class Scheduler(AssumedPods):
             return None
 
     def _dry_run(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
-        key = self.plan.fleet_key(self._batch_key_of(pod_info), pod_info, self.view)
+        key = self._batch_key_of(pod_info, alone=True)
+        key = self.plan.fleet_key(key, pod_info, self.view)
         try:
             for finder in self._finders(key, pod_id, pod_info):
                 found = (

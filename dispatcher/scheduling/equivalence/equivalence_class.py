@@ -35,13 +35,17 @@ from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
-from dispatcher.scheduling.equivalence.static_columns import StaticColumn
+from dispatcher.scheduling.equivalence.static_columns import (
+    BroughtColumn,
+    ClusterColumn,
+    StaticColumn,
+)
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.framework.points import Plan, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
@@ -81,6 +85,11 @@ class EquivalenceClass(PlaceFinder):
         self._static = shared.part(key)
         by_row = {one.role: one for one in rows.plugins.evaluators}
         mine = [role for role in roles if role.scope is not AnswerScope.NODE_OBJECT]
+        self.brought = [
+            BroughtColumn(role, fleet)
+            for role in roles
+            if role.key_at in key.brought and role.score_at is not None
+        ]
         self.evaluators = [by_row.get(role) or PluginEvaluator(role, fleet) for role in mine]
         # plugins that can explain a decision later, from the row as it was
         self.row_explainers: Explainers = ()
@@ -188,7 +197,10 @@ class EquivalenceClass(PlaceFinder):
         if len(row_scoped) < len(evaluators):
             self._beyond_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
-        scored = [one for one in everybody if one.role.score_at is not None]
+        scored = [
+            *(one for one in everybody if one.role.score_at is not None),
+            *self.brought,
+        ]
         self.scored = sorted(scored, key=_score_at)
         self._names = (
             tuple([one.role.name for one in self.scored]),
@@ -305,6 +317,21 @@ class EquivalenceClass(PlaceFinder):
     def normalizing(self) -> Sequence[StaticColumn]:
         """Shared columns whose scores mean something only beside those of other rows."""
         return self._static.normalizing
+
+    def brought_by(self, pod_info: PodInfo) -> list[ClusterColumn] | None:
+        """What a pod of the class says itself of clusters, in the order of `brought`; None if a
+        plugin refuses it or skips it.
+        """
+        found = list[ClusterColumn]()
+        for one in self.brought:
+            plugin = one.role.plugin
+            column = self._shared.column(one.role, guarded(plugin, plugin.class_key, pod_info))
+            if not isinstance(column, ClusterColumn) or column.refresh(pod_info, self.fleet):
+                return None
+            if column.skipped:
+                return None
+            found.append(column)
+        return found
 
     @property
     def partitions(self) -> Partitions:

@@ -79,7 +79,7 @@ class PluginEvaluator:
         fleet = self.fleet
         if not self.known or (self.observed.now and self.asked_at != fleet.clock):
             return True
-        if self.versions and any(count.version != version for count, version in self.versions):
+        if any(count.version != version or count.dropped for count, version in self.versions):
             return True
         if self.object_versions and self.objects_moved():
             return True

@@ -20,6 +20,7 @@ from dispatcher.scheduling.framework import Bools, Ints
 from dispatcher.scheduling.framework.kernels import kernel
 
 WIDTH = 64  # rows of each group
+FIRST_WIDTH = 8  # of a table that is asked about for the first time: many are so once alone
 _ANEW = 4  # from one group to look at in so many on, all are looked at in one go
 _MOST_KEPT = 16
 _SHORT = -2
@@ -103,8 +104,9 @@ def _follow_all(touched, group_of, total, ranks, first, fits, best, members, hel
 
 
 class GroupLeaders:
-    """`members` [groups]: feasible rows. `best` [groups, WIDTH]: the best of them by the table's
-    totals, in order; -1 where there are no more.
+    """`members` [groups]: feasible rows. `best` [groups, width]: the best of them by the table's
+    totals, in order; -1 where there are no more. There are more of them from the second time on
+    that they are asked for.
     """
 
     def __init__(self, fleet: FleetState, table: RowTable, partition: Partition) -> None:
@@ -112,7 +114,7 @@ class GroupLeaders:
         self.table = table
         self.partition = partition
         self.members: Ints = np.zeros(partition.size, dtype=np.int64)
-        self.best: Ints = np.full((partition.size, WIDTH), -1, dtype=np.int64)
+        self.best: Ints = np.full((partition.size, FIRST_WIDTH), -1, dtype=np.int64)
         self._fits: Bools = np.zeros(0, dtype=np.bool_)  # [n] which rows were feasible
         self._version = -1
         self._asked_at = 0
@@ -123,8 +125,11 @@ class GroupLeaders:
         rows = (
             table.reevaluated_rows.since(self._asked_at) if self._version == table.version else None
         )
+        more = self.best.shape[1] < WIDTH and self._version >= 0
         self._version = -1  # if somebody fails, all is due
-        if rows is None:
+        if more:
+            self.best = np.full((self.partition.size, WIDTH), -1, dtype=np.int64)
+        if rows is None or more:
             self._look_at_all()
         elif len(rows):
             self._follow_rows(rows[self._fleet.live[rows]])
@@ -174,12 +179,13 @@ class GroupLeaders:
         before = before[before >= 0]
         complete = len(before) == self.members[group]
         kept = before[~np.isin(before, touched)]
-        if not complete and len(kept) < WIDTH // 2:
+        width = self.best.shape[1]
+        if not complete and len(kept) < width // 2:
             self._look_at(group)
             return
         fits = touched[self.table.refusal_codes[touched] == 0]
         rows = np.concatenate([kept, fits])
-        rows = rows[np.lexsort((rows, ranks[rows], -total[rows]))][:WIDTH]
+        rows = rows[np.lexsort((rows, ranks[rows], -total[rows]))][:width]
         if not complete:
             rows = rows[: int(np.flatnonzero(np.isin(rows, kept))[-1]) + 1]
         self.members[group] = np.count_nonzero(
@@ -190,7 +196,7 @@ class GroupLeaders:
     def _look_at(self, group: int) -> None:
         rows = self.partition.rows(group)
         self.members[group] = np.count_nonzero(self.table.refusal_codes[rows] == 0)
-        found = best_rows(rows, self.table.total, self._fleet.rank, WIDTH)
+        found = best_rows(rows, self.table.total, self._fleet.rank, self.best.shape[1])
         self.best[group, : len(found)] = found
         self.best[group, len(found) :] = -1
 
@@ -206,7 +212,7 @@ class GroupLeaders:
         groups = self.partition.group[rows].astype(np.int64)
         self.members = np.bincount(groups, minlength=size)
         self.best[:] = -1
-        starts = np.arange(size + 1) * WIDTH
+        starts = np.arange(size + 1) * self.best.shape[1]
         held = np.zeros(size, dtype=np.int64)
         fill(rows, groups, self.table.total, self._fleet.rank, starts, self.best.reshape(-1), held)
 

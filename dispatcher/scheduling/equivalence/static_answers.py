@@ -347,12 +347,13 @@ class StaticAnswersCache:
         """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
         roles = self._by_node if by_node else self._roles
         keys = (by_node, *[key[role.key_at] for role in roles])
+        roles = [role for role in roles if role.key_at not in key.brought]
         found = self._parts.get(keys)
         if found is None:
             self._make_room(
                 self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW
             )  # it holds its columns
-            columns = [self._column(role, one) for role, one in zip(roles, keys[1:], strict=True)]
+            columns = [self.column(role, key[role.key_at]) for role in roles]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self)
         else:
             self._parts.move_to_end(keys)
@@ -369,7 +370,8 @@ class StaticAnswersCache:
             self._filters.move_to_end(columns)
         return found
 
-    def _column(self, role: PluginRole, key: Hashable) -> StaticColumn:
+    def column(self, role: PluginRole, key: Hashable) -> StaticColumn:
+        """Of a plugin for pods that look alike to it."""
         alike = (
             role.by_cluster
             and role.filter_at is None

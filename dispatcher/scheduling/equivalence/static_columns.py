@@ -200,6 +200,18 @@ class ClusterColumn(StaticColumn):
         return self.points[self._fleet.cluster[rows]]
 
 
+class BroughtColumn(StaticColumn):
+    """Scores by cluster that each pod of a class brings along (`ClassKey.brought`): 0 here."""
+
+    def raw_at(self, row: int) -> float:
+        """What is known without a pod."""
+        return 0.0
+
+    def raw_of(self, rows: Rows) -> Floats:
+        """[rows] the same."""
+        return np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows))
+
+
 def distinct_values(raw: Floats) -> tuple[Floats, NDArray[np.intp]]:
     """The finite values, ascending, and which of them each entry is; fast where alike ones are
     neighbours, as the nodes of a cluster are.

@@ -17,15 +17,22 @@ Build = Callable[
 # To list a pod while counting afresh costs a 32nd of looking at a pod that comes or goes.
 _LEAST_WORTH = 16
 _LISTED_PER_LOOK = 32
+# bytes of a count that is large: one by host in a large fleet; and of all of these, but for a few
+_LARGE = 2**16
+_MOST_BYTES = 2**28
+_LEAST_LARGE = 16
 
 
 @dataclass(eq=False)
 class DomainCount:
-    """[domains of `key`] whole numbers; `version` moves with every change."""
+    """[domains of `key`] whole numbers; `version` moves with every change. One that is `dropped` is
+    kept up to date no longer.
+    """
 
     key: str
     counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     version: int = 0
+    dropped: bool = False
     _window: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
 
     def add(self, domain: int, amount: int) -> None:
@@ -85,10 +92,10 @@ class MatchCount(DomainCount):
 class MatchCounts:
     """Every count somebody asked for, by (set of pods, topology key).
 
-    At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if
-    asked for again. So is a count for which labels of namespaces have a say, once any of these has
-    changed; and one for which every pod has to be looked at, once that has cost more than to count
-    afresh.
+    At most `limit` counts are kept, and of large ones as many as fit into 256 MiB; the one unused
+    for longest is dropped and counted afresh if asked for again. So is a count for which labels of
+    namespaces have a say, once any of these has changed; and one for which every pod has to be
+    looked at, once that has cost more than to count afresh.
 
     Example: a pod prefers to be near pods that NotIn means, by 4,000 terms. Its counts would be
     looked at with every pod of anybody that comes or goes, 12 ms each time. In a fleet of 3,200
@@ -99,6 +106,7 @@ class MatchCounts:
         self._labels_of = labels_of
         self._limit = limit
         self._counts: dict[Hashable, MatchCount] = {}
+        self._large: dict[Hashable, MatchCount] = {}
         self._index: PodSetIndex[MatchCount] = PodSetIndex()
 
     def __len__(self) -> int:
@@ -121,6 +129,12 @@ class MatchCounts:
             count = self._build(pods, key, build, namespaces_at)
         count.unasked = 0
         self._counts[name] = count  # dicts keep order: the first is the one unused for longest
+        if count.counts.nbytes >= _LARGE:
+            self._large.pop(name, None)
+            self._large[name] = count
+            most = max(_LEAST_LARGE, _MOST_BYTES // count.counts.nbytes)
+            while len(self._large) > most:
+                self._drop(self._counts.pop(next(iter(self._large))))
         return count
 
     def _build(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
@@ -147,7 +161,8 @@ class MatchCounts:
         return count
 
     def _drop(self, count: MatchCount) -> None:
-        count.version += 1  # whoever still looks at it learns that it is stale
+        count.dropped = True  # whoever still looks at it learns that it is stale
+        self._large.pop((count.pods.name, count.key), None)
         self._index.drop(count, count.pods)
 
     def shift(self, pod_info: PodInfo, row: int, domain_of: DomainOf, amount: int) -> None:

@@ -12,6 +12,9 @@ from shared.model.pod import template_of
 _MOST_KNOWN = 8192  # templates
 _TEMPLATES = 16  # of each controller, or of the pods of a namespace that have none
 _Looked = tuple[Any, ...]  # all that a key rests on, but for the home
+# in a key, instead of what a plugin looks at that only adds to the scores of clusters: each pod
+# brings its own
+BROUGHT = "what each pod brings"
 
 
 class ClassKey(tuple[Hashable, ...]):
@@ -26,6 +29,7 @@ class ClassKey(tuple[Hashable, ...]):
     batch: "ClassKey | None" = None
     # see `Plan.key_without_home`: by what it was made last
     without_home: "tuple[Hashable, ClassKey] | None" = None
+    brought: tuple[int, ...] = ()  # where BROUGHT stands: one pod is decided by a key of its own
 
     @classmethod
     def of(cls, parts: Iterable[Hashable]) -> "ClassKey":

@@ -135,11 +135,12 @@ class Plugin(ABC, Generic[S]):
         return None
 
     def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
-        """Instead of `class_key` of a pod that some filter lets go to no node of its home now: pods
-        of several homes whose keys are equal get equal answers, but for scores of nodes that this
-        filter refuses.
+        """Instead of `class_key`, for pods that are decided with others: pods of several homes
+        whose keys are equal get equal answers. Of a pod that some filter lets go to no node of its
+        home now (`Filter.possible_clusters`), but for scores of nodes that this filter refuses.
 
-        See `Filter.possible_clusters`.
+        Who only scores, `by_cluster` and without normalising, is asked for the latter alone: else
+        each pod brings its scores along.
 
         None: `class_key` holds. Not inherited.
         """

@@ -11,7 +11,9 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkabl
 from typing_extensions import TypeIs
 
 from dispatcher.scheduling.framework import (
+    ClusterScore,
     Depends,
+    DomainPlugin,
     Filter,
     FleetView,
     Ints,
@@ -23,7 +25,12 @@ from dispatcher.scheduling.framework import (
     Rows,
     Score,
 )
-from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys, keyed_by_template
+from dispatcher.scheduling.framework.class_keys import (
+    BROUGHT,
+    ClassKey,
+    ClassKeys,
+    keyed_by_template,
+)
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.lifecycle import (
@@ -32,6 +39,7 @@ from dispatcher.scheduling.framework.lifecycle import (
     PostFilter,
     PreBind,
     PreEnqueue,
+    PreScore,
 )
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
@@ -238,6 +246,7 @@ class Plan:
     batching: tuple[tuple[int, Reserve], ...]
     bounding_clusters: tuple[Filter, ...]  # that may say which clusters alone are possible
     keyed_without_home: tuple[tuple[int, Plugin], ...]
+    brought: tuple[int, ...]  # places in `looks` of those that only score, by cluster
     pod_explainers: tuple[ExplainingPlugin, ...] = ()
     plugins: tuple[Plugin, ...] = ()
     pre_enqueues: tuple[PreEnqueue, ...] = ()
@@ -291,6 +300,7 @@ class Plan:
             keyed_without_home=tuple(
                 (at, one) for at, one in enumerate(looks) if "key_without_home" in vars(type(one))
             ),
+            brought=tuple(at for at, one in enumerate(looks) if _only_scores_clusters(one)),
             pod_explainers=tuple(
                 one
                 for one in pod_plugins
@@ -350,33 +360,50 @@ class Plan:
             key.batch = ClassKey.of([shared.get(at, part) for at, part in enumerate(parts)])
         return key
 
-    def key_without_home(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
-        """`key`; of a pod that can go to no node of its home now, one that pods of other homes
-        share. PluginError.
+    def key_without_home(
+        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, *, alone: bool = False
+    ) -> ClassKey:
+        """`key` for a pod that is decided `alone`; else one that pods of one template share whose
+        homes nothing but scores of clusters tells apart (`ClassKey.brought`). Of a pod that can go
+        to no node of its home now, one that not even these do. PluginError.
         """
         for plugin in self.bounding_clusters:
             possible = guarded(plugin, plugin.possible_clusters, pod_info, fleet)
             if possible is not None and pod_info.home not in possible:
                 return self._key_without_home(key, pod_info, fleet, possible)
-        return key
+        if alone and self.brought:
+            return key
+        return self._key_without_home(key, pod_info, fleet, None)
 
     def _key_without_home(
-        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, possible: frozenset[str]
+        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, possible: frozenset[str] | None
     ) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
+        brought = self.brought if possible is None else ()
+        asked = [(at, one) for at, one in self.keyed_without_home if at not in brought]
         keys = (
             possible,
-            *[
-                guarded(one, _hashed, one.key_without_home, pod_info, fleet)
-                for _, one in self.keyed_without_home
-            ],
+            *[guarded(one, _hashed, one.key_without_home, pod_info, fleet) for _, one in asked],
         )
         if key.without_home is None or key.without_home[0] != keys:
             parts = list(key)
-            for (at, _), one in zip(self.keyed_without_home, keys[1:], strict=True):
+            for (at, _), one in zip(asked, keys[1:], strict=True):
                 parts[at] = key[at] if one is None else (possible, one)
-            key.without_home = keys, self._key(parts)
+            for at in brought:
+                parts[at] = BROUGHT
+            shared = self._key(parts)
+            shared.brought = brought
+            if shared.batch is not None:
+                shared.batch.brought = brought
+            key.without_home = keys, shared
         return key.without_home[1]
+
+    def own_key(self, key: ClassKey, pod_info: PodInfo) -> ClassKey:
+        """`key` of a pod that brings nothing, for those who decide it alone. PluginError."""
+        if not key.brought:
+            return key
+        own = self.class_key(pod_info)
+        return own if own.batch is None else own.batch
 
     def fleet_key(self, key: ClassKey, pod_info: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin
@@ -388,7 +415,9 @@ class Plan:
             except Exception as error:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:
+                brought = key.brought
                 key = ClassKey.of((*key[:at], (key[at], found), *key[at + 1 :]))
+                key.brought = brought
         return key
 
     @cached_property
@@ -420,6 +449,23 @@ class Plan:
         class at once.
         """
         return all(books_many(one) for one in self.pod_plugins)
+
+
+def _only_scores_clusters(plugin: Plugin) -> bool:
+    """Whether all that it says is one number for all nodes of a cluster, which rests on the pod and
+    on clusters alone.
+    """
+    more = (
+        *(Filter, DomainPlugin, PreScore, PostFilter),
+        *(Reserve, Permit, PreBind, Bind, PostBind, ExplainingPlugin),
+    )
+    return (
+        isinstance(plugin, ClusterScore)
+        and not isinstance(plugin, more)
+        and plugin.depends is Depends.STATIC
+        and not plugin.normalizes
+        and type(plugin).fleet_key is Plugin.fleet_key
+    )
 
 
 def _runs_per_pod(plugin: Plugin, *, by_class: bool) -> bool:

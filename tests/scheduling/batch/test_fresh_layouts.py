@@ -55,7 +55,7 @@ class Batch:
 
     def layout(self) -> Any:
         partitions = SimpleNamespace(memo=lambda: self.kept)
-        eq_class: Any = SimpleNamespace(rows=self.rows, partitions=partitions, normalizing=[self.column])
+        eq_class: Any = SimpleNamespace(rows=self.rows, partitions=partitions, normalizing=[self.column], brought=())
         plugin_rules: Any = [(self.evaluator, self.rules)]
         return layout_of(eq_class, plugin_rules, self.pods)
 
