@@ -115,7 +115,9 @@ class DataLocality(PlacePlugin):
         hint = did_you_mean(name[:63], list(self.datasets)[:_NAMED])
         return f"the profile names no data {shown(name)}{hint}"
 
-    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """The data, the nearest cluster that has it, and the round-trip time to that with age and
         source.
         """

@@ -106,7 +106,9 @@ class EgressPrice(PlacePlugin):
         saved = MAX_SCORE * (1.0 - costs[CLUSTER_KEY] / self._most)
         return {CLUSTER_KEY: filled(saved, there > 0)}
 
-    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """What is named, and what a GiB from there costs."""
         what = f"data {state.near.name}" if state.near.kind == DATA else str(state.near)
         if not state.there.any():

@@ -85,7 +85,9 @@ class Nearness(PlacePlugin):
         inside = np.asarray([_IN_ZONE if value == near.name else 0.0 for value in values])
         return {CLUSTER_KEY: points * (1.0 - _IN_ZONE / 100.0), ZONE_KEY: inside}
 
-    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """What it is near to, the nearest cluster that has it, and the round-trip time to that with
         age and source.
         """

@@ -104,7 +104,9 @@ class NetworkTopology(PlacePlugin):
         whole = self._points
         return {level: whole * self._weights[level] * share for level, share in costs.items()}
 
-    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(
+        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
+    ) -> Mapping[str, Any]:
         """To what it is near, how many pods that is, and the share of them by level beside the
         node.
         """

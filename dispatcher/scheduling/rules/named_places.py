@@ -8,7 +8,6 @@ get no points for it; a name that is nowhere makes no difference between nodes.
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -65,15 +64,14 @@ class Places:
     """What a pod names, as the fleet is now.
 
     `there`: [clusters] how many of the named pods run there, or 1 where what is named is. `costs`:
-    by topology key, [domains]; none where it is nowhere. `points`: the same as scores, which add
-    up; always of the same keys. `rules`: these, and which clusters are closed (`Filter.closed_clusters`); they
-    do not last where pods of the class may be among those that are named.
+    by topology key, [domains]; none where it is nowhere. `rules`: the same as scores, always of the
+    same keys, and which clusters are closed (`Filter.closed_clusters`); they do not last where pods
+    of the class may be among those that are named.
     """
 
     near: Near
     there: Ints
     costs: Mapping[str, Floats]
-    points: Mapping[str, Floats]
     rules: CountRules
 
 
@@ -124,7 +122,7 @@ class PlacePlugin(CountedPlugin[Places]):
         closed = self.closed_clusters(pod_info, fleet)
         pods = pods_meant(near, pod_info, fleet)
         moved = pods is not None and _may_hold(pods, pod_info.pod)
-        return Places(near, there, costs, points, _rules(points, closed, fleet, lasting=not moved))
+        return Places(near, there, costs, _rules(points, closed, fleet, lasting=not moved))
 
     def refresh(
         self, state: Places | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
@@ -136,16 +134,6 @@ class PlacePlugin(CountedPlugin[Places]):
     def rules(self, state: Places, fleet: FleetView) -> CountRules:
         """The points and closed clusters as tables."""
         return state.rules
-
-    def explain(
-        self, state: Places, pod_info: PodInfo, fleet: FleetView, row: int
-    ) -> Mapping[str, Any]:
-        """What is named, and what its cost to the row is."""
-        return self.told(state, fleet, row)
-
-    @abstractmethod
-    def told(self, state: Places, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """Plain JSON values: what is named, and what its cost to the row is."""
 
     def clusters_with(self, near: Near, pod_info: PodInfo, fleet: FleetView) -> Ints:
         """[clusters] as `Places.there`."""
@@ -182,10 +170,10 @@ def _rules(
 ) -> CountRules:
     domain = fleet.topology.domain
     terms = [constant(domain(key), values) for key, values in points.items()]
-    if closed is None or not closed.any():
-        return CountRules(score_terms=terms, lasting=lasting)
-    refusal = closed_domains(domain(CLUSTER_KEY), closed > 0, int(closed.max()))
-    return CountRules((refusal,), score_terms=terms, lasting=lasting)
+    refusals = []
+    if closed is not None and closed.any():
+        refusals = [closed_domains(domain(CLUSTER_KEY), closed > 0, int(closed.max()))]
+    return CountRules(refusals, score_terms=terms, lasting=lasting)
 
 
 def _may_hold(pods: PodSet, pod: Pod) -> bool:
