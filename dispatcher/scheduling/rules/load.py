@@ -244,11 +244,6 @@ class LoadScore(Score[Amounts]):
         """As the formula says."""
         return self.formula.score(self._judged(state, fleet, rows), self.args, fleet, rows)
 
-    def normalize(self, raw: Floats) -> Floats:
-        """The same."""
-        normalize = self.formula.normalize
-        return raw if normalize is None else normalize(raw)
-
     def _judged(self, state: Amounts, fleet: FleetView, rows: Rows) -> list[Judged]:
         return [self._judge(load) for load in self._loads(state, fleet, rows)]
 
@@ -296,8 +291,10 @@ def load_term(
 ) -> type[LoadScore]:
     """The plugin that a row of a table in `module` is."""
     about = {"__module__": module, "__doc__": what, "name": name, "ARGS": args, "SIGNALS": signals}
-    shape = {"normalizes": formula.normalize is not None, "derives": formula.derives}
-    return type(name, (LoadScore,), {**about, **shape, "formula": formula})
+    shape: dict[str, Any] = {"derives": formula.derives, "formula": formula}
+    if formula.normalize is not None:
+        shape["normalize"] = staticmethod(formula.normalize)
+    return type(name, (LoadScore,), {**about, **shape})
 
 
 def _told(judged: Judged) -> dict[str, Column]:
