@@ -82,15 +82,15 @@ class DataLocality(PlacePlugin):
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """The two annotations."""
-        named = self.named(pod_info.pod)
-        return named and (named.name, pod_info.pod.annotations.get(REQUIRE_DATA))
+        named = data_of(pod_info.pod)
+        return named and (named, pod_info.pod.annotations.get(REQUIRE_DATA))
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Places | Refuse | Skip:
         """As of all; INVALID for required data that is nowhere."""
         required = pod_info.pod.annotations.get(REQUIRE_DATA)
         if required is not None and self.closed_clusters(pod_info, fleet) is None:
-            why = f"annotation {REQUIRE_DATA}: {self._unknown(required)}"
-            return refuse(Reasons.INVALID, why)
+            unknown = self._unknown(required)
+            return refuse(Reasons.INVALID, f"annotation {REQUIRE_DATA}: {unknown}")
         return super().pre_filter(pod_info, fleet)
 
     def closed_clusters(self, pod_info: PodInfo, fleet: FleetView) -> Codes | None:

@@ -37,8 +37,6 @@ from dispatcher.scheduling.rules.nearness import filled, least_known
 from shared.model.nearness import SERVICE, Near
 from shared.model.pod import Pod
 
-_ANY = "*"
-
 
 class Price(
     msgspec.Struct,
@@ -118,4 +116,4 @@ class EgressPrice(PlacePlugin):
 
 
 def _meant(name: str, clusters: tuple[str, ...]) -> Bools:
-    return np.fromiter((name in (one, _ANY) for one in clusters), dtype=np.bool_)
+    return np.fromiter((name in (one, "*") for one in clusters), dtype=np.bool_)

@@ -129,23 +129,8 @@ def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-u
         scores[row] = 50.0 + np.trunc(gain / 2)
 
 
-@kernel("ints ints ints ints out")
-def _best(all0, used0, all1, used1, scores):  # type: ignore[no-untyped-def]
-    """The highest score that any pod may get, for two resources."""
-    for row in range(len(scores)):
-        whole0 = all0[row]
-        whole1 = all1[row]
-        before = 0.0
-        if whole0 > 0 and whole1 > 0:
-            before = abs((min(used0[row] / whole0, 1.0) - min(used1[row] / whole1, 1.0)) / 2.0)
-        scores[row] = 50.0 + np.trunc((150.0 - np.floor((1.0 - before) * 100.0)) / 2)
-
-
 def _deviation(shares: Floats, has: Bools) -> Floats:
     """[rows] standard deviation of [resources, rows] shares over the resources that the row has."""
-    if len(shares) == 2:  # the usual case: half of the distance, nothing where one is missing
-        both: Floats = np.abs((shares[0] - shares[1]) / 2.0) * (has[0] & has[1])
-        return both
     count = has.sum(axis=0)
     total = np.zeros(shares.shape[1])
     squares = np.zeros(shares.shape[1])

@@ -106,15 +106,9 @@ class TaintToleration(Filter[Tolerance], Score[Tolerance]):
 
 def _codes(reasons: ReasonTable, kinds: Kinds, taints: Taints) -> list[int]:
     """For each kind a reason, 0 where all hard taints are tolerated."""
-    codes = []
-    for kind in kinds:
-        hard = untolerated(kind, taints)
-        if hard is None:
-            codes.append(0)
-        else:
-            reason = TAINT_ABROAD if tolerates(kinds[0], hard) else Reasons.TAINT
-            codes.append(reasons.code(reason, str(hard)))
-    return codes
+    found = [untolerated(kind, taints) for kind in kinds]
+    told = [TAINT_ABROAD if one and tolerates(kinds[0], one) else Reasons.TAINT for one in found]
+    return [reasons.code(why, str(one)) if one else 0 for why, one in zip(told, found, strict=True)]
 
 
 def _soft(kinds: Kinds, taints: Taints) -> list[int]:

@@ -23,8 +23,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
-from shared.model.objects import PersistentVolumeClaim
+from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claims_of, named_claims
 from shared.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
 from shared.model.reasons import Reason
 from shared.model.wake_events import NODES, WakeEvent
@@ -110,16 +109,12 @@ def _claims_of_one_pod(pod_info: PodInfo, fleet: FleetView) -> tuple[tuple[str, 
     """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not
     there.
     """
-    pod = pod_info.pod
     alone = list[tuple[str, str]]()
-    for volume in claims_of(pod):
-        if volume.ephemeral:
-            continue
-        claim = fleet.objects.named(pod_info.home, PersistentVolumeClaim, claim_key(pod, volume))
-        if claim is None:
-            return not_found("persistentvolumeclaim", volume.name)
+    for claim in named_claims(pod_info, fleet):
+        if isinstance(claim, Refuse):
+            return claim
         if READ_WRITE_ONCE_POD in claim.access_modes:
-            alone.append((pod.namespace, volume.name))
+            alone.append((claim.namespace, claim.name))
     return tuple(alone)
 
 

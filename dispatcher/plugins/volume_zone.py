@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.rules.eligibility import LabelMasks
-from dispatcher.scheduling.rules.volumes import claim_key, claims_of, not_found
+from dispatcher.scheduling.rules.volumes import claims_of, named_claims, not_found
 from shared.model.labels import IN, Requirement
 from shared.model.names import REGION, ZONE
 from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -98,16 +98,10 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that
         will get no volume.
         """
-        pod = pod_info.pod
-        if not pod.volumes:
-            return SKIP
         demands: list[Requirement] = []
-        for named in claims_of(pod):
-            if named.ephemeral:
-                continue
-            claim = fleet.objects.named(pod_info.home, PersistentVolumeClaim, claim_key(pod, named))
-            if claim is None:
-                return not_found("persistentvolumeclaim", named.name)
+        for claim in named_claims(pod_info, fleet) if pod_info.pod.volumes else ():
+            if isinstance(claim, Refuse):
+                return claim
             if not claim.volume:
                 refused = _without_volume(claim, pod_info, fleet)
                 if refused is not None:

@@ -85,6 +85,16 @@ def not_found(kind: str, name: str) -> Refuse:
     return refuse(NOT_FOUND, f'{kind} "{name}"')
 
 
+def named_claims(pod_info: PodInfo, fleet: FleetView) -> Iterator[PersistentVolumeClaim | Refuse]:
+    """The claims that the pod names itself, in order, up to a Refuse for one that is not there."""
+    pod = pod_info.pod
+    for volume in claims_of(pod):
+        if not volume.ephemeral:
+            key = claim_key(pod, volume)
+            claim = fleet.objects.named(pod_info.home, PersistentVolumeClaim, key)
+            yield claim or not_found("persistentvolumeclaim", volume.name)
+
+
 def owned_by(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether an ephemeral volume's claim was made for this pod; another pod's claim of that name
     is not.
