@@ -6,7 +6,7 @@ from typing import Any
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Plugin, PodInfo, Profile, Reserve, kernels
+from dispatcher.scheduling.framework import Plugin, PodInfo, Profile, Reserve
 from dispatcher.scheduling.pruning.searches import LARGE
 from shared.messages import LinkReading
 from shared.model.node import Node
@@ -22,14 +22,11 @@ class Pair:
 
     `plugins()` begins one side's bookkeeping; what it answers makes plugins upon it: the oracle takes new ones for each
     decision, so that nothing a plugin remembers can help it. `large`: from so many nodes on, odd pods look at few.
-    `batched`: pods are decided together, which takes compiled code.
     """
 
     def __init__(
         self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool, large: int = LARGE
     ) -> None:
-        if batched:
-            kernels.compile_all()
         self.batched, self.profile = batched, profile
         self.world = oracle.World()
         self.fleet = FleetState(now=self.world.now)

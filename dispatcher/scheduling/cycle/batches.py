@@ -11,7 +11,6 @@ All other pods are decided one by one (`Scheduler`).
 from collections.abc import Callable, Sequence
 
 from dispatcher.scheduling.batch.count_merge import count_merge_of
-from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.pod_variants import PodVariants, variants_of
 from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -44,17 +43,15 @@ class Batches:
         self, key: ClassKey, items: Sequence[Item], *, alike: bool = False
     ) -> Sequence[Result]:
         """Decide and book as many of the first pods as the merge gives exactly; none where it does
-        not pay, cannot be exact, or is not compiled (yet).
+        not pay or cannot be exact.
 
         `alike`: all are known to be of one template and home.
         """
-        if MERGE.fast is None or len(items) < _WORTH_IT:
-            return ()
         # later: the key as the fleet is now
         first = items[0][1]
         fleet_key = key
         try:
-            items = items[: self._books.fitting(items)]
+            items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
                 return ()
             items, variants = self._alike(items, alike=alike)
