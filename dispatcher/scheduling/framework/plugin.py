@@ -312,7 +312,7 @@ class Explained(Protocol[S_contra]):
     def explain(
         self, state: S_contra, pod_info: PodInfo, fleet: FleetView, row: int
     ) -> Mapping[str, Any]:
-        """Plain JSON values about the chosen row."""
+        """Plain JSON values about the chosen row, before the pod is booked, nor any of its batch."""
         ...
 
 
