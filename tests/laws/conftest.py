@@ -5,17 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from dispatcher.scheduling.fleet import interned, labels
-from dispatcher.scheduling.framework import kernels
 from tests.compiled import compiled
 
-__all__ = ["compiled", "forgetful", "numpy_afterwards"]
-
-
-@pytest.fixture(autouse=True)
-def numpy_afterwards() -> Iterator[None]:
-    """Each law begins without compiled code (see `Pair`)."""
-    yield
-    kernels.use_numpy()
+__all__ = ["compiled", "forgetful"]
 
 
 @pytest.fixture(autouse=True, scope="package")

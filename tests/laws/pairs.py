@@ -6,7 +6,7 @@ from typing import Any
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Plugin, PodInfo, Profile, Reserve, kernels
+from dispatcher.scheduling.framework import Plugin, PodInfo, Profile, Reserve
 from shared.messages import LinkReading
 from shared.model.node import Node
 from shared.model.objects import Namespace, Service
@@ -20,13 +20,10 @@ class Pair:
     """Both sides; every decision of the product is compared with the oracle's.
 
     `plugins()` begins one side's bookkeeping; what it answers makes plugins upon it: the oracle takes new ones for each
-    decision, so that nothing a plugin remembers can help it. `batched`: pods are decided together, which takes compiled
-    code.
+    decision, so that nothing a plugin remembers can help it.
     """
 
     def __init__(self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool) -> None:
-        if batched:
-            kernels.compile_all()
         self.batched, self.profile = batched, profile
         self.world = oracle.World()
         self.fleet = FleetState(now=self.world.now)

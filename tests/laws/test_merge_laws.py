@@ -183,11 +183,12 @@ def records(script: list[tuple[Any, ...]], *, batched: bool) -> list[Record]:
 
 
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("fast", [True, False], ids=["compiled", "before it is compiled"])
 @lawful
 @given(script=scripts)
-def test_a_merged_batch_records_what_one_by_one_records(script: list[tuple[Any, ...]]) -> None:
+def test_a_merged_batch_records_what_one_by_one_records(fast: bool, script: list[tuple[Any, ...]]) -> None:
     """But for counts, which are those at the beginning of the batch (see `as_in_batches`)."""
-    kernels.compile_all()
+    kernels.compile_all() if fast else kernels.use_numpy()
     merged = records(script, batched=True)
     kernels.use_numpy()
     assert as_in_batches(records(script, batched=False), merged) == merged

@@ -14,6 +14,7 @@ from shared.model.pod import Pod, PodId
 from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod, put
 from tests.laws.examples import examples
+from tests.laws.grain import as_in_batches, recorded
 
 Item = tuple[PodId, PodInfo]
 TENANT = Tenant("red", ("red",), {"cpu": Share(absolute=2500)})
@@ -53,7 +54,7 @@ def numbered(at: int, pods: list[Pod]) -> list[Item]:
 
 
 def told(results: list[Decision | Unschedulable]) -> list[object]:
-    return [(one.record(), getattr(one, "victims", ()), getattr(one, "reasons", ())) for one in results]
+    return [(getattr(one, "victims", ()), getattr(one, "reasons", ())) for one in results]
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -68,7 +69,9 @@ def test_together_they_are_told_what_each_is_told_alone(
     together, alone = scheduler(fitting), scheduler(fitting)
     for batch in (numbered(at, pods) for at, pods in enumerate(batches)):
         found = together.schedule_class(batch)
-        assert told(found) == told([alone.schedule(placed, pod_id) for pod_id, placed in batch])
+        one_by_one = [alone.schedule(placed, pod_id) for pod_id, placed in batch]
+        assert told(found) == told(one_by_one)
+        assert as_in_batches(recorded(one_by_one), recorded(found)) == recorded(found)
         for one in (together, alone):
             for pod_id, _ in batch:
                 one.nominations.drop(pod_id)

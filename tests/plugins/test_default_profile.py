@@ -13,7 +13,6 @@ from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.reasons import Reasons
 from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, fleet, node, pod, reading
-from tests.compiled import compiled  # noqa: F401 - a fixture
 
 CLUSTERS = "abc"
 _numbers = count()
@@ -129,7 +128,6 @@ def test_stale_heat_is_not_believed_and_said_so(age: float, words: str) -> None:
     assert result.record()["extras"]["ExpectedLoad"]["cpu"]["judged"] == words
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
 def test_an_app_is_spread_over_clusters_zones_and_hosts(batched: bool) -> None:
     zones = [[node(f"{name}{at}").cpu(64).labels(zone=f"{name}-{at % 3}") for at in range(12)] for name in CLUSTERS]

@@ -18,7 +18,6 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, node, pod, put, reading
-from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make, raw_scores, state_of
 
 NAME = "ExpectedLoad"
@@ -227,7 +226,6 @@ def test_bad_arguments_are_refused(args: dict[str, Any], want: str) -> None:
     assert want in str(caught.value)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_a_thousand_pods_between_two_readings_do_not_herd() -> None:
     """100 nodes of which 10 are idle: the fullest ends within a fifth of what an even filling would make of it."""
     names = [f"n{at}" for at in range(100)]

@@ -18,7 +18,6 @@ from shared.model.objects import AnyObject, Namespace, ReplicaSet, ReplicationCo
 from shared.model.pod import SpreadConstraint
 from shared.model.refusal import ALL_OTHERS, ClusterRefusal
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
-from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 
 FULL = "node(s) didn't match pod topology spread constraints"
@@ -199,7 +198,6 @@ def test_empty_domains_that_are_alike_are_told_once() -> None:
     assert "domain 'b' (cluster in-b) and 2 more like it has 0" in hint
 
 
-@pytest.mark.usefixtures("compiled")
 def test_a_batch_with_hard_spread_is_placed_wholly_in_the_clusters_that_it_may_enter() -> None:
     state = zones(a=0, b=0, c=0)
     state.kept.put("in-c", Namespace("other"))

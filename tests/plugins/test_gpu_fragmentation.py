@@ -12,7 +12,6 @@ from dispatcher.scheduling.framework import CycleState, PluginUse, Profile
 from shared.model.names import GPU_MILLI
 from shared.model.reasons import Reasons
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
-from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make, reasons, refused, scores
 
 INSUFFICIENT = Reasons.INSUFFICIENT.text(GPU_MILLI)
@@ -115,7 +114,6 @@ def test_a_wrong_mix_is_named(mix: object, want: str) -> None:
         make("GPUFragmentation", mix=mix)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_batches_see_what_was_booked_before_them() -> None:
     profile = Profile("p", (PluginUse("PrioritySort"), PluginUse("NodeResourcesFit"), PluginUse("GPUFragmentation")))
     state = fleet(a=[gpus("n1", 2)])

@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework.value_columns import (
     fields,
     numbers,
     picked,
+    taken,
     where,
 )
 
@@ -68,6 +69,21 @@ def test_one_or_the_other_by_record() -> None:
     column = where(numbers(np.asarray([True, False, True])), numbers(np.asarray([1.0, 2.0, 3.0])), Same(None))
     assert read(column, 3) == [1.0, None, 3.0]
     assert read(where(Same(value=False), Same(1), Same("unknown")), 2) == ["unknown", "unknown"]
+
+
+@pytest.mark.parametrize("places", [[0, 2], [1], [0, 1, 2]])
+def test_some_records_have_the_values_that_they_have_among_all(places: list[int]) -> None:
+    mask = numbers(np.asarray([True, False, True]))
+    column = fields(
+        {
+            "number": numbers(np.asarray([0.12345, 2.5, -0.0]), 2),
+            "either": where(mask, picked(["x", "y", "x"]), Same(None)),
+            "any": each([{"a": 1}, [], "s"]),
+            "same": Same("z"),
+        }
+    )
+    whole = read(column, 3)
+    assert read(taken(column, places), len(places)) == [whole[at] for at in places]
 
 
 def test_maps_keep_the_order_of_their_keys() -> None:

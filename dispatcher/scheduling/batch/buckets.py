@@ -457,7 +457,7 @@ def _plugins(
         factor=_floats(term.factor for _, term in score_terms),
         offset=_floats(term.offset for _, term in score_terms),
         elsewhere=_floats(term.elsewhere for _, term in score_terms),
-        ln=LN.up_to(most + 1),
+        ln=LN.up_to(most + 1 if score_terms else 0),
         raw=np.zeros((room, len(plugin_rules))),
         normal=np.zeros((room, len(plugin_rules))),
         cost=np.zeros((room, len(plugin_rules))),

@@ -43,6 +43,8 @@ from shared.model.pod import PodId
 _FEW = 16  # buckets whose next ones are found before the merge begins
 _SOON = 128  # rows, beside two for each pod, that are looked at in one go
 _UNKNOWN = -1
+# buckets; of so many at most a merge pays that is not compiled (yet)
+_FEW_PLAIN = 16
 
 
 def count_merge_of(
@@ -60,6 +62,8 @@ def count_merge_of(
     plugin_rules = _rules_of(eq_class, first)
     layout = None if plugin_rules is None else layout_of(eq_class, plugin_rules, count)
     if plugin_rules is None or layout is None or brought is None:
+        return None
+    if MERGE.fast is None and layout.begun > _FEW_PLAIN:
         return None
     best = _candidates_of(eq_class, layout, count)
     rows = np.sort(best.candidates.row)
@@ -148,6 +152,7 @@ class CountMerge:
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout = self._layout
+        run = MERGE.fast or MERGE.function
         going_on = True
         for bucket in range(
             min(layout.begun, max(_FEW, self._count // 8))
@@ -162,9 +167,7 @@ class CountMerge:
                 self._look_ahead(np.argsort(self._candidates.row))
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
-            status = MERGE.fast(
-                *views, self._candidates, self._brought, self._trace, self._progress
-            )
+            status = run(*views, self._candidates, self._brought, self._trace, self._progress)
             if status == OPEN_SET_CHANGED:
                 self._normalize_shared()
             elif status in (CANDIDATE_UNKNOWN, BUCKET_UNKNOWN):

@@ -8,8 +8,8 @@ another; what refuses a bucket, and what it adds to the points of its rows, foll
 alone. Each bucket holds the candidates of its rows in a skew heap.
 
 Every number is what the plugins' own parts and `normalize` say, bit for bit
-(`framework.domain_counts` defines the rules). There is no NumPy form of the merge: without a
-compiler, pods are decided one by one.
+(`framework.domain_counts` defines the rules). There is no NumPy form of the merge: until these
+functions are compiled they run as they are, where buckets are few.
 """
 
 from typing import Any

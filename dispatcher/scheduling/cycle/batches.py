@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from dispatcher.scheduling.batch.count_merge import count_merge_of
-from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.pod_variants import PodVariants, variants_of
 from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -45,12 +44,12 @@ class Batches:
         self, key: ClassKey, items: Sequence[Item], *, alike: bool = False
     ) -> Sequence[Result]:
         """Decide and book as many of the first pods as the merge gives exactly; none where it does
-        not pay, cannot be exact, or is not compiled (yet).
+        not pay or cannot be exact.
 
         `alike`: all are known to be of one template and home. Pods of one home alone have a class
         that knows what they bring.
         """
-        if MERGE.fast is None or len(items) < _WORTH_IT:
+        if len(items) < _WORTH_IT:
             return ()
         if not key.brought:
             return self._ahead(key, items, alike=alike)
@@ -70,7 +69,7 @@ class Batches:
         first = items[0][1]
         fleet_key = key
         try:
-            items = items[: self._books.fitting(items)]
+            items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
                 return ()
             items, variants = self._alike(items, alike=alike)

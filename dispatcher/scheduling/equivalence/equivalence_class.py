@@ -304,11 +304,6 @@ class EquivalenceClass(PlaceFinder):
         )
 
     @property
-    def is_moved(self) -> bool:
-        """Whether objects that its answers rest on have changed since the last refresh."""
-        return not self._static.current or any(one.objects_moved() for one in self.evaluators)
-
-    @property
     def beyond_row(self) -> Sequence[PluginEvaluator]:
         """Those with something to say that look further than one row."""
         return self._beyond_row

@@ -78,10 +78,6 @@ class Faults:
         if len(self._texts) < _MOST_TROUBLES:
             self._texts[str(error)] = None
 
-    def of(self, plugin: str, error: Exception) -> None:
-        """Count what a plugin raised."""
-        self.note(PluginError.of(plugin, error))
-
     def take(self) -> list[str]:
         """The texts since the last call."""
         texts = list(self._texts)

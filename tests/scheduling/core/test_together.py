@@ -17,7 +17,6 @@ from shared.messages import BOUND, Changes, Outcome
 from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
 from shared.model.pod import RUNNING, Pod
-from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.laws.cores import make_core
 
 PODS = tuple(
@@ -52,7 +51,6 @@ def _told(core: SchedulerCore, effects: list[Effect]) -> list[object]:
     return [[one.record() for one in decisions], logged, list(core.log._by_pod), pods, sent, core.outbox.next_epoch()]
 
 
-@pytest.mark.usefixtures("compiled")
 def test_pods_that_are_bound_together_are_told_of_as_one_by_one() -> None:
     together = _told(*_decided())
     with patch.object(Deciding, "_only_bound", return_value=False):

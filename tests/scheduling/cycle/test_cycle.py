@@ -27,7 +27,6 @@ from dispatcher.scheduling.framework import (
 from shared.model.pod import Volume
 from shared.model.reasons import Reasons
 from tests.builders import PodBuilder, fleet, node, pod, put, reading
-from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Live, Quota, Ready, Selector, Spread, length, profile
 
@@ -105,7 +104,6 @@ def test_a_refusal_before_the_nodes_gives_its_own_text() -> None:
     assert refused.reasons == {Reasons.QUOTA}
 
 
-@pytest.mark.usefixtures("compiled")
 def test_quota_holds_inside_a_batch_to_the_last_pod() -> None:
     quota = Quota(2500)
     one = scheduler(fleet(a=["n1", "n2"]), Fit(), quota)
@@ -256,7 +254,6 @@ class Poison(Filter, Score, Reserve, Permit):
         return answers.get(pod_info.pod.labels.get("poison", ""))
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     "point", ["class_key", "pre_filter", "filter", "score", "nan", "short", "reserve", "permit", "refused"]
 )
@@ -329,7 +326,6 @@ def test_the_record_of_a_decision_says_it_all_in_plain_json() -> None:
     assert record["extras"] == {"Spread": {"min": 0}}
 
 
-@pytest.mark.usefixtures("compiled")
 def test_the_record_of_a_batch_shows_each_pod_its_place_and_what_the_first_one_met() -> None:
     state = fleet(a=[node("n1").cpu(2)], b=[node("n1").cpu(4)])
     items = [(("a", f"u{index}"), pod(f"p{index}").cpu(1).placed()) for index in range(8)]
@@ -376,7 +372,6 @@ def test_of_pods_of_one_template_that_fit_nowhere_one_is_asked_what_tells_it_apa
     assert "p6" in one.asked
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     ("plugin", "volumes", "asked"),
     [(Standing, (), True), (StandingByTemplate, (), False), (StandingByTemplate, (Volume("claim", "c"),), True)],

@@ -17,9 +17,7 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import tables_of
 from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
-from tests.compiled import compiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.usefixtures("compiled")
 BY_CPU = Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})
 
 

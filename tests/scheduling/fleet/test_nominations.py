@@ -10,7 +10,6 @@ from shared.model.crossing import Opening
 from shared.model.objects import PriorityClass
 from shared.model.pod import Need, Needs
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
-from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready, Selector, profile
 
@@ -80,7 +79,6 @@ def test_a_nominee_whose_node_is_no_use_goes_elsewhere() -> None:
     assert state.requested[0].tolist() == [0, 1000]
 
 
-@pytest.mark.usefixtures("compiled")
 def test_in_a_batch_each_pod_is_decided_with_its_own_promise_aside() -> None:
     state = fleet(a=[node("n1").cpu(4)])
     one = a_scheduler(state)
