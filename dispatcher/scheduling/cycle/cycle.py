@@ -81,7 +81,7 @@ class Scheduler(AssumedPods):
         fleet: FleetState,
         *,
         nominations: Nominations | None = None,
-        class_bytes: int = 512 * 2**20,
+        class_bytes: int = 256 * 2**20,
         large: int = LARGE,
         anew: Anew | None = None,
     ) -> None:
