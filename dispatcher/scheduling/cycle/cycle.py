@@ -82,7 +82,7 @@ class Scheduler(AssumedPods):
         fleet: FleetState,
         *,
         nominations: Nominations | None = None,
-        class_bytes: int = 512 * 2**20,
+        class_bytes: int = 256 * 2**20,
         anew: Anew | None = None,
     ) -> None:
         self._faults = Faults()

@@ -19,7 +19,7 @@ _LEAST_WORTH = 16
 _LISTED_PER_LOOK = 32
 # bytes of a count that is large: one by host in a large fleet; and of all of these, but for a few
 _LARGE = 2**16
-_MOST_BYTES = 2**28
+_MOST_BYTES = 2**27
 _LEAST_LARGE = 16
 
 
@@ -92,7 +92,7 @@ class MatchCount(DomainCount):
 class MatchCounts:
     """Every count somebody asked for, by (set of pods, topology key).
 
-    At most `limit` counts are kept, and of large ones as many as fit into 256 MiB; the one unused
+    At most `limit` counts are kept, and of large ones as many as fit into 128 MiB; the one unused
     for longest is dropped and counted afresh if asked for again. So is a count for which labels of
     namespaces have a say, once any of these has changed; and one for which every pod has to be
     looked at, once that has cost more than to count afresh.
