@@ -154,5 +154,5 @@ def test_the_example_of_the_documents() -> None:
         assert nodes_of(results) in (["n1", "n2", ""], ["n2", "n1", ""])
         assert ledger.usage("team")["cpu"] == 2500
     assert isinstance(results[-1], Unschedulable)
-    assert {one.name for one in results[-1].reasons} == {"INSUFFICIENT", "POD_ANTI_AFFINITY"}
+    assert {one.name for one in results[-1].reasons} == {"insufficient", "pod_anti_affinity"}
     assert (state.requested.tobytes(), ledger.usage("team")) == before
