@@ -192,3 +192,14 @@ def test_most_odd_pods_are_decided_by_one_pass(compiled: None, monkeypatch: pyte
     placed = [one for one in results if isinstance(one, Decision)]
     assert len(placed) > 40
     assert sum(one is not None for one in found) > 30
+
+
+def test_a_node_whose_taint_is_rather_avoided_is_told_apart_once_it_has_come(compiled: None) -> None:
+    """The values of a column that normalises may become more while nothing but one node changes."""
+    state = fleet(a=[node("n1").cpu(64).memory("256Gi"), node("n2").cpu(2).memory("8Gi")], now=1000.0)
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
+    odd = [pod(f"p{at}").cpu(f"{100 + at}m").placed("a") for at in range(3)]
+    went = [scheduler.schedule(one, ("a", one.pod.uid)) for one in odd[:2]]
+    state.put_node("a", node("n1").cpu(64).memory("256Gi").taint("dedicated", "x", "PreferNoSchedule").build())
+    went.append(scheduler.schedule(odd[2], ("a", odd[2].pod.uid)))
+    assert [one.node for one in went if isinstance(one, Decision)] == ["n1", "n1", "n2"]

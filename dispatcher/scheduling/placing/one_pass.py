@@ -172,11 +172,13 @@ class PassSetup:
         self,
         profile: str,
         static: StaticAnswers,
+        fleet: FleetState,
         by_row: Sequence[PluginRole],
         by_group: Sequence[PluginRole],
     ) -> None:
         self.static = static
-        self.version = static.version
+        # what it was made of: a node that changed may have brought other values of a column
+        self.made_of = static.version, fleet.changes.position
         self._profile = profile
         columns = [one for one in static.active if one.role.score_at is not None]
         self.columns = [one for one in columns if one.role.normalizes and len(one.values) > 1]
@@ -200,19 +202,17 @@ class PassSetup:
                 self.common.append((place, raw.item(0), normal.item(0)))
                 self.common_points += weighted(normal, one.role.weight).item(0)
         self._points = [one for one in columns if not one.role.normalizes]
-        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the log of nodes
+        self._points_of_all: Floats | None = None
         self._context: DecisionContext | None = None
         self._clusters = 0
 
     def points_of(self, fleet: FleetState) -> Floats:
-        """[n] what rests on nodes alone and is not normalised, in units of 1 / GRID; kept until a
-        node changes.
-        """
-        if self._points_of_all[0] != fleet.changes.position:
+        """[n] what rests on nodes alone and is not normalised, in units of 1 / GRID."""
+        if self._points_of_all is None:
             rows = slice(0, fleet.n)
-            every = sum([one.points_of(rows) for one in self._points], np.zeros(fleet.n))
-            self._points_of_all = fleet.changes.position, every
-        return self._points_of_all[1]
+            every = [one.points_of(rows) for one in self._points]
+            self._points_of_all = sum(every, np.zeros(fleet.n))
+        return self._points_of_all
 
     def context(
         self,

@@ -214,9 +214,11 @@ class OnePasses:
     ) -> PassSetup:
         name = tuple(by_row), tuple(by_group)
         known = static.pass_setups.get(name)
-        if isinstance(known, PassSetup) and known.version == static.version:
+        now = static.version, self._fleet.changes.position
+        if isinstance(known, PassSetup) and known.made_of == now:
             return known
-        made = static.pass_setups[name] = PassSetup(self._profile, static, by_row, by_group)
+        made = PassSetup(self._profile, static, self._fleet, by_row, by_group)
+        static.pass_setups[name] = made
         return made
 
     def _groups_of(
