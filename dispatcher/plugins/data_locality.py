@@ -71,6 +71,7 @@ class DataLocality(PlacePlugin):
 
     name: ClassVar[str] = "DataLocality"
     REASONS = (DATA_ELSEWHERE,)
+    keyed_by_template = True
 
     def __init__(self, datasets: Datasets, half_ms: float) -> None:
         self.datasets = dict(datasets)

@@ -151,13 +151,34 @@ class Scheduler(AssumedPods):
         # apart.
         results = list[Result]()
         at = 0
-        for shared, run in groupby(items, lambda item: self._key_or_error(item[1])):
+        own: ClassKey | None = (
+            None  # that of the last pod; its shared key holds until one is placed
+        )
+        shared: ClassKey | PluginError | None = None
+
+        def shared_key(item: Item) -> ClassKey | PluginError | None:
+            nonlocal own, shared
+            before = own
+            own = self._own_key(item[1])
+            if own is None or own is not before:
+                shared = self._key_or_error(item[1])
+            return shared
+
+        for run_key, run in groupby(items, shared_key):
             some = list(run)
-            results += self._schedule_run(shared, some, alike=False, enough=enough)
+            if run_key is not None:
+                results += self._schedule_run(run_key, some, alike=False, enough=enough)
             at += len(some)
             if len(results) < at:
                 break
         return results
+
+    def _own_key(self, pod_info: PodInfo) -> ClassKey | None:
+        """None if a plugin fails."""
+        try:
+            return self.plan.class_key(pod_info)
+        except PluginError:
+            return None
 
     def _key_or_error(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey | PluginError:
         try:

@@ -5,7 +5,7 @@ anything else.
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from typing_extensions import TypeIs
@@ -363,6 +363,17 @@ class Plan:
         homes nothing but scores of clusters tells apart (`ClassKey.brought`). Of a pod that can go
         to no node of its home now, one that not even these do. PluginError.
         """
+        asked = partial(self._shared_key, key, pod_info, alone=alone)
+        return fleet.of_clusters(self._shared_keys, (key, pod_info.home, alone), asked)
+
+    @cached_property
+    def _shared_keys(self) -> dict[Hashable, Any]:
+        """What `key_without_home` found, while clusters and the objects that it read stay alike."""
+        return {}
+
+    def _shared_key(
+        self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, *, alone: bool
+    ) -> ClassKey:
         for plugin in self.bounding_clusters:
             possible = guarded(plugin, plugin.possible_clusters, pod_info, fleet)
             if possible is not None and pod_info.home not in possible:

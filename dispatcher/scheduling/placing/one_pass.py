@@ -46,6 +46,7 @@ from shared.model.pod import PodId
 
 _BLOCK = 1024
 _NOTHING: Mapping[tuple[int, int], int] = {}
+_NO_CODES: Codes = np.zeros(0, dtype=np.uint16)
 
 
 @kernel("marks wholes ints int out_ints")
@@ -122,12 +123,12 @@ def is_compiled() -> bool:
 class ClusterAnswers:
     """What the `evaluators` say that look at nothing of a node but its cluster.
 
-    `asked`: these and those that skip the pod. `closed` [clusters]: the first that refuses its
-    nodes, else 0; `scores`: of each that scores, [clusters + 1] raw ones, the last for rows without
-    a cluster.
+    `moving`: of these and those that skip the pod, whose answers rest on more than nodes. `closed`
+    [clusters]: the first that refuses its nodes, else 0; `scores`: of each that scores, [clusters +
+    1] raw ones, the last for rows without a cluster.
     """
 
-    asked: Sequence[PluginEvaluator]
+    moving: Sequence[PluginEvaluator]
     evaluators: Sequence[PluginEvaluator]
     closed: Codes
     scores: Sequence[tuple[PluginEvaluator, Floats]]
@@ -155,7 +156,10 @@ class ClusterAnswers:
                 scores = np.zeros(len(closed) + 1)
                 scores[known] = one.finite_scores(rows)
                 told.append((one, scores))
-        return cls(asked, evaluators, closed, told)
+        for one in asked:
+            one.record_dependencies()
+        moving = [one for one in asked if one.rests_on_more]
+        return cls(moving, evaluators, closed, told)
 
 
 class PassSetup:
@@ -325,9 +329,10 @@ class OnePass(PlaceFinder):
                 continue
             rows = self._may_refuse(one)
             rows = rows[first[rows] == 0]
-            if len(rows):
+            codes = one.codes(rows) if len(rows) else _NO_CODES
+            if np.count_nonzero(codes):
                 first = first.copy() if first is static else first
-                first[rows] = one.codes(rows)
+                first[rows] = codes
         return first
 
     def _may_refuse(self, one: PluginEvaluator) -> RowList:

@@ -167,14 +167,12 @@ class OnePasses:
         name = tuple([key[role.key_at] for role in self._by_cluster])
         position = self._fleet.changes.position
         found = self._clusters.pop(name, None)
-        if found is None or found[0] != position or _is_stale(found[1].asked):
+        if found is None or found[0] != position or _is_stale(found[1].moving):
             evaluators = [PluginEvaluator(role, self._fleet) for role in self._by_cluster]
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
                     return None
             found = position, ClusterAnswers.ask(self._fleet, evaluators)
-            for one in evaluators:
-                one.record_dependencies()
         self._clusters[name] = found
         if len(self._clusters) > _MOST_MET:
             self._clusters.popitem(last=False)

@@ -205,6 +205,8 @@ class GroupPoints:
     def refused_rows(self, clusters: Ints) -> Mapping[tuple[int, int], int]:
         """(reason code, cluster index) -> rows that policies refuse; `clusters` [groups]."""
         found = dict[tuple[int, int], int]()
+        if self.taking is self.members:
+            return found
         for group in np.flatnonzero(self.refused).tolist():
             why = self.refused.item(group), clusters.item(group)
             found[why] = found.get(why, 0) + self.members.item(group)
