@@ -120,6 +120,7 @@ def _few_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @example(script=CLOSED_AT_HOME, tenants=())
 @example(script=[("queue", ["b", "c", "a"] * 4, "", "u", "default")] * 2, tenants=())
 @example(script=[("close", "a", "b", True), ("queue", ["b", "a", "c"] * 4, "", "u", "default")], tenants=())
+@example(script=[("queue", list("aaaba"), "", "u", "default"), ("decide_all",), ("gone", "a", "n0")], tenants=())
 @example(script=[("queue", ["b", "c", "a"] * 9, "", "u", "default")], tenants=TENANTS["one has little"])
 @example(script=[("queue", ["b", "c"] * 6, "x", "u", "default")], tenants=TENANTS["one has little"])
 @example(script=[*OPEN, ("queue", ["c", "b"] * 6, "x", "u", "shop")], tenants=TENANTS["some pods are nobody's"])

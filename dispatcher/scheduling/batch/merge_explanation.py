@@ -97,6 +97,7 @@ class MergeExplanation:
         names = self.fleet.names_of(rows.tolist())
         self.places = dict(zip(rows.tolist(), names, strict=True))
         self.chosen = candidates.row[picked]
+        self._clusters = self.fleet.cluster[self.chosen]  # as they are now: rows may come to others
         self._has_rival = picked[:, 1] >= 0
         # lists: each decision is told of at once
         self._rival_rows: list[int] = np.where(self._has_rival, self.chosen[:, 1], -1).tolist()
@@ -141,7 +142,7 @@ class MergeExplanation:
         trace = self._trace
         buckets = trace.bucket[ats, places]
         raw = self.raws.of(trace.candidate[ats, places], trace.depth[ats, places])
-        clusters = self.fleet.cluster[self.chosen[ats, places]]
+        clusters = self._clusters[ats, places]
         for one, where in enumerate(self._brought_positions):
             raw[where] = self._brought.raw[self._brought.merged.kind[ats], one, clusters]
         normal = raw.copy()

@@ -25,6 +25,8 @@ class ClassKey(tuple[Hashable, ...]):
     """
 
     hash: int
+    # what `Plan.key_without_home` found, while clusters and the objects that it read stay alike
+    kept: dict[Hashable, Any]
     # by which its pods are decided, if others share it: see `Reserve.batch_key`
     batch: "ClassKey | None" = None
     # see `Plan.key_without_home`: by what it was made last
@@ -36,6 +38,7 @@ class ClassKey(tuple[Hashable, ...]):
         """TypeError for parts that cannot be hashed."""
         key = cls(parts)
         key.hash = tuple.__hash__(key)
+        key.kept = {}
         return key
 
     def __hash__(self) -> int:

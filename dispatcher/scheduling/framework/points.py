@@ -364,12 +364,7 @@ class Plan:
         to no node of its home now, one that not even these do. PluginError.
         """
         asked = partial(self._shared_key, key, pod_info, alone=alone)
-        return fleet.of_clusters(self._shared_keys, (key, pod_info.home, alone), asked)
-
-    @cached_property
-    def _shared_keys(self) -> dict[Hashable, Any]:
-        """What `key_without_home` found, while clusters and the objects that it read stay alike."""
-        return {}
+        return fleet.of_clusters(key.kept, alone, asked)
 
     def _shared_key(
         self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, *, alone: bool
