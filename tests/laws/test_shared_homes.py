@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,15 @@ from dispatcher.scheduling.batch.count_merge import CountMerge, count_merge_of
 from dispatcher.scheduling.batch.pod_variants import PodVariants
 from dispatcher.scheduling.cycle import batches
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.framework import PodInfo, kernels
+from dispatcher.scheduling.framework import (
+    ClusterScore,
+    FleetView,
+    Floats,
+    PluginUse,
+    PodInfo,
+    Profile,
+    kernels,
+)
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -191,6 +200,36 @@ def test_who_inherits_a_book_says_anew_what_pods_of_several_tenants_share() -> N
 
 def test_a_book_that_cannot_tell_what_pods_share_is_named() -> None:
     assert keys_with(Broken) == {("fault", "TenantQuota", home, "uid-p1") for home in "bc"}
+
+
+class Wished(ClusterScore):
+    """Prefers the cluster that an annotation names."""
+
+    name = "Wished"
+
+    def class_key(self, pod_info: PodInfo) -> str:
+        """The cluster."""
+        return pod_info.pod.annotations.get("wish", "")
+
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Floats:
+        """100 there."""
+        return np.array([100.0 * (info.name == pod_info.pod.annotations.get("wish")) for info in fleet.clusters])
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("homes", ["c", "bc"])
+def test_pods_that_bring_different_scores_each_go_by_their_own_from_one_home_too(homes: str) -> None:
+    kernels.compile_all()
+    profile = Profile("wishes", (*DEFAULT_PROFILE.plugins, PluginUse("Wished", weight=10.0)))
+    pair = Alone(profile, lambda: lambda: [*build(DEFAULT_PROFILE, PluginContext()), Wished()], batched=True)
+    for cluster in CLUSTERS:
+        pair.node(cluster, node("n0").cpu("20").build())
+    pods = [
+        pod(f"p{at}").cpu("100m").annotation("wish", "aab"[at % 3]).placed(homes[at % len(homes)]) for at in range(9)
+    ]
+    assert len({batch_key(pair.scheduler.classify(one)) for one in pods}) == 1
+    pair.decide([((one.home, one.pod.uid), one) for one in pods])
+    assert "".join(one.cluster for one in pair.results if isinstance(one, Decision)) == "aab" * 3
 
 
 class MoreThanHome(HomeCluster):

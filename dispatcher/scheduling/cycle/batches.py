@@ -46,23 +46,21 @@ class Batches:
         """Decide and book as many of the first pods as the merge gives exactly; none where it does
         not pay or cannot be exact.
 
-        `alike`: all are known to be of one template and home. Pods of one home alone have a class
-        that knows what they bring.
+        `alike`: all are known to be of one template and home. Pods that bring the same have a class
+        of their own that knows it.
         """
         if len(items) < _WORTH_IT:
             return ()
         if not key.brought:
             return self._ahead(key, items, alike=alike)
-        homes = [pod_info.home for _, pod_info in items]
-        own = sum(1 for _ in takewhile(homes[0].__eq__, homes))
-        found = self._ahead(key, items, alike=False) if own < len(homes) else ()
-        if found:
-            return found
         try:
-            key = self._plan.own_key(key, items[0][1])
+            keys = (self._plan.own_key(key, pod_info) for _, pod_info in items)
+            first = next(keys)
+            own = 1 + sum(1 for _ in takewhile(first.__eq__, keys))
         except PluginError:
             return ()  # decided alone, the pod meets the error again and says so
-        return self._ahead(key, items[:own], alike=False)
+        found = self._ahead(key, items, alike=False) if own < len(items) else ()
+        return found or self._ahead(first, items[:own], alike=False)
 
     def _ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool) -> Sequence[Result]:
         # later: the key as the fleet is now
