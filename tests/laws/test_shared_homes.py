@@ -174,6 +174,19 @@ def test_pods_of_several_tenants_are_decided_together_and_wait_for_quota_apart()
     assert batch_key(larger) != batch_key(b)
 
 
+def test_pods_of_two_homes_queue_apart_once_a_cluster_is_closed_to_those_of_one() -> None:
+    one = Queued(batched=True)
+
+    def queues() -> int:
+        return len({batch_key(one.scheduler.classify(pod().cpu("300m").placed(home))) for home in "ab"})
+
+    before = queues()
+    one.close("a", "c", closed=True)
+    assert (before, queues()) == (1, 2)
+    one.close("a", "c", closed=False)
+    assert queues() == 1
+
+
 class OfAnother(TenantQuota):
     """Says nothing of what several tenants share."""
 

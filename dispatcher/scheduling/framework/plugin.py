@@ -142,7 +142,8 @@ class Plugin(ABC, Generic[S]):
         Who only scores, `by_cluster` and without normalising, is asked for the latter alone: else
         each pod brings its scores along.
 
-        None: `class_key` holds. Not inherited.
+        None: `class_key` holds. Not inherited. What it says is kept for pods of equal class keys as
+        by `fleet.of_clusters`.
         """
         return None
 
@@ -187,7 +188,7 @@ class Filter(Plugin[S]):
 
     def possible_clusters(self, pod_info: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters that hold all nodes that it lets the pod be on now; None where that takes
-        long to tell. Not inherited.
+        long to tell. Not inherited; kept as `Plugin.key_without_home` is.
         """
         return None
 

@@ -363,8 +363,10 @@ class Plan:
         homes nothing but scores of clusters tells apart (`ClassKey.brought`). Of a pod that can go
         to no node of its home now, one that not even these do. PluginError.
         """
+        home = pod_info.home
+        closed = fleet.closed.get(home), fleet.proxy_taints.get(home)  # of which nothing is noted
         asked = partial(self._shared_key, key, pod_info, alone=alone)
-        return fleet.of_clusters(key.kept, alone, asked)
+        return fleet.of_clusters(key.kept, (alone, closed), asked)
 
     def _shared_key(
         self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, *, alone: bool
