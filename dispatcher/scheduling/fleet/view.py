@@ -149,7 +149,7 @@ class ObservedView:
             view = _OfClusters(fleet)
             value = make(view)
             if view.reads_more:
-                self.observed.take(view.observed)
+                self._read_more(view.observed)
                 return value
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
@@ -157,6 +157,9 @@ class ObservedView:
             known = kept[key] = _Kept(value, fleet.clusters_version, versions)
         self.observed.kinds.update(known.versions)
         return cast(T, known.value)
+
+    def _read_more(self, others: Observed) -> None:
+        self.observed.take(others)
 
 
 class _OfClusters(ObservedView):
@@ -175,6 +178,10 @@ class _OfClusters(ObservedView):
         return (
             getattr(self._fleet, name) if name in ("axis", "signals") else super().__getattr__(name)
         )
+
+    def _read_more(self, others: Observed) -> None:
+        self.reads_more = True
+        super()._read_more(others)
 
     @property
     def now(self) -> float:

@@ -1,6 +1,6 @@
 """What a plugin reads is noted by the view that it was handed, and by no other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import pytest
 
@@ -67,6 +67,21 @@ def test_a_view_that_lasts_gathers_no_counts() -> None:
 @pytest.mark.parametrize("name", ["now", "kept", "place", "objects", "loads"])
 def test_no_facet_leads_past_the_view_to_the_fleet(name: str) -> None:
     assert not hasattr(view_of(a_fleet()).nodes, name)
+
+
+def test_an_answer_about_clusters_that_asks_for_another_one_is_not_kept_if_that_reads_nodes() -> None:
+    state = a_fleet()
+    kept: list[dict[Hashable, int]] = [{}, {}]
+
+    def nodes(view: FleetView) -> int:
+        return int(view.nodes.live.sum())
+
+    def asked(view: FleetView) -> int:
+        return view.of_clusters(kept[1], "inner", nodes)
+
+    assert view_of(state).of_clusters(kept[0], "outer", asked) == 2
+    state.put_node("a", node("n3").build())
+    assert view_of(state).of_clusters(kept[0], "outer", asked) == 3
 
 
 def test_what_moves_makes_stale_who_read_it_and_nobody_else() -> None:
