@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP
@@ -104,6 +104,22 @@ def test_hard_spread_holds_through_a_lost_zone() -> None:
     state.set_cluster("in-c", ready=False, synced=True)
     state.put_node("in-c", node("c").labels(zone="c").ready(False).build())
     assert open_zones(web().spread("zone"), state) == "c"
+
+
+@pytest.mark.parametrize("others", [{}, {"b": [node("n2")]}], ids=["one cluster", "two"])
+def test_hard_spread_over_clusters_goes_on_when_one_without_nodes_comes(
+    others: dict[str, Any],
+) -> None:
+    state = fleet(a=[node("n1")], **others)
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
+    found = []
+    for at in range(12):
+        one = pod(f"p{at}").labels(app="web").spread("cluster", 2).placed("a")
+        found.append(scheduler.schedule(one, ("a", one.pod.uid)))
+        if at == 5:
+            state.set_cluster("c", ready=True, synced=True)
+    assert all(isinstance(one, Decision) for one in found)
+    assert not scheduler.take_troubles()
 
 
 def test_hard_spread_forgets_a_zone_whose_nodes_are_gone() -> None:

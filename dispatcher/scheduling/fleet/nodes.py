@@ -157,6 +157,8 @@ class NodeTable(NodeColumns):
             found = self._clusters[name] = _Cluster(len(self.clusters))
             self._infos.append(ClusterInfo(name, ready=False, synced=False))
             self.clusters_version += 1
+            if self.n:  # what is kept until a node changes may have an entry for each cluster
+                self.changes.append(0)
         return found
 
     def _new_row(self, home: _Cluster, name: str) -> int:
