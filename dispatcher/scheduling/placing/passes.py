@@ -77,7 +77,7 @@ class OnePasses:
         )
         self._all_skipped: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
-        self._groups: OrderedDict[Hashable, RuleGroups | None] = OrderedDict()
+        self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
         self._room = LowCapacityIndex(fleet)
         self._last: tuple[ClassKey, OnePass] | None = None
@@ -232,7 +232,7 @@ class OnePasses:
             if told is None:
                 return None
             rules.append(told)
-        name = name_of(rules, setup.columns)
+        name = name_of(policies, rules, setup.columns)
         if name in self._groups:
             self._groups.move_to_end(name)
             return self._groups[name]

@@ -471,6 +471,11 @@ def rule_groups(
     return None if base is None else RuleGroups(rules, policies, columns, base, list(axes), hosts)
 
 
-def name_of(rules: Sequence[CountRules], columns: Sequence[StaticColumn]) -> Hashable:
+def name_of(
+    policies: Sequence[PluginEvaluator],
+    rules: Sequence[CountRules],
+    columns: Sequence[StaticColumn],
+) -> Hashable:
     """By what groups are kept: while these live, nothing else has their ids."""
-    return tuple(map(id, rules)), tuple([id(one.value) for one in columns])
+    whose = tuple([(one.role, id(of)) for one, of in zip(policies, rules, strict=True)])
+    return whose, tuple([id(one.value) for one in columns])

@@ -10,7 +10,20 @@ import pytest
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.cycle import Unschedulable as Refused
-from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, PluginUse, PodInfo, Profile, kernels
+from dispatcher.scheduling.framework import (
+    SKIP,
+    CountedPlugin,
+    DomainPlugin,
+    FleetView,
+    Part,
+    PluginUse,
+    PodInfo,
+    Profile,
+    Refuse,
+    Skip,
+    kernels,
+)
+from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import fleet, node, pod
@@ -102,3 +115,29 @@ def test_a_batch_goes_on_where_parts_come_to_be_about_other_domains() -> None:
         nodes.append([one.node for one in results if isinstance(one, Decision)])
     assert len(nodes[0]) == 8
     assert nodes[0] == nodes[1]
+
+
+NOTHING = CountRules()
+
+
+class Sometimes(CountedPlugin[CountRules]):
+    """Has nothing to say, by one and the same answer, of pods that name it; skips all others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name  # type: ignore[misc]
+
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return pod_info.pod.annotations.get("who") == self.name
+
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules | Refuse | Skip:
+        return NOTHING if self.class_key(pod_info) else SKIP
+
+
+def test_policies_that_answer_the_very_same_rules_are_told_apart() -> None:
+    profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("A"), PluginUse("B")))
+    plugins = [*build(DEFAULT_PROFILE, PluginContext()), Sometimes("A"), Sometimes("B")]
+    scheduler = Scheduler(profile, plugins, fleet(a=[node("n1").cpu(8), node("n2").cpu(8)]))
+    for who in "AB":
+        found = scheduler.schedule(pod(who).annotation("who", who).cpu("100m").placed("a"), ("a", who))
+        assert isinstance(found, Decision)
+        assert who in found.record()["scores"]
