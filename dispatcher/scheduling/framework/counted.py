@@ -55,7 +55,7 @@ class CountedPlugin(DomainPlugin[S]):
     """
 
     # how raw scores become 0..100, as in the rules; raw scores up to `void` are worth 0; `base` is
-    # a part of each
+    # a part of each (where it is not 0, that of rules without score terms is known by being 0)
     scale: ClassVar[Scale] = Scale.AS_IS
     base: ClassVar[float] = 0.0
     void: ClassVar[float] = float("-inf")
@@ -173,7 +173,7 @@ def normalized_range(raw: Floats) -> Floats:
 
 def _by_cost(raw: Floats, base: float, void: float) -> Floats:
     """100 for the least cost, down to 100 * least / largest; 0 where a raw score is void."""
-    if not raw.any():  # there are no score terms
+    if base and not raw.any():  # there are no score terms
         return raw
     cost = np.floor(0.5 - (raw - base))
     has = raw > void

@@ -8,7 +8,14 @@ import pytest
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.counted import CountedPlugin
-from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, RequiredCount, RuleCount, ScoreTerm
+from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    Scale,
+    ScoreTerm,
+)
 from tests.builders import fleet
 
 DOMAIN = np.asarray([0, 1, 2, -1], dtype=np.int32)  # of four nodes
@@ -64,3 +71,19 @@ def test_factors_grow_with_the_number_of_domains_that_take_pods(needs_all: bool,
     plugin, every = Stated(), slice(0, 4)
     state = plugin.pre_score_domains(rules, VIEW, every)
     assert plugin.score(state, VIEW, every).tolist() == [0.0, -np.log(domains + 2), -3 * np.log(domains + 2), 0.0]
+
+
+class ByCost(Stated):
+    scale = Scale.COST
+
+
+class ByCostFromOne(ByCost):
+    base = -1.0
+
+
+@pytest.mark.parametrize(("plugin", "points"), [(ByCost(), 100.0), (ByCostFromOne(), 0.0)])
+def test_no_cost_is_worth_all_points_but_where_a_base_tells_that_nothing_is_scored(
+    plugin: ByCost, points: float
+) -> None:
+    assert plugin.normalize(np.zeros(2)).tolist() == [points] * 2
+    assert plugin.normalize(np.asarray([-1.0, -2.0]))[0] == 100.0
