@@ -137,6 +137,7 @@ class OnePasses:
         evaluators = [one for one in others if one.role.scope is AnswerScope.ROW]
         policies = [one for one in others if one.role.scope is AnswerScope.DOMAIN]
         for one in self._requesting:
+            one.observed.counts.clear()  # of other pods: nobody asks for these any more
             if one.pre_filter(pod_info) is not None:
                 return None
             if not one.skipped:
