@@ -72,18 +72,6 @@ def is_plain(raw: Floats) -> bool:
     return raw.dtype == np.float64 and raw.flags.c_contiguous
 
 
-def close_totals(first: Codes, total: Floats) -> bool:
-    """Totals as points, -inf where `refusal_codes` refuses; False if one of the others is no finite
-    number.
-    """
-    if _close.fast is not None:
-        return not _close.fast(first, GRID, total)
-    total /= GRID
-    finite_ones = bool(np.isfinite(total[first == 0]).all())
-    total[first != 0] = INFEASIBLE
-    return finite_ones
-
-
 class RowPlugins:
     """The plugins that look at one row each, asked for pods that look alike to all of them.
 

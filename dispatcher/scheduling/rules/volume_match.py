@@ -17,12 +17,9 @@ AVAILABLE = "Available"
 
 @dataclass(frozen=True)
 class Candidates:
-    """Volumes for one claim, best first; a volume that is kept for the claim (`prebound`) leaves no
-    choice.
-    """
+    """Volumes for one claim, best first; a volume that is kept for the claim leaves no choice."""
 
     volumes: tuple[PersistentVolume, ...]
-    prebound: bool = False
 
     @cached_property
     def by_label(self) -> tuple[dict[str, dict[str, int]], list[int]]:
@@ -85,7 +82,7 @@ def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]
     ]
     kept = [volume for volume in wanted if is_kept_for(volume, claim)]
     if kept:
-        return Candidates((min(kept, key=lambda volume: volume.name),), prebound=True)
+        return Candidates((min(kept, key=lambda volume: volume.name),))
     free = (volume for volume in wanted if _suits(volume, claim))
     return Candidates(tuple(sorted(free, key=lambda volume: (volume.capacity, volume.name))))
 
