@@ -6,9 +6,8 @@ changes no more of its answers than `depends` says, and other clusters none whil
 stay; pods with equal class keys get equal answers, and nodes of a cluster if it is a ClusterFilter or ClusterScore;
 a key can be hashed, and is as `keyed_by_template` says; what is reserved and given back leaves no
 trace: the next pod is answered as before; it raises for no pod, and an explanation is plain JSON;
-at PreEnqueue, Permit and PreBind it answers what these points know; no score passes the bound that
-the plugin gives, and a filter by room refuses only where some lacks; open_rows says of a filter
-what it answers by itself.
+at PreEnqueue, Permit and PreBind it answers what these points know; a filter by room refuses just
+where some lacks; open_rows says of a filter what it answers by itself.
 
 What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the
 fleet have them.

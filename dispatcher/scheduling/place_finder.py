@@ -2,7 +2,7 @@
 
     place finder                  finds the place of                                    reads, per pod
     placing.OnePass               a pod unlike others, in a class not worth keeping     all rows
-    equivalence.EquivalenceClass  any pod, one at a time                                rows that changed
+    equivalence.EquivalenceClass  any pod, one at a time                                rows that changed, all totals
     cycle.second_pass.SecondPass  any pod while rooms are held for nominated ones       as its class, twice
 
 All of them answer the same for the same pod on the same fleet (tests/laws); they differ in what

@@ -195,7 +195,7 @@ class Scheduler(AssumedPods):
         results: list[Result] = []
         ahead: Sequence[Result]
         refused = dict[str, Unschedulable]()  # home -> since a pod was placed
-        alone = 1  # pods decided one by one before looking ahead is tried again
+        alone = 1  # pods decided one by one before a batch is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
             ahead = (

@@ -8,9 +8,10 @@ not.
    these are counted by group first.
 3. The two best rows by static points, the scores of plugins by row and the points of groups.
 
-Nothing is kept of it: it serves classes that are not worth keeping, or whose answers would be stale
-with each of their pods. Not here: pods without a place, policies that tell no rules, and plugins
-that look at the whole fleet; the pod's class decides those (`passes` says which).
+Nothing is kept of its rows: it serves classes that are not worth keeping, or whose answers would be
+stale with each of their pods. Not here: pods without a place, policies that tell no rules, and
+plugins that look at the whole fleet; the pod's class decides those (`passes` says which, and what
+passes have in common).
 """
 
 from collections.abc import Mapping, Sequence
