@@ -172,7 +172,7 @@ class ConstraintCounts:
         """
         code: int = self.area.domain.item(row)
         names = self.area.domains.names_of([code] if code >= 0 else [], fleet)
-        least = self._least
+        least = self.least
         skew = self.counts.item(code) - least if code >= 0 else None
         return self._explanation(names.get(code), least, skew, names)
 
@@ -184,7 +184,7 @@ class ConstraintCounts:
         own[known] = self.counts[chosen[known]]
         codes: list[int] = chosen.tolist()
         names = self.area.domains.names_of([code for code in set(codes) if code >= 0], fleet)
-        least = self._least
+        least = self.least
         skew = where(numbers(known), numbers(own - least), Same(None))
         domain = picked([names.get(code) for code in codes])
         found = self._explanation(domain, least, skew, names)
@@ -209,11 +209,6 @@ class ConstraintCounts:
             "counts": {names[code]: count for code, count in counts},
             "domains": area.domains.size,
         }
-
-    @property
-    def _least(self) -> int:
-        """The least count over the eligible domains, 0 while these are too few."""
-        return _least(self.area, self.counts) if self.area.has_min_domains else 0
 
 
 @kernel("ints bools int int")
