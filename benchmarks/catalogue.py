@@ -22,7 +22,6 @@ from benchmarks.fleet import gateways, many_templates
 from benchmarks.fleet import memory as fleet_memory
 from benchmarks.followers import case as followers
 from benchmarks.mixed import case as mixed
-from benchmarks.one_pass import case as passes
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.meanings import OF_BENCHMARKS
 from benchmarks.report.rows import Row
@@ -42,7 +41,6 @@ _OWN = (
     *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
-    *passes.CASES,
     *tracing.CASES,
 )
 _SECONDS = {
@@ -61,7 +59,6 @@ _SECONDS = {
     "followers": 400,
     "fail_over_of_100_clusters": 900,
     "fail_over_under_load": 600,
-    "one_pass": 90,
     "prometheus_of_5000_nodes": 120,
     "beside_kube_scheduler_500_nodes": 300,
     "beside_kube_scheduler_5000_nodes": 540,
