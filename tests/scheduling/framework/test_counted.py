@@ -1,6 +1,7 @@
 """Filter and score of a policy that is stated as rules over counts."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +9,15 @@ import pytest
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.counted import CountedPlugin
-from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, RequiredCount, RuleCount, ScoreTerm
-from tests.builders import fleet
+from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    Scale,
+    ScoreTerm,
+)
+from tests.builders import fleet, pod
 
 DOMAIN = np.asarray([0, 1, 2, -1], dtype=np.int32)  # of four nodes
 VIEW = view_of(fleet(a=["n1", "n2", "n3", "n4"]))
@@ -23,6 +31,12 @@ class Stated(CountedPlugin):
 
     def class_key(self, pod_info: PodInfo) -> None:
         return None
+
+
+def stated(**how: Any) -> CountedPlugin:
+    """One with this scale, base or void."""
+    cls: type[CountedPlugin] = type("Stated", (Stated,), how)
+    return cls()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +68,7 @@ def test_terms_of_the_score_add_up() -> None:
 
 def test_a_base_is_a_part_of_each_score_once() -> None:
     rules = CountRules(score_terms=[ScoreTerm(PODS, -10.0, elsewhere=5.0), ScoreTerm(PODS, 1.0)], base=-1.0)
-    assert Stated().score(rules, VIEW, slice(0, 4)).tolist() == [-1.0, -10.0, -28.0, 4.0]
+    assert stated(base=-1.0).score(rules, VIEW, slice(0, 4)).tolist() == [-1.0, -10.0, -28.0, 4.0]
 
 
 @pytest.mark.parametrize(("needs_all", "domains"), [(False, 4), (True, 3)])
@@ -64,3 +78,41 @@ def test_factors_grow_with_the_number_of_domains_that_take_pods(needs_all: bool,
     plugin, every = Stated(), slice(0, 4)
     state = plugin.pre_score_domains(rules, VIEW, every)
     assert plugin.score(state, VIEW, every).tolist() == [0.0, -np.log(domains + 2), -3 * np.log(domains + 2), 0.0]
+
+
+TERMS = [ScoreTerm(PODS, -1.0)]
+COST: dict[str, Any] = {"scale": Scale.COST, "base": -1.0}
+
+
+@pytest.mark.parametrize(
+    ("how", "rules", "want"),
+    [
+        pytest.param({"scale": Scale.RANGE}, CountRules(score_terms=TERMS), "scale=self.scale", id="no scale"),
+        pytest.param({}, CountRules(score_terms=TERMS, scale=Scale.RANGE), "scale=self.scale", id="of rules alone"),
+        pytest.param(COST, CountRules(score_terms=TERMS, scale=Scale.COST), "scale, base and void", id="no base"),
+        pytest.param(
+            {**COST, "void": -9.0}, CountRules(score_terms=TERMS, **COST), "scale, base and void", id="no void"
+        ),
+        pytest.param(
+            {"scale": Scale.COST}, CountRules(score_terms=TERMS, scale=Scale.COST), "base = -1.0", id="base 0"
+        ),
+        pytest.param(COST, CountRules(**COST), "without score terms", id="a base of no term"),
+    ],
+)
+def test_rules_that_score_otherwise_than_the_class_are_an_error(
+    how: dict[str, Any], rules: CountRules, want: str
+) -> None:
+    """Of these, a batch would give other scores than a single pod: it goes by the rules alone."""
+    plugin = stated(**how)
+    with pytest.raises(ValueError, match=want):
+        plugin.count_rules(rules, PodInfo(pod().build(), "a"), VIEW)
+    with pytest.raises(ValueError, match=want):
+        plugin.score(rules, VIEW, slice(0, 4))
+
+
+@pytest.mark.parametrize("how", [{}, {"scale": Scale.RANGE}, COST], ids=["as is", "range", "cost"])
+def test_rules_that_say_what_the_class_says_are_taken(how: dict[str, Any]) -> None:
+    plugin = stated(**how)
+    for rules in (CountRules(), CountRules(score_terms=TERMS, **how)):
+        assert plugin.count_rules(rules, PodInfo(pod().build(), "a"), VIEW) is rules
+        assert len(plugin.score_parts(rules, VIEW)) == len(rules.score_terms)
