@@ -23,6 +23,7 @@ from shared.model.pod import (
     Toleration,
     Volume,
 )
+from shared.model.topology import label_of, level_of
 
 _METRICS = (-3.5, 0.0, 1e12)
 NO_NODES = "void"  # a cluster of the odd fleet
@@ -95,7 +96,7 @@ def odd_pods() -> list[PodInfo]:
 
 
 class Asked:
-    """A fleet that remembers of which labels and metrics of nodes it was asked."""
+    """A fleet that remembers of which labels, fault domains and metrics of nodes it was asked."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
@@ -109,6 +110,12 @@ class Asked:
         """As the fleet answers."""
         self.labels[key] = None
         return self._fleet.label(key)
+
+    def domain(self, key: str) -> SmallInts:
+        """As the fleet answers; the label behind it is one that it was asked of."""
+        if label := label_of(level_of(key))[0]:
+            self.labels[label] = None
+        return self._fleet.domain(key)
 
     def metric(self, name: str) -> Floats:
         """As the fleet answers."""

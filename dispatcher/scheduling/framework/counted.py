@@ -119,7 +119,9 @@ class CountedPlugin(DomainPlugin[S]):
         """See `Scale`."""
         if self.scale is Scale.RANGE:
             return normalized_range(raw)
-        return _by_cost(raw, self.base, self.void) if self.scale is Scale.COST else raw
+        if self.scale is Scale.COST and raw.any():  # else there are no score terms, nor their base
+            return normalized_cost(raw, self.base, self.void)
+        return raw
 
 
 def _refusing(rule: MaxCount | RequiredCount, *, exempt: bool) -> Part:
@@ -187,10 +189,10 @@ def normalized_range(raw: Floats) -> Floats:
     return scores
 
 
-def _by_cost(raw: Floats, base: float, void: float) -> Floats:
-    """100 for the least cost, down to 100 * least / largest; 0 where a raw score is void."""
-    if not raw.any():  # there are no score terms, for else `base` is a part of each
-        return raw
+def normalized_cost(raw: Floats, base: float, void: float) -> Floats:
+    """Scale.COST: 100 for the least cost, down to 100 * least / largest; 0 where a raw score is
+    void.
+    """
     cost = np.floor(0.5 - (raw - base))
     has = raw > void
     told = cost if has.all() else cost[has]
