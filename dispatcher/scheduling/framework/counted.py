@@ -26,7 +26,7 @@ from dispatcher.scheduling.framework.plugin import MAX_SCORE, S
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.labels import LabelSelector
 from shared.model.pod import Pod
-from shared.model.topology import HOST_LEVEL
+from shared.model.topology import HOST_LEVEL, level_of
 
 
 @dataclass(frozen=True)
@@ -169,13 +169,14 @@ def pods_by_domain(
     pod: Pod, key: str, fleet: FleetView, selector: LabelSelector | None = None
 ) -> RuleCount:
     """The pods of `pod`'s namespace that match (None: those of its app) by domain of `key`, each
-    once in the whole fleet; `pod` adds itself where it matches.
+    once in the whole fleet; `pod` adds itself where it matches. So its namespace and labels
+    (`app_labels`, for None) are in the `class_key`.
     """
     return RuleCount(
         fleet.topology.domain(key),
         fleet.topology.count_matching(pod, selector, key),
         more=int(selector is None or selector.matches(pod.labels)),
-        by_host=key == HOST_LEVEL,
+        by_host=level_of(key) == HOST_LEVEL,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.counted import CountedPlugin
+from dispatcher.scheduling.framework.counted import CountedPlugin, pods_by_domain
 from dispatcher.scheduling.framework.domain_counts import (
     CountRules,
     MaxCount,
@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     Scale,
     ScoreTerm,
 )
+from shared.model.names import HOSTNAME, ZONE
 from tests.builders import fleet, pod
 
 DOMAIN = np.asarray([0, 1, 2, -1], dtype=np.int32)  # of four nodes
@@ -116,3 +117,8 @@ def test_rules_that_say_what_the_class_says_are_taken(how: dict[str, Any]) -> No
     for rules in (CountRules(), CountRules(score_terms=TERMS, **how)):
         assert plugin.count_rules(rules, PodInfo(pod().build(), "a"), VIEW) is rules
         assert len(plugin.score_parts(rules, VIEW)) == len(rules.score_terms)
+
+
+@pytest.mark.parametrize(("key", "by_host"), [("host", True), (HOSTNAME, True), ("zone", False), (ZONE, False)])
+def test_a_host_is_a_node_whatever_its_key_is_called(key: str, by_host: bool) -> None:
+    assert pods_by_domain(pod().labels(app="u").build(), key, VIEW).by_host is by_host
