@@ -81,7 +81,8 @@ class RequiredCount:
 class ScoreTerm:
     """A term of the raw score: factor * count + offset, `elsewhere` on rows without a domain.
 
-    `table` [domains]: what the domain gets instead, whatever its count (see `constant`).
+    `table` [domains]: what the domain gets instead, whatever its count; `constant` makes such terms.
+    ValueError for a table beside a factor, or by host.
     """
 
     domain_count: RuleCount
@@ -89,6 +90,10 @@ class ScoreTerm:
     offset: float = 0.0
     elsewhere: float = 0.0
     table: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.table is not None and (self.factor or self.domain_count.by_host):
+            raise ValueError("a term by a table has no factor, and no count by host: use constant")
 
 
 def constant(domain: SmallInts, table: Floats) -> ScoreTerm:

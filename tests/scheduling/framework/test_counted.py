@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     RuleCount,
     Scale,
     ScoreTerm,
+    constant,
 )
 from shared.model.names import HOSTNAME, ZONE
 from tests.builders import fleet, pod
@@ -122,3 +123,16 @@ def test_rules_that_say_what_the_class_says_are_taken(how: dict[str, Any]) -> No
 @pytest.mark.parametrize(("key", "by_host"), [("host", True), (HOSTNAME, True), ("zone", False), (ZONE, False)])
 def test_a_host_is_a_node_whatever_its_key_is_called(key: str, by_host: bool) -> None:
     assert pods_by_domain(pod().labels(app="u").build(), key, VIEW).by_host is by_host
+
+
+@pytest.mark.parametrize(
+    ("count", "factor"), [(PODS, -1.0), (replace(PODS, by_host=True), 0.0)], ids=["factor", "host"]
+)
+def test_a_term_by_a_table_goes_by_nothing_else(count: RuleCount, factor: float) -> None:
+    with pytest.raises(ValueError, match="use constant"):
+        ScoreTerm(count, factor, table=np.zeros(3))
+
+
+def test_a_constant_term_by_host_is_taken() -> None:
+    term = constant(VIEW.topology.domain("host"), np.asarray([3.0, 1.0, 2.0, 0.0]))
+    assert Stated().score(CountRules(score_terms=[term]), VIEW, slice(0, 4)).tolist() == [3.0, 1.0, 2.0, 0.0]
