@@ -18,7 +18,13 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.counted import normalized_cost, normalized_range
-from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, Scale
+from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    Scale,
+    flaw_of,
+)
 from dispatcher.scheduling.framework.domains import tells_rules
 
 
@@ -51,6 +57,11 @@ def rules_law(
         rules = plugin.count_rules(state, pod_info, fleet)
         if rules is None:
             continue
+        if flaw := flaw_of(rules, fleet.n):
+            yield flaw
+            continue
+        if not all(_hosts_present(one, fleet) for one in rules.refusals):
+            yield "present of a count by host must be the rows whose pods count"
         for code in _codes(rules):
             yield from declared(code)
         yield from _differs(plugin, state, rules, fleet)
@@ -60,6 +71,15 @@ def _codes(rules: CountRules) -> set[int]:
     """All that they may refuse for, here or where other nodes and pods are."""
     elsewhere = {one.elsewhere for one in rules.refusals if isinstance(one, MaxCount)} - {0}
     return {one.code for one in rules.refusals} | elsewhere
+
+
+def _hosts_present(rule: MaxCount | RequiredCount, fleet: FleetView) -> bool:
+    count = rule.domain_count
+    if not isinstance(rule, MaxCount) or rule.present is None or not count.by_host:
+        return True
+    counted = np.ones(fleet.n, dtype=np.bool_) if count.counted is None else count.counted != 0
+    live = fleet.nodes.live
+    return np.array_equal(rule.present[: fleet.n][live], counted[live])
 
 
 def _differs(

@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     Scale,
     ScoreTerm,
     constant,
+    flaw_of,
 )
 from shared.model.names import HOSTNAME, ZONE
 from tests.builders import fleet, pod
@@ -136,3 +137,22 @@ def test_a_term_by_a_table_goes_by_nothing_else(count: RuleCount, factor: float)
 def test_a_constant_term_by_host_is_taken() -> None:
     term = constant(VIEW.topology.domain("host"), np.asarray([3.0, 1.0, 2.0, 0.0]))
     assert Stated().score(CountRules(score_terms=[term]), VIEW, slice(0, 4)).tolist() == [3.0, 1.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "want"),
+    [
+        (CountRules([MaxCount(PODS, 1, 7, present=OTHERS), RequiredCount(NOBODY, 7)], score_terms=TERMS), ""),
+        (CountRules([MaxCount(replace(PODS, counts=np.zeros(3)), 1, 7)]), "must be [domains] int64"),  # type: ignore[arg-type]
+        (CountRules([RequiredCount(replace(PODS, counts=[0, 0, 0]), 7)]), "must be [domains] int64"),  # type: ignore[arg-type]
+        (CountRules([MaxCount(replace(PODS, domain=DOMAIN[:3]), 1, 7)]), "must be [4] whole numbers"),
+        (CountRules([MaxCount(replace(PODS, by_host=True), 1, 7)]), "is about 3 rows of 4"),
+        (CountRules([MaxCount(replace(PODS, counted=DOMAIN[:1]), 1, 7)]), "counted is about (1,) rows of 4"),
+        (CountRules([MaxCount(PODS, 1, 7, present=OTHERS[:1])]), "is about (1,) domains of 3"),
+        (CountRules(score_terms=[constant(DOMAIN, np.zeros(3)), ScoreTerm(PODS, 0.0, table=np.zeros(1))]), "of 3"),
+    ],
+    ids=["none", "floats", "list", "rows", "hosts", "counted", "present", "table"],
+)
+def test_rules_that_no_batch_can_be_judged_by_are_told(rules: CountRules, want: str) -> None:
+    assert want in flaw_of(rules, 4)
+    assert bool(want) == bool(flaw_of(rules, 4))
