@@ -57,19 +57,24 @@ def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetS
         for name, share in (("e1", 0.9), ("w3", 0.1))
     }
     fleet = a_fleet({"east": east, "west": west, NO_NODES: []}, readings=readings)
-    for at, (cluster, node) in enumerate((("east", "e1"), ("east", "e1"), ("west", "w3"))):
+    seats = (("east", "e1"), ("east", "e1"), ("west", "w3"), ("east", "e2"))
+    for at, (cluster, node) in enumerate(seats):
         seat(fleet, a_pod(f"old-{at}", wants={"cpu": "500m"}), cluster, node)
     return fleet
 
 
 def odd_pods() -> list[PodInfo]:
-    """Pods that ask for nothing, for everything, for too much, and two of one template."""
+    """Pods that ask for nothing, for everything, for too much, of other apps than those that run, and
+    two of one template.
+    """
     zone = Requirement(ZONE, "In", ("z0",))
     term = NodeSelectorTerm((zone,))
     return [
         a_pod("plain"),
         a_pod("plain-2"),
         a_pod("bare", labels={}),
+        a_pod("of-another-app", labels={"app": "db"}),
+        a_pod("of-another-namespace", namespace="shop"),
         a_pod("big", wants={"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}),
         a_pod("huge", wants={"cpu": "4000000"}),
         a_pod(

@@ -434,7 +434,7 @@ class Racks(CountedPlugin):
     most = 100
 
     def class_key(self, pod_info: PodInfo) -> Any:
-        return tuple(pod_info.pod.app_labels.items())
+        return pod_info.pod.namespace, tuple(pod_info.pod.app_labels.items())
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules:
         racks = pods_by_domain(pod_info.pod, "rack", fleet)
@@ -453,6 +453,24 @@ class Rackless(Racks):
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules:
         assert (fleet.topology.domain("rack") < 0).all(), "a node has a rack"
         return super().pre_filter(pod_info, fleet)
+
+
+class OfAnyApp(Racks):
+    """Its key forgets which app is counted."""
+
+    most = 0
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return pod_info.pod.namespace, bool(pod_info.pod.app_labels)
+
+
+class OfAnyNamespace(Racks):
+    """Its key forgets in which namespace."""
+
+    most = 0
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return tuple(pod_info.pod.app_labels.items())
 
 
 class TwoTongues(DomainPlugin[None]):
@@ -487,13 +505,15 @@ class TwoTongues(DomainPlugin[None]):
         (Racks(), ""),
         (Secretive(), "it refuses for rack_full, which is neither in its REASONS nor known"),
         (Rackless(), "raises AssertionError: a node has a rack"),
+        (OfAnyApp(), "pod of-another-app has the class key of another pod"),
+        (OfAnyNamespace(), "pod of-another-namespace has the class key of another pod"),
         (TwoTongues(), ""),
         (TwoTongues(refuses=True), "count_rules refuses other nodes than filter_parts"),
         (TwoTongues(factor=2.0), "count_rules has other raw scores than score_parts"),
         (TwoTongues(scale=Scale.RANGE), "count_rules has another scale than normalize"),
         (TwoTongues(scale=Scale.COST), "count_rules has another scale than normalize"),
     ],
-    ids=["racks", "secretive", "rackless", "two tongues", "refusals", "raw", "range", "cost"],
+    ids=["racks", "secretive", "rackless", "apps", "namespaces", "two tongues", "refusals", "raw", "range", "cost"],
 )
 def test_rules_over_counts_are_held_to_the_laws(plugin: Plugin, want: str) -> None:
     assert {one[: len(want)] for one in broken_laws(plugin)} == ({want} if want else set())
