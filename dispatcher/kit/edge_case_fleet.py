@@ -23,6 +23,7 @@ from shared.model.pod import (
     Toleration,
     Volume,
 )
+from shared.model.topology import label_of, level_of
 
 _METRICS = (-3.5, 0.0, 1e12)
 NO_NODES = "void"  # a cluster of the odd fleet
@@ -56,19 +57,24 @@ def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetS
         for name, share in (("e1", 0.9), ("w3", 0.1))
     }
     fleet = a_fleet({"east": east, "west": west, NO_NODES: []}, readings=readings)
-    for at, (cluster, node) in enumerate((("east", "e1"), ("east", "e1"), ("west", "w3"))):
+    seats = (("east", "e1"), ("east", "e1"), ("west", "w3"), ("east", "e2"))
+    for at, (cluster, node) in enumerate(seats):
         seat(fleet, a_pod(f"old-{at}", wants={"cpu": "500m"}), cluster, node)
     return fleet
 
 
 def odd_pods() -> list[PodInfo]:
-    """Pods that ask for nothing, for everything, for too much, and two of one template."""
+    """Pods that ask for nothing, for everything, for too much, of other apps than those that run, and
+    two of one template.
+    """
     zone = Requirement(ZONE, "In", ("z0",))
     term = NodeSelectorTerm((zone,))
     return [
         a_pod("plain"),
         a_pod("plain-2"),
         a_pod("bare", labels={}),
+        a_pod("of-another-app", labels={"app": "db"}),
+        a_pod("of-another-namespace", namespace="shop"),
         a_pod("big", wants={"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}),
         a_pod("huge", wants={"cpu": "4000000"}),
         a_pod(
@@ -95,7 +101,7 @@ def odd_pods() -> list[PodInfo]:
 
 
 class Asked:
-    """A fleet that remembers of which labels and metrics of nodes it was asked."""
+    """A fleet that remembers of which labels, fault domains and metrics of nodes it was asked."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
@@ -109,6 +115,12 @@ class Asked:
         """As the fleet answers."""
         self.labels[key] = None
         return self._fleet.label(key)
+
+    def domain(self, key: str) -> SmallInts:
+        """As the fleet answers; the label behind it is one that it was asked of."""
+        if label := label_of(level_of(key))[0]:
+            self.labels[label] = None
+        return self._fleet.domain(key)
 
     def metric(self, name: str) -> Floats:
         """As the fleet answers."""

@@ -7,7 +7,8 @@ stay; pods with equal class keys get equal answers, and nodes of a cluster if it
 a key can be hashed, and is as `keyed_by_template` says; what is reserved and given back leaves no
 trace: the next pod is answered as before; it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know; a filter by room refuses just
-where some lacks; open_rows says of a filter what it answers by itself.
+where some lacks; open_rows says of a filter what it answers by itself; rules over counts say what
+a policy by domains answers by its parts.
 
 What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the
 fleet have them.
@@ -29,6 +30,7 @@ from dispatcher.kit.depends_law import stale_law
 from dispatcher.kit.edge_case_fleet import Asked, another_of_its_template, odd_fleet, odd_pods
 from dispatcher.kit.fleet_key import fleet_key_law
 from dispatcher.kit.room_law import room_law
+from dispatcher.kit.rules_law import rules_law
 from dispatcher.kit.waiting_room import Room
 from dispatcher.plugins.registry import REGISTRY, reasons_of
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -68,7 +70,7 @@ def broken_laws(plugin: Plugin) -> list[str]:
         return [f"derives must be a framework.derived.Derived, not {_kind(derives)}"]
     asked = Asked(_fleet_for(plugin))
     broken: list[str] = []
-    for law in (_keys, _answers, _classes, _reserves, _later_points, room_law):
+    for law in (_keys, _answers, _classes, _reserves, _later_points, room_law, _rules):
         broken += _broken_by(law, plugin, view_of(cast(FleetState, asked)))
         broken += _broken_by(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
     for moving_law in (stale_law, fleet_key_law):
@@ -167,11 +169,8 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
     if not isinstance(codes, np.ndarray) or codes.dtype != np.uint16 or codes.shape != (fleet.n,):
         yield f"filter must answer [{fleet.n}] uint16, not {_kind(codes)}"
         return
-    try:
-        for code in {int(code) for code in codes} - {0}:
-            yield from _declared(plugin, fleet.reasons.why(code).reason)
-    except KeyError as unknown:
-        yield f"filter answers code {unknown}, which is none of fleet.reasons"
+    for code in {int(code) for code in codes} - {0}:
+        yield from _declared_code(plugin, fleet, code)
     rows = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if codes.tolist() != [int(code) for code in rows]:
         yield "filter answers differently for all rows than row by row"
@@ -189,6 +188,17 @@ def _declared(plugin: Plugin, reason: object) -> Iterator[str]:
     if reason not in plugin.REASONS and reason not in reasons_of(REGISTRY):
         told = reason.name if isinstance(reason, Reason) else repr(reason)
         yield f"it refuses for {told:.80}, which is neither in its REASONS nor known"
+
+
+def _declared_code(plugin: Plugin, fleet: FleetView, code: int) -> Iterator[str]:
+    try:
+        yield from _declared(plugin, fleet.reasons.why(code).reason)
+    except KeyError as unknown:
+        yield f"filter answers code {unknown}, which is none of fleet.reasons"
+
+
+def _rules(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
+    return rules_law(plugin, fleet, partial(_declared_code, plugin, fleet))
 
 
 def _cluster_laws(plugin: Plugin, answers: NDArray[Any], fleet: FleetView) -> Iterator[str]:

@@ -11,11 +11,14 @@ from dispatcher.scheduling.framework import (
     SKIP,
     ClusterScore,
     Codes,
+    CountedPlugin,
     CycleState,
     Depends,
+    DomainPlugin,
     Filter,
     FleetView,
     Floats,
+    Part,
     Permit,
     Plugin,
     PodInfo,
@@ -26,9 +29,12 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
+from dispatcher.scheduling.framework.counted import pods_by_domain
+from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, Scale, ScoreTerm
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
 from dispatcher.scheduling.framework.plugin import WaitingRoom
-from shared.model.reasons import Reasons, Why
+from shared.model.reasons import Reason, Reasons, Why
+from shared.model.wake_events import NODES
 
 
 class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
@@ -418,3 +424,96 @@ class ByCount(ByPods):
 def test_a_placement_changes_no_more_answers_than_depends_says(plugin: Plugin, told: str) -> None:
     broken = broken_laws(plugin)
     assert [one[: len(told)] for one in broken] == ([told] if told else [])
+
+
+class Racks(CountedPlugin):
+    """At most `most` pods of an app in a rack."""
+
+    name: ClassVar[str] = "Racks"
+    reason: Reason = Reasons.POLICY
+    most = 100
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return pod_info.pod.namespace, tuple(pod_info.pod.app_labels.items())
+
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules:
+        racks = pods_by_domain(pod_info.pod, "rack", fleet)
+        return CountRules([MaxCount(racks, self.most, fleet.reasons.code(self.reason))])
+
+
+class Secretive(Racks):
+    """Has a reason that it does not tell of, in racks that are fuller than any here."""
+
+    reason = Reason("rack_full", "node(s) were in a full rack", remedy="Add racks.", helped_by=NODES)
+
+
+class Rackless(Racks):
+    """Fails where nodes have racks."""
+
+    def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> CountRules:
+        assert (fleet.topology.domain("rack") < 0).all(), "a node has a rack"
+        return super().pre_filter(pod_info, fleet)
+
+
+class OfAnyApp(Racks):
+    """Its key forgets which app is counted."""
+
+    most = 0
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return pod_info.pod.namespace, bool(pod_info.pod.app_labels)
+
+
+class OfAnyNamespace(Racks):
+    """Its key forgets in which namespace."""
+
+    most = 0
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return tuple(pod_info.pod.app_labels.items())
+
+
+class TwoTongues(DomainPlugin[None]):
+    """Zones by name, as parts; its rules say the same unless told otherwise."""
+
+    name: ClassVar[str] = "TwoTongues"
+
+    def __init__(self, *, refuses: bool = False, factor: float = 1.0, scale: Scale = Scale.AS_IS) -> None:
+        self.refuses, self.factor, self.scale = refuses, factor, scale
+
+    def class_key(self, pod_info: PodInfo) -> Any:
+        return None
+
+    def score_parts(self, state: None, fleet: FleetView) -> Sequence[Part]:
+        zones = len(fleet.topology.domain_values("zone"))
+        return [Part(fleet.topology.domain("zone"), np.append(np.arange(float(zones)), 5.0))]
+
+    def count_rules(self, state: None, pod_info: PodInfo, fleet: FleetView) -> CountRules:
+        zones = pods_by_domain(pod_info.pod, "zone", fleet)
+        table = np.arange(float(len(zones.counts))) * self.factor
+        code = fleet.reasons.code(Reasons.POLICY)
+        return CountRules(
+            [MaxCount(zones, 100, code, elsewhere=code)] if self.refuses else [],
+            score_terms=[ScoreTerm(zones, 0.0, elsewhere=5.0, table=table)],
+            scale=self.scale,
+        )
+
+
+@pytest.mark.parametrize(
+    ("plugin", "want"),
+    [
+        (Racks(), ""),
+        (Secretive(), "it refuses for rack_full, which is neither in its REASONS nor known"),
+        (Rackless(), "raises AssertionError: a node has a rack"),
+        (OfAnyApp(), "pod of-another-app has the class key of another pod"),
+        (OfAnyNamespace(), "pod of-another-namespace has the class key of another pod"),
+        (TwoTongues(), ""),
+        (TwoTongues(refuses=True), "count_rules refuses other nodes than filter_parts"),
+        (TwoTongues(factor=2.0), "count_rules has other raw scores than score_parts"),
+        (TwoTongues(scale=Scale.RANGE), "count_rules has another scale than normalize"),
+        (TwoTongues(scale=Scale.COST), "count_rules has another scale than normalize"),
+    ],
+    ids=["racks", "secretive", "rackless", "apps", "namespaces", "two tongues", "refusals", "raw", "range", "cost"],
+)
+def test_rules_over_counts_are_held_to_the_laws(plugin: Plugin, want: str) -> None:
+    assert {one[: len(want)] for one in broken_laws(plugin)} == ({want} if want else set())

@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.domain_counts import CountRules
+from dispatcher.scheduling.framework.domain_counts import CountRules, flaw_of
 from dispatcher.scheduling.framework.domains import (
     tells_after_first,
     tells_rules,
@@ -219,7 +219,10 @@ class PluginEvaluator:
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
             return None
-        return guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
+        rules = guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
+        if rules is not None and (flaw := guarded(plugin, flaw_of, rules, self.fleet.n)):
+            raise PluginError(plugin.name, flaw)
+        return rules
 
     def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""

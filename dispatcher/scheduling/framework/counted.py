@@ -26,7 +26,7 @@ from dispatcher.scheduling.framework.plugin import MAX_SCORE, S
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.labels import LabelSelector
 from shared.model.pod import Pod
-from shared.model.topology import HOST_LEVEL
+from shared.model.topology import HOST_LEVEL, level_of
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ class CountedPlugin(DomainPlugin[S]):
             full = MaxCount(zones, 1, fleet.reasons.code(FULL, "zone"))
             return CountRules([full], score_terms=[ScoreTerm(zones, -1.0)], scale=self.scale)
 
-    Zones with 2 pods are refused. Of zones with 0 and 1 the raw scores are 0 and -1, and on the
-    scale 100 and 0.
+    Counts are those before this pod: zones with more than 1, so with 2, are refused. Of zones with
+    0 and 1 the raw scores are 0 and -1, and on the scale 100 and 0.
     """
 
-    # how raw scores become 0..100, as in the rules; raw scores up to `void` are worth 0; `base` is
-    # a part of each (where it is not 0, that of rules without score terms is known by being 0)
+    # How raw scores become 0..100; raw scores up to `void` are worth 0; `base` is a part of each.
+    # The rules say the same of all three wherever they have score terms. With Scale.COST `base` is
+    # not 0, so that raw scores of 0 are those of pods without score terms, which are worth 0.
     scale: ClassVar[Scale] = Scale.AS_IS
     base: ClassVar[float] = 0.0
     void: ClassVar[float] = float("-inf")
@@ -73,7 +74,9 @@ class CountedPlugin(DomainPlugin[S]):
 
     def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
         """These rules."""
-        return self.rules(state, fleet)
+        rules = self.rules(state, fleet)
+        self._check(rules)
+        return rules
 
     def filter_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
         """What they refuse, in order."""
@@ -90,6 +93,7 @@ class CountedPlugin(DomainPlugin[S]):
         """The score terms; `base` is in the first."""
         told: _Sized[S] = state if isinstance(state, _Sized) else _Sized(state, ())
         rules = self.rules(told.state, fleet)
+        self._check(rules)
         sizes = told.sizes
         if rules.sized and not sizes:
             sizes = _sizes(rules, fleet.nodes.live.nonzero()[0])
@@ -99,11 +103,25 @@ class CountedPlugin(DomainPlugin[S]):
             parts.append(_scoring(term, term.factor * factor, 0.0 if parts else rules.base))
         return parts
 
+    def _check(self, rules: CountRules) -> None:
+        """ValueError if a batch, which goes by the rules alone, would score otherwise."""
+        if type(self).normalize is not CountedPlugin.normalize:
+            return
+        if not rules.score_terms:
+            if rules.base or rules.scale is Scale.COST:
+                raise ValueError("rules without score terms have no base, and no Scale.COST")
+        elif (rules.scale, rules.base, rules.void) != (self.scale, self.base, self.void):
+            raise ValueError("rules must have scale, base and void of the class: scale=self.scale")
+        elif self.scale is Scale.COST and not self.base:
+            raise ValueError("with Scale.COST, base must not be 0: say base = -1.0")
+
     def normalize(self, raw: Floats) -> Floats:
         """See `Scale`."""
         if self.scale is Scale.RANGE:
             return normalized_range(raw)
-        return _by_cost(raw, self.base, self.void) if self.scale is Scale.COST else raw
+        if self.scale is Scale.COST and raw.any():  # else there are no score terms, nor their base
+            return normalized_cost(raw, self.base, self.void)
+        return raw
 
 
 def _refusing(rule: MaxCount | RequiredCount, *, exempt: bool) -> Part:
@@ -151,13 +169,14 @@ def pods_by_domain(
     pod: Pod, key: str, fleet: FleetView, selector: LabelSelector | None = None
 ) -> RuleCount:
     """The pods of `pod`'s namespace that match (None: those of its app) by domain of `key`, each
-    once in the whole fleet; `pod` adds itself where it matches.
+    once in the whole fleet; `pod` adds itself where it matches. So its namespace and labels
+    (`app_labels`, for None) are in the `class_key`.
     """
     return RuleCount(
         fleet.topology.domain(key),
         fleet.topology.count_matching(pod, selector, key),
         more=int(selector is None or selector.matches(pod.labels)),
-        by_host=key == HOST_LEVEL,
+        by_host=level_of(key) == HOST_LEVEL,
     )
 
 
@@ -171,10 +190,10 @@ def normalized_range(raw: Floats) -> Floats:
     return scores
 
 
-def _by_cost(raw: Floats, base: float, void: float) -> Floats:
-    """100 for the least cost, down to 100 * least / largest; 0 where a raw score is void."""
-    if base and not raw.any():  # there are no score terms
-        return raw
+def normalized_cost(raw: Floats, base: float, void: float) -> Floats:
+    """Scale.COST: 100 for the least cost, down to 100 * least / largest; 0 where a raw score is
+    void.
+    """
     cost = np.floor(0.5 - (raw - base))
     has = raw > void
     told = cost if has.all() else cost[has]

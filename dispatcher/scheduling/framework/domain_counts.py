@@ -21,9 +21,10 @@ class Scale(enum.IntEnum):
     """
 
     AS_IS = 0
-    RANGE = 1  # floor(100 * (raw - least) / (most - least)), 0 if all are equal
-    # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)); 0 where
-    # void
+    # floor(100 * (raw - least) / (most - least)), 0 if all are equal: as InterPodAffinity scores
+    RANGE = 1
+    # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)), 100 if
+    # all cost nothing, 0 where void: as PodTopologySpread scores
     COST = 2
 
 
@@ -32,8 +33,9 @@ class RuleCount:
     """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains], an array
     of its own or a window on that of the fleet, whose numbers go on to change.
 
-    `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it
-    is everywhere). `by_host`: every row is a domain of its own, and its code is the row.
+    `more`: what one more pod of the class adds in its row's domain. `counted` [n]: 1 on rows whose
+    pods count, 0 on others; None: all do. `by_host`: every row is a domain of its own, and its code
+    is the row.
     """
 
     domain: SmallInts
@@ -45,10 +47,11 @@ class RuleCount:
 
 @dataclass(frozen=True, eq=False)
 class MaxCount:
-    """Refuses, with reason `code`, domains that hold more than `most` pods; with `elsewhere` rows
-    without a domain.
+    """Refuses, with reason `code`, domains that hold more than `most` pods already, without the one
+    that is asked about: 0 is one pod a domain. With `elsewhere` rows without a domain.
 
-    `present` [domains]: the least count of these is added to `most`; None: nothing is.
+    `present` [domains]: the least count of these is added to `most`, as maxSkew is counted from the
+    emptiest domain; None: nothing is. By host they are those whose pods count.
     """
 
     domain_count: RuleCount
@@ -78,7 +81,8 @@ class RequiredCount:
 class ScoreTerm:
     """A term of the raw score: factor * count + offset, `elsewhere` on rows without a domain.
 
-    `table` [domains]: what the domain gets instead, whatever its count (see `constant`).
+    `table` [domains]: what the domain gets instead, whatever its count; `constant` makes such terms.
+    ValueError for a table beside a factor, or by host.
     """
 
     domain_count: RuleCount
@@ -86,6 +90,10 @@ class ScoreTerm:
     offset: float = 0.0
     elsewhere: float = 0.0
     table: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.table is not None and (self.factor or self.domain_count.by_host):
+            raise ValueError("a term by a table has no factor, and no count by host: use constant")
 
 
 def constant(domain: SmallInts, table: Floats) -> ScoreTerm:
@@ -107,11 +115,14 @@ class CountRules:
     """All a policy says. `refusals`: the first that refuses a row is its reason. Raw score: `base`
     + `score_terms`.
 
-    `lasting`: they go on to hold as pods of the class come. `first_pod_exempt`: while all
-    RequiredCounts are zero everywhere, rows that have the domain are not refused (the first pod of
-    a set that is affine to itself). `sized`: a factor is times ln(feasible domains + 2); rows
-    without a domain count as one. With `needs_all_domains` only rows count that have every domain
-    of the score terms. `void`: raw scores up to it are worth nothing.
+    `lasting`: they go on to hold as pods of the class come; else these are decided one by one.
+    `first_pod_exempt`: while all RequiredCounts are zero everywhere, rows that have the domain are
+    not refused (the first pod of a set that is affine to itself).
+
+    `sized`: each factor is times ln(domains + 2), as PodTopologySpread weighs keys, where domains
+    are those with feasible rows; rows without a domain together count as one more. With
+    `needs_all_domains` only rows count that have every domain of the score terms. `void`, with
+    Scale.COST: raw scores up to it are worth nothing.
     """
 
     refusals: Sequence[MaxCount | RequiredCount] = ()
@@ -131,6 +142,26 @@ class CountRules:
             isinstance(one, RequiredCount) and one.domain_count.counts.any()
             for one in self.refusals
         )
+
+
+def flaw_of(rules: CountRules, n: int) -> str:
+    """What keeps rules from being judged on `n` rows, in words; '' if nothing does."""
+    rows = (n,)
+    for one in (*rules.refusals, *rules.score_terms):
+        count = one.domain_count
+        counts = count.counts
+        if not isinstance(counts, np.ndarray) or counts.dtype != np.int64 or counts.ndim != 1:
+            return "counts of a rule must be [domains] int64"
+        if count.domain.shape != rows or count.domain.dtype.kind not in "iu":
+            return f"the domain of a count must be [{n}] whole numbers"
+        if count.by_host and len(counts) < n:
+            return f"a count by host is about {len(counts)} rows of {n}"
+        if count.counted is not None and count.counted.shape != rows:
+            return f"counted is about {count.counted.shape} rows of {n}"
+        told = one.present if isinstance(one, MaxCount) else getattr(one, "table", None)
+        if told is not None and told.shape != counts.shape:
+            return f"present, or table, is about {told.shape} domains of {len(counts)}"
+    return ""
 
 
 class Logarithms:

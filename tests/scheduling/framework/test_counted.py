@@ -1,13 +1,14 @@
 """Filter and score of a policy that is stated as rules over counts."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.counted import CountedPlugin
+from dispatcher.scheduling.framework.counted import CountedPlugin, pods_by_domain
 from dispatcher.scheduling.framework.domain_counts import (
     CountRules,
     MaxCount,
@@ -15,8 +16,11 @@ from dispatcher.scheduling.framework.domain_counts import (
     RuleCount,
     Scale,
     ScoreTerm,
+    constant,
+    flaw_of,
 )
-from tests.builders import fleet
+from shared.model.names import HOSTNAME, ZONE
+from tests.builders import fleet, pod
 
 DOMAIN = np.asarray([0, 1, 2, -1], dtype=np.int32)  # of four nodes
 VIEW = view_of(fleet(a=["n1", "n2", "n3", "n4"]))
@@ -30,6 +34,12 @@ class Stated(CountedPlugin):
 
     def class_key(self, pod_info: PodInfo) -> None:
         return None
+
+
+def stated(**how: Any) -> CountedPlugin:
+    """One with this scale, base or void."""
+    cls: type[CountedPlugin] = type("Stated", (Stated,), how)
+    return cls()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,7 @@ def test_terms_of_the_score_add_up() -> None:
 
 def test_a_base_is_a_part_of_each_score_once() -> None:
     rules = CountRules(score_terms=[ScoreTerm(PODS, -10.0, elsewhere=5.0), ScoreTerm(PODS, 1.0)], base=-1.0)
-    assert Stated().score(rules, VIEW, slice(0, 4)).tolist() == [-1.0, -10.0, -28.0, 4.0]
+    assert stated(base=-1.0).score(rules, VIEW, slice(0, 4)).tolist() == [-1.0, -10.0, -28.0, 4.0]
 
 
 @pytest.mark.parametrize(("needs_all", "domains"), [(False, 4), (True, 3)])
@@ -73,17 +83,76 @@ def test_factors_grow_with_the_number_of_domains_that_take_pods(needs_all: bool,
     assert plugin.score(state, VIEW, every).tolist() == [0.0, -np.log(domains + 2), -3 * np.log(domains + 2), 0.0]
 
 
-class ByCost(Stated):
-    scale = Scale.COST
+TERMS = [ScoreTerm(PODS, -1.0)]
+COST: dict[str, Any] = {"scale": Scale.COST, "base": -1.0}
 
 
-class ByCostFromOne(ByCost):
-    base = -1.0
-
-
-@pytest.mark.parametrize(("plugin", "points"), [(ByCost(), 100.0), (ByCostFromOne(), 0.0)])
-def test_no_cost_is_worth_all_points_but_where_a_base_tells_that_nothing_is_scored(
-    plugin: ByCost, points: float
+@pytest.mark.parametrize(
+    ("how", "rules", "want"),
+    [
+        pytest.param({"scale": Scale.RANGE}, CountRules(score_terms=TERMS), "scale=self.scale", id="no scale"),
+        pytest.param({}, CountRules(score_terms=TERMS, scale=Scale.RANGE), "scale=self.scale", id="of rules alone"),
+        pytest.param(COST, CountRules(score_terms=TERMS, scale=Scale.COST), "scale, base and void", id="no base"),
+        pytest.param(
+            {**COST, "void": -9.0}, CountRules(score_terms=TERMS, **COST), "scale, base and void", id="no void"
+        ),
+        pytest.param(
+            {"scale": Scale.COST}, CountRules(score_terms=TERMS, scale=Scale.COST), "base = -1.0", id="base 0"
+        ),
+        pytest.param(COST, CountRules(**COST), "without score terms", id="a base of no term"),
+    ],
+)
+def test_rules_that_score_otherwise_than_the_class_are_an_error(
+    how: dict[str, Any], rules: CountRules, want: str
 ) -> None:
-    assert plugin.normalize(np.zeros(2)).tolist() == [points] * 2
-    assert plugin.normalize(np.asarray([-1.0, -2.0]))[0] == 100.0
+    """Of these, a batch would give other scores than a single pod: it goes by the rules alone."""
+    plugin = stated(**how)
+    with pytest.raises(ValueError, match=want):
+        plugin.count_rules(rules, PodInfo(pod().build(), "a"), VIEW)
+    with pytest.raises(ValueError, match=want):
+        plugin.score(rules, VIEW, slice(0, 4))
+
+
+@pytest.mark.parametrize("how", [{}, {"scale": Scale.RANGE}, COST], ids=["as is", "range", "cost"])
+def test_rules_that_say_what_the_class_says_are_taken(how: dict[str, Any]) -> None:
+    plugin = stated(**how)
+    for rules in (CountRules(), CountRules(score_terms=TERMS, **how)):
+        assert plugin.count_rules(rules, PodInfo(pod().build(), "a"), VIEW) is rules
+        assert len(plugin.score_parts(rules, VIEW)) == len(rules.score_terms)
+
+
+@pytest.mark.parametrize(("key", "by_host"), [("host", True), (HOSTNAME, True), ("zone", False), (ZONE, False)])
+def test_a_host_is_a_node_whatever_its_key_is_called(key: str, by_host: bool) -> None:
+    assert pods_by_domain(pod().labels(app="u").build(), key, VIEW).by_host is by_host
+
+
+@pytest.mark.parametrize(
+    ("count", "factor"), [(PODS, -1.0), (replace(PODS, by_host=True), 0.0)], ids=["factor", "host"]
+)
+def test_a_term_by_a_table_goes_by_nothing_else(count: RuleCount, factor: float) -> None:
+    with pytest.raises(ValueError, match="use constant"):
+        ScoreTerm(count, factor, table=np.zeros(3))
+
+
+def test_a_constant_term_by_host_is_taken() -> None:
+    term = constant(VIEW.topology.domain("host"), np.asarray([3.0, 1.0, 2.0, 0.0]))
+    assert Stated().score(CountRules(score_terms=[term]), VIEW, slice(0, 4)).tolist() == [3.0, 1.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "want"),
+    [
+        (CountRules([MaxCount(PODS, 1, 7, present=OTHERS), RequiredCount(NOBODY, 7)], score_terms=TERMS), ""),
+        (CountRules([MaxCount(replace(PODS, counts=np.zeros(3)), 1, 7)]), "must be [domains] int64"),  # type: ignore[arg-type]
+        (CountRules([RequiredCount(replace(PODS, counts=[0, 0, 0]), 7)]), "must be [domains] int64"),  # type: ignore[arg-type]
+        (CountRules([MaxCount(replace(PODS, domain=DOMAIN[:3]), 1, 7)]), "must be [4] whole numbers"),
+        (CountRules([MaxCount(replace(PODS, by_host=True), 1, 7)]), "is about 3 rows of 4"),
+        (CountRules([MaxCount(replace(PODS, counted=DOMAIN[:1]), 1, 7)]), "counted is about (1,) rows of 4"),
+        (CountRules([MaxCount(PODS, 1, 7, present=OTHERS[:1])]), "is about (1,) domains of 3"),
+        (CountRules(score_terms=[constant(DOMAIN, np.zeros(3)), ScoreTerm(PODS, 0.0, table=np.zeros(1))]), "of 3"),
+    ],
+    ids=["none", "floats", "list", "rows", "hosts", "counted", "present", "table"],
+)
+def test_rules_that_no_batch_can_be_judged_by_are_told(rules: CountRules, want: str) -> None:
+    assert want in flaw_of(rules, 4)
+    assert bool(want) == bool(flaw_of(rules, 4))
