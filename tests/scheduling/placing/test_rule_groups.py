@@ -11,9 +11,11 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.framework import CountedPlugin, DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
 from dispatcher.scheduling.framework.domain_counts import CountRules, RuleCount, Scale, ScoreTerm
+from dispatcher.scheduling.placing import passes, rule_groups
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
-from tests.builders import PodBuilder, fleet, node, pod, selector
+from shared.model.labels import LabelSelector, Requirement
+from tests.builders import PodBuilder, fleet, node, pod, put, selector
 
 NODES = 40
 
@@ -133,3 +135,30 @@ def test_with_malformed_rules_the_parts_decide(said: str) -> None:
     told = records(Ruled(), odd(3, pod("p")))
     assert kernels.compile_all()
     assert records(Ruled(**wrong[said]), odd(3, pod("p"))) == told
+
+
+def spread_by(at: int, hosts: int) -> PodInfo:
+    """One that is spread softly over hosts by so many selectors of its own, each meaning one pod that is placed."""
+    of_app = (LabelSelector({}, (Requirement("app", "In", (f"old{one}", f"own{at}")),)) for one in range(hosts))
+    built = pod(f"p{at}").cpu("100m")
+    for one in of_app:
+        built = built.spread("host", hard=False, selector=one)
+    return built.placed("a")
+
+
+@pytest.mark.parametrize("hosts", [4, 13])
+def test_numbers_on_hosts_of_many_kinds_make_no_more_groups_than_pay(
+    monkeypatch: pytest.MonkeyPatch, hosts: int
+) -> None:
+    """Each doubles the groups: 13 of these would be 8,192 for each zone, in tables of 40 MiB for every such pod."""
+    assert kernels.compile_all()
+    state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3]) for at in range(NODES)])
+    for at in range(hosts):
+        put(state, pod(f"old{at}").labels(app=f"old{at}"), "a", f"n{at}")
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
+    monkeypatch.setattr(passes, "_GROUP_BYTES", 2**16)
+    for at in range(6):
+        assert isinstance(scheduler.schedule(spread_by(at, hosts), ("a", f"p{at}")), Decision)
+    kept = scheduler._passes._groups.values()
+    assert 0 < sum(one.nbytes for one in kept) <= 2**16
+    assert all(getattr(one, "groups", 0) <= rule_groups._FEW for one in kept)
