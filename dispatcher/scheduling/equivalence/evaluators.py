@@ -33,6 +33,7 @@ from dispatcher.scheduling.framework.domains import (
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.framework.sound_rules import is_sound
 from shared.model.reasons import Why
 
 GRID = (
@@ -60,6 +61,7 @@ class PluginEvaluator:
     prepared: object = None  # what PreScore answered
     # its answers were taken and hold, as far as `is_stale` does not say otherwise
     known: bool = False
+    sound: CountRules | None = None  # the last rules that were looked through
 
     def __post_init__(self) -> None:
         self.view = ObservedView(self.fleet, self.observed)
@@ -153,7 +155,19 @@ class PluginEvaluator:
     def codes(self, rows: Rows) -> Codes:
         """[rows] what its filter says."""
         plugin = self.role.plugin
-        return _as_long(plugin, guarded(plugin, plugin.filter, self.state, self.view, rows), rows)
+        answer = guarded(plugin, plugin.filter, self.state, self.view, rows)
+        codes: Codes = _as_long(plugin, answer, rows)
+        self._check_codes(codes)
+        return codes
+
+    def _check_codes(self, codes: NDArray[Any]) -> None:
+        """PluginError for a code without a reason: nobody could tell why a node is refused."""
+        least = 0 if codes.dtype.kind in "ub" else codes.min(initial=0)
+        for code in (least, codes.max(initial=0)):
+            if not self.fleet.reasons.knows(code):
+                raise PluginError(
+                    self.role.plugin.name, f"answered code {code}, which no reason has"
+                )
 
     def open_rows(self) -> tuple[RowList, int] | None:
         """The rows that its filter lets pass and the code of all others, if it knows them (see
@@ -171,6 +185,7 @@ class PluginEvaluator:
         )
         if (
             not code
+            or not self.fleet.reasons.knows(code)
             or rows.ndim != 1
             or (len(rows) and not (rows[0] >= 0 and rows[-1] < n and (rows[1:] > rows[:-1]).all()))
         ):
@@ -215,15 +230,24 @@ class PluginEvaluator:
         return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
 
     def count_rules(self, pod_info: PodInfo) -> CountRules | None:
-        """Its parts as rules; None if it cannot tell."""
+        """Its parts as rules; None if it cannot tell, or what it tells is no set of rules: its
+        parts decide then, one pod after the other.
+        """
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
             return None
-        return guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
+        told = guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
+        if told is not self.sound and not is_sound(told, self.fleet.n, self.fleet.reasons):
+            return None
+        self.sound = told
+        return told
 
     def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""
-        return self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
+        parts = self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
+        for part in parts:
+            self._check_codes(np.asarray(part.answers))
+        return parts
 
     def score_parts(self) -> Sequence[Part]:
         """Its raw scores by fault domain."""
@@ -240,7 +264,7 @@ class PluginEvaluator:
                 raise PluginError(
                     plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}"
                 )
-            if np.asarray(part.domain).dtype.kind not in "iu":
+            if not isinstance(part.domain, np.ndarray) or part.domain.dtype.kind != "i":
                 raise PluginError(plugin.name, "the domain of a part is no column of whole numbers")
         return parts
 

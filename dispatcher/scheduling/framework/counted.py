@@ -72,8 +72,13 @@ class CountedPlugin(DomainPlugin[S]):
         return cast(CountRules, state)
 
     def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
-        """These rules."""
-        return self.rules(state, fleet)
+        """These rules; None where they are scored on another scale than the class says: its parts
+        are scored as that says.
+        """
+        rules = self.rules(state, fleet)
+        scale = rules.scale, rules.base, rules.void
+        scored = bool(rules.score_terms) or rules.base != 0.0
+        return None if scored and scale != (self.scale, self.base, self.void) else rules
 
     def filter_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
         """What they refuse, in order."""
