@@ -39,6 +39,9 @@ from shared.model.reasons import Why
 GRID = (
     2.0**20
 )  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
+_WHOLE = "bui"
+_REAL = "buif"  # kinds of arrays
+_MOST_SCORE = 2.0**900  # times any weight, in units of 1 / GRID, it is a finite number
 
 
 @dataclass(eq=False, slots=True)
@@ -156,12 +159,14 @@ class PluginEvaluator:
         """[rows] what its filter says."""
         plugin = self.role.plugin
         answer = guarded(plugin, plugin.filter, self.state, self.view, rows)
-        codes: Codes = _as_long(plugin, answer, rows)
+        codes = _as_long(plugin, answer, rows)
         self._check_codes(codes)
-        return codes
+        return codes.astype(np.uint16, copy=False)
 
     def _check_codes(self, codes: NDArray[Any]) -> None:
         """PluginError for a code without a reason: nobody could tell why a node is refused."""
+        if codes.dtype.kind not in _WHOLE:
+            raise PluginError(self.role.plugin.name, f"answered codes that are {codes.dtype}")
         least = 0 if codes.dtype.kind in "ub" else codes.min(initial=0)
         for code in (least, codes.max(initial=0)):
             if not self.fleet.reasons.knows(code):
@@ -202,7 +207,7 @@ class PluginEvaluator:
     def scores(self, rows: Rows) -> Floats:
         """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
         plugin = self.role.plugin
-        return _as_long(
+        return _numbers(
             plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows
         )
 
@@ -217,7 +222,7 @@ class PluginEvaluator:
         if isinstance(state, Skip):
             return np.zeros(len(feasible))
         scores: Floats = guarded(plugin, plugin.score, state, self.view, rows)
-        return finite(plugin, _as_long(plugin, scores, rows))
+        return finite(plugin, _numbers(plugin, scores, rows))
 
     def finite_scores(self, rows: Rows) -> Floats:
         """The same for feasible rows; PluginError for anything that is no finite number."""
@@ -227,7 +232,7 @@ class PluginEvaluator:
         """Raw scores of all feasible rows (each value once is enough), normalised."""
         plugin = self.role.plugin
         values: Floats = guarded(plugin, plugin.normalize, raw)
-        return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
+        return finite(plugin, _numbers(plugin, values, slice(0, len(raw))))
 
     def count_rules(self, pod_info: PodInfo) -> CountRules | None:
         """Its parts as rules; None if it cannot tell, or what it tells is no set of rules: its
@@ -282,15 +287,26 @@ def weighted(values: Floats, weight: float) -> Floats:
 
 
 def finite(plugin: Plugin, scores: Floats) -> Floats:
-    """The scores, or PluginError if one is no finite number."""
-    if not np.isfinite(scores).all():
+    """The scores, or PluginError if one is no finite number, or its points may be none."""
+    least, most = scores.min(initial=0), scores.max(initial=0)
+    if not (least >= -_MOST_SCORE and most <= _MOST_SCORE):  # nor if one is not a number
         raise PluginError(plugin.name, "a score is not a finite number")
     return scores
 
 
+def _numbers(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> Floats:
+    """Scores, as wide as others are where they are of an odd width."""
+    scores: Floats = _as_long(plugin, answer, rows)
+    if scores.dtype.kind not in _REAL:
+        raise PluginError(plugin.name, f"answered scores that are {scores.dtype}")
+    usual = scores.dtype.kind != "f" or scores.dtype.itemsize in (4, 8)
+    return scores if usual else scores.astype(np.float64)
+
+
 def _as_long(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> NDArray[Any]:
     length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    if not isinstance(answer, np.ndarray):  # a list times a weight would be a longer list
+    if not isinstance(answer, np.ndarray) or isinstance(answer, np.ma.MaskedArray):
+        # a list times a weight would be a longer list
         raise PluginError(
             plugin.name, f"answered a {type(answer).__name__}, not a NumPy array of {length} rows"
         )
