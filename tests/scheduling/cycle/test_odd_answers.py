@@ -56,6 +56,22 @@ class OddScore(Score[object]):
         return self._made(len(fleet.nodes.live[rows]))
 
 
+class NoScale(Score[object]):
+    """Its raw scores are of no odd kind."""
+
+    name = "Odd"
+    depends = Depends.STATIC
+
+    def class_key(self, pod_info: PodInfo) -> Hashable:
+        return None
+
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Any:
+        return np.arange(fleet.n, dtype=np.float64)[rows]
+
+    def normalize(self, raw: Any) -> Any:
+        return np.full(len(raw), np.nan)
+
+
 def faults_of(plugin: Plugin, *, batched: bool = False) -> dict[str, int]:
     """Six pods are refused for it."""
     profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Odd", 3.0, {})))
@@ -84,3 +100,8 @@ def test_scores_of_an_odd_kind_are_the_score_s_fault(said: str, batched: bool, d
 
 def test_a_score_whose_points_would_be_no_number_is_refused() -> None:
     assert faults_of(OddScore(lambda count: np.full(count, 1e305), Depends.STATIC)) == {"Odd": 6}
+
+
+def test_where_normalising_fails_no_pod_goes_by_the_other_points() -> None:
+    """Not the next one, either: groups of rows outlast a class that is forgotten."""
+    assert faults_of(NoScale()) == {"Odd": 6}
