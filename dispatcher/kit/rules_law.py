@@ -23,9 +23,9 @@ from dispatcher.scheduling.framework.domain_counts import (
     MaxCount,
     RequiredCount,
     Scale,
-    flaw_of,
 )
 from dispatcher.scheduling.framework.domains import tells_rules
+from dispatcher.scheduling.framework.sound_rules import flaw_of
 
 
 class _Rules(CountedPlugin[CountRules]):
@@ -57,7 +57,7 @@ def rules_law(
         rules = plugin.count_rules(state, pod_info, fleet)
         if rules is None:
             continue
-        if flaw := flaw_of(rules, fleet.n):
+        if flaw := flaw_of(rules, fleet.n, fleet.reasons):
             yield flaw
             continue
         if not all(_hosts_present(one, fleet) for one in rules.refusals):

@@ -161,18 +161,21 @@ def _having(nodes: Mapping[str, CSINode]) -> dict[str, frozenset[str]]:
 
 def _lacking(home: str, having: frozenset[str], fleet: FleetView, rows: Rows) -> Bools:
     """[rows] whether it is a node of this cluster, and none of `having`."""
-    names = fleet.nodes.names_of(np.arange(fleet.n)[rows].tolist())
-    lacks = (cluster == home and name not in having for cluster, name in names)
-    return np.fromiter(lacks, dtype=np.bool_, count=len(names))
+    live: Bools = fleet.nodes.live[rows]
+    names = fleet.nodes.names_of(np.arange(fleet.n)[rows][live].tolist())
+    lacks = np.zeros(len(live), dtype=np.bool_)
+    lacks[live] = [cluster == home and name not in having for cluster, name in names]
+    return lacks
 
 
 def _worth_a_look(
     asked: _State, fleet: FleetView, rows: Rows, used: Ints
 ) -> Iterator[tuple[int, int]]:
-    """(place in `rows`, row) where what is in use and attached might leave too little; others have
-    room.
+    """(place in `rows`, row) where what is in use and attached might leave too little; other nodes
+    have room.
     """
-    found = np.flatnonzero(used > asked.least - asked.wanted.size - asked.attached.most)
+    few = used > asked.least - asked.wanted.size - asked.attached.most
+    found = np.flatnonzero(few & fleet.nodes.live[rows])
     numbers = np.arange(fleet.n)[rows]
     return zip(found.tolist(), numbers[found].tolist(), strict=True)
 

@@ -389,6 +389,10 @@ class ReasonTable:
             self._whys.append(whys)
         return found
 
+    def knows(self, code: int) -> bool:
+        """Whether it is 0, no reason, or a code of this table."""
+        return 0 <= code < len(self._whys)
+
     def whys(self, code: int) -> tuple[Why, ...]:
         """The reasons behind a code; KeyError for 0 and unknown codes."""
         if not 0 < code < len(self._whys):

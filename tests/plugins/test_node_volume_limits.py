@@ -174,3 +174,21 @@ def test_an_in_tree_class_counts_for_the_driver_it_migrates_to(provisioner: str,
 def test_inline_kinds_that_migrate_to_nothing_are_no_matter() -> None:
     asking = pod().set(volumes=(Volume("iscsi", "x"),))
     assert state_of(make("NodeVolumeLimits"), asking, storing(limit(0))) is SKIP
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param(
+            (limit(2), *(VolumeAttachment(f"va{at}", "n1", f"pv{at}", EBS) for at in (1, 2))), id="a full node"
+        ),
+        pytest.param((CSIDriver(EBS, required=True), limit(9)), id="a driver that is needed"),
+    ],
+)
+def test_where_a_node_has_gone_the_others_are_judged_as_before(there: tuple[AnyObject, ...]) -> None:
+    """Its row is there until another node takes it."""
+    state = keep(fleet(a=["n1", "n2"], b=["n3"]), *BOUND, *there)
+    before = reasons(make("NodeVolumeLimits"), using("c0"), state)
+    state.remove_node("b", "n3")
+    assert before
+    assert reasons(make("NodeVolumeLimits"), using("c0"), state) == before

@@ -15,6 +15,8 @@ from dispatcher.scheduling.framework.roles import roles_of
 _MOST_CLASSES = 512
 # of a class: codes and totals, if it shares them with no other; totals with what clusters add
 _BYTES_PER_ROW = 18
+_BYTES_PER_COUNT = 8
+_LARGE = 2**16  # bytes of a count by host, from where these matter
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class ClassCounts:
 class EquivalenceCache:
     """Classes by key; the least recently used one makes room for the next.
 
-    `limit`: bytes for the rows of all classes. The columns and the parts that classes share
+    `limit`: bytes for the rows and counts of all classes. The columns and the parts that classes share
     (`static_answers`) may each use a further quarter of it.
     """
 
@@ -55,8 +57,7 @@ class EquivalenceCache:
         if found is not None:
             self._classes.move_to_end(key)
             return found
-        most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
-        while len(self._classes) >= most:
+        while self._classes and not self._has_room():
             self._classes.popitem(last=False)[1].rows.leave(reuse=True)
             self.counts.dropped += 1
         rows = ClassRows(self._fleet, self._tables, key)
@@ -65,6 +66,22 @@ class EquivalenceCache:
         self._classes[key] = made
         self.counts.kept = len(self._classes)
         return made
+
+    def _has_room(self) -> bool:
+        """For one more."""
+        n = max(1, self._fleet.n)
+        left = self._limit - _BYTES_PER_ROW * n * (len(self._classes) + 1)
+        if left < 0 or len(self._classes) >= _MOST_CLASSES:
+            return False
+        return _BYTES_PER_COUNT * n < _LARGE or self._bytes_of_counts() <= left
+
+    def _bytes_of_counts(self) -> int:
+        """Of the counts of pods that classes look at, also of those that nobody else looks at any
+        more: by host they are as long as the fleet, and a pod may have dozens of its own.
+        """
+        evaluators = [one for some in self._classes.values() for one in some.evaluators]
+        counts = {id(count): count for one in evaluators for count, _ in one.versions}
+        return sum([count.counts.nbytes for count in counts.values()])
 
     def drop(self, key: ClassKey) -> None:
         """Forget a class: what it holds may be half written."""

@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.domain_counts import CountRules, flaw_of
+from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.domains import (
     tells_after_first,
     tells_rules,
@@ -33,11 +33,15 @@ from dispatcher.scheduling.framework.domains import (
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.framework.sound_rules import flaw_of
 from shared.model.reasons import Why
 
 GRID = (
     2.0**20
 )  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
+_WHOLE = "bui"
+_REAL = "buif"  # kinds of arrays
+_MOST_SCORE = 2.0**900  # times any weight, in units of 1 / GRID, it is a finite number
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +64,7 @@ class PluginEvaluator:
     prepared: object = None  # what PreScore answered
     # its answers were taken and hold, as far as `is_stale` does not say otherwise
     known: bool = False
+    sound: CountRules | None = None  # the last rules that were looked through
 
     def __post_init__(self) -> None:
         self.view = ObservedView(self.fleet, self.observed)
@@ -153,7 +158,21 @@ class PluginEvaluator:
     def codes(self, rows: Rows) -> Codes:
         """[rows] what its filter says."""
         plugin = self.role.plugin
-        return _as_long(plugin, guarded(plugin, plugin.filter, self.state, self.view, rows), rows)
+        answer = guarded(plugin, plugin.filter, self.state, self.view, rows)
+        codes = _as_long(plugin, answer, rows)
+        self._check_codes(codes)
+        return codes.astype(np.uint16, copy=False)
+
+    def _check_codes(self, codes: NDArray[Any]) -> None:
+        """PluginError for a code without a reason: nobody could tell why a node is refused."""
+        if codes.dtype.kind not in _WHOLE:
+            raise PluginError(self.role.plugin.name, f"answered codes that are {codes.dtype}")
+        least = 0 if codes.dtype.kind in "ub" else codes.min(initial=0)
+        for code in (least, codes.max(initial=0)):
+            if not self.fleet.reasons.knows(code):
+                raise PluginError(
+                    self.role.plugin.name, f"answered code {code}, which no reason has"
+                )
 
     def open_rows(self) -> tuple[RowList, int] | None:
         """The rows that its filter lets pass and the code of all others, if it knows them (see
@@ -171,6 +190,7 @@ class PluginEvaluator:
         )
         if (
             not code
+            or not self.fleet.reasons.knows(code)
             or rows.ndim != 1
             or (len(rows) and not (rows[0] >= 0 and rows[-1] < n and (rows[1:] > rows[:-1]).all()))
         ):
@@ -187,7 +207,7 @@ class PluginEvaluator:
     def scores(self, rows: Rows) -> Floats:
         """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
         plugin = self.role.plugin
-        return _as_long(
+        return _numbers(
             plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows
         )
 
@@ -202,7 +222,7 @@ class PluginEvaluator:
         if isinstance(state, Skip):
             return np.zeros(len(feasible))
         scores: Floats = guarded(plugin, plugin.score, state, self.view, rows)
-        return finite(plugin, _as_long(plugin, scores, rows))
+        return finite(plugin, _numbers(plugin, scores, rows))
 
     def finite_scores(self, rows: Rows) -> Floats:
         """The same for feasible rows; PluginError for anything that is no finite number."""
@@ -212,21 +232,27 @@ class PluginEvaluator:
         """Raw scores of all feasible rows (each value once is enough), normalised."""
         plugin = self.role.plugin
         values: Floats = guarded(plugin, plugin.normalize, raw)
-        return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
+        return finite(plugin, _numbers(plugin, values, slice(0, len(raw))))
 
     def count_rules(self, pod_info: PodInfo) -> CountRules | None:
-        """Its parts as rules; None if it cannot tell."""
+        """Its parts as rules; None if it cannot tell, or what it tells is no set of rules: its
+        parts decide then, one pod after the other.
+        """
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
             return None
-        rules = guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
-        if rules is not None and (flaw := guarded(plugin, flaw_of, rules, self.fleet.n)):
-            raise PluginError(plugin.name, flaw)
-        return rules
+        told = guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
+        if told is not self.sound and flaw_of(told, self.fleet.n, self.fleet.reasons):
+            return None
+        self.sound = told
+        return told
 
     def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""
-        return self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
+        parts = self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
+        for part in parts:
+            self._check_codes(np.asarray(part.answers))
+        return parts
 
     def score_parts(self) -> Sequence[Part]:
         """Its raw scores by fault domain."""
@@ -243,7 +269,7 @@ class PluginEvaluator:
                 raise PluginError(
                     plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}"
                 )
-            if np.asarray(part.domain).dtype.kind not in "iu":
+            if not isinstance(part.domain, np.ndarray) or part.domain.dtype.kind != "i":
                 raise PluginError(plugin.name, "the domain of a part is no column of whole numbers")
         return parts
 
@@ -261,15 +287,26 @@ def weighted(values: Floats, weight: float) -> Floats:
 
 
 def finite(plugin: Plugin, scores: Floats) -> Floats:
-    """The scores, or PluginError if one is no finite number."""
-    if not np.isfinite(scores).all():
+    """The scores, or PluginError if one is no finite number, or its points may be none."""
+    least, most = scores.min(initial=0), scores.max(initial=0)
+    if not (least >= -_MOST_SCORE and most <= _MOST_SCORE):  # nor if one is not a number
         raise PluginError(plugin.name, "a score is not a finite number")
     return scores
 
 
+def _numbers(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> Floats:
+    """Scores, as wide as others are where they are of an odd width."""
+    scores: Floats = _as_long(plugin, answer, rows)
+    if scores.dtype.kind not in _REAL:
+        raise PluginError(plugin.name, f"answered scores that are {scores.dtype}")
+    usual = scores.dtype.kind != "f" or scores.dtype.itemsize in (4, 8)
+    return scores if usual else scores.astype(np.float64)
+
+
 def _as_long(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> NDArray[Any]:
     length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    if not isinstance(answer, np.ndarray):  # a list times a weight would be a longer list
+    if not isinstance(answer, np.ndarray) or isinstance(answer, np.ma.MaskedArray):
+        # a list times a weight would be a longer list
         raise PluginError(
             plugin.name, f"answered a {type(answer).__name__}, not a NumPy array of {length} rows"
         )

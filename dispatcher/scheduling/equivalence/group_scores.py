@@ -143,18 +143,18 @@ class GroupScores:
         open_: Bools = with_rows & (self.codes == 0)
         if self._finalised == (now := open_.tobytes()):
             return open_
-        self._finalised = now
+        self._finalised = b""  # until all have answered: one may fail
         self._pre_score_domains(open_)
         # Spread returns to the same raw scores every few pods, so results are memoised.
         seen = b"".join([now, *[raw.tobytes() for raw in self.raw.values()]])
         known = self._known.get(seen)
-        if known is not None:
-            self.points, self.normal = known
-            return open_
-        self._normalize(open_)
-        if len(self._known) >= _MOST_FINALISED:
-            self._known.clear()
-        self._known[seen] = self.points, self.normal
+        if known is None:
+            self._normalize(open_)
+            if len(self._known) >= _MOST_FINALISED:
+                self._known.clear()
+            known = self._known[seen] = self.points, self.normal
+        self.points, self.normal = known
+        self._finalised = now
         return open_
 
     def _normalize(self, open_: Bools) -> None:

@@ -144,26 +144,6 @@ class CountRules:
         )
 
 
-def flaw_of(rules: CountRules, n: int) -> str:
-    """What keeps rules from being judged on `n` rows, in words; '' if nothing does."""
-    rows = (n,)
-    for one in (*rules.refusals, *rules.score_terms):
-        count = one.domain_count
-        counts = count.counts
-        if not isinstance(counts, np.ndarray) or counts.dtype != np.int64 or counts.ndim != 1:
-            return "counts of a rule must be [domains] int64"
-        if count.domain.shape != rows or count.domain.dtype.kind not in "iu":
-            return f"the domain of a count must be [{n}] whole numbers"
-        if count.by_host and len(counts) < n:
-            return f"a count by host is about {len(counts)} rows of {n}"
-        if count.counted is not None and count.counted.shape != rows:
-            return f"counted is about {count.counted.shape} rows of {n}"
-        told = one.present if isinstance(one, MaxCount) else getattr(one, "table", None)
-        if told is not None and told.shape != counts.shape:
-            return f"present, or table, is about {told.shape} domains of {len(counts)}"
-    return ""
-
-
 class Logarithms:
     """ln(size + 2) for sizes from 0 up, the very same numbers for whoever asks."""
 

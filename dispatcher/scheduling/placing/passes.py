@@ -33,7 +33,9 @@ _MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of t
 # if some are active: so many kinds at least, else of so many rows together
 _LEAST_ACTIVE = 16
 _ROWS_ACTIVE = 1 << 21
+# groups of so many rules are kept, and of these as many as fit
 _MOST_GROUPS = 64
+_GROUP_BYTES = 2**27
 # classes of which it is counted how often they are met; so often is worth keeping
 _MOST_MET = 4096
 _WORTH_KEEPING = 4
@@ -236,6 +238,7 @@ class OnePasses:
         name = name_of(policies, rules, setup.columns)
         if name in self._groups:
             self._groups.move_to_end(name)
+            self._fit_groups()
             return self._groups[name]
         partitions = self._classes.static_answers.partitions
         try:
@@ -244,11 +247,15 @@ class OnePasses:
             return None
         if found is not None:
             self._groups[name] = found
-            if len(self._groups) > min(
-                _MOST_GROUPS, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n)
-            ):
-                self._groups.popitem(last=False)
+            self._fit_groups()
         return found
+
+    def _fit_groups(self) -> None:
+        """Forget those unused for longest. Each may have come to tell more numbers apart."""
+        most = min(_MOST_GROUPS, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n))
+        used = sum([one.nbytes for one in self._groups.values()])
+        while len(self._groups) > 1 and (len(self._groups) > most or used > _GROUP_BYTES):
+            used -= self._groups.popitem(last=False)[1].nbytes
 
 
 def _is_stale(evaluators: Sequence[PluginEvaluator]) -> bool:

@@ -46,7 +46,10 @@ from dispatcher.scheduling.framework.kernels import (
 )
 from shared.model.topology import CLUSTER_LEVEL
 
-_WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
+# groups: so many, or one a row, up to the most; with more, going by groups saves nothing
+_FEW = 1 << 10
+_WIDEST = 1 << 16
+_BYTES_PER_CELL = 24  # a count: domain 8, pods 8, offset 8
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 _RANGE = int(Scale.RANGE)
 _COST = int(Scale.COST)
@@ -355,6 +358,8 @@ class RuleGroups:
         self.size = base.size
         self.on_hosts = on_hosts
         self._widths = [0] * len(on_hosts)
+        self._beside = base.group.nbytes + sum([one.nbytes for one in on_hosts])
+        self.nbytes = self._beside  # and of its tables
         if not on_hosts:
             self._widen([])
 
@@ -371,7 +376,7 @@ class RuleGroups:
             groups = self.size
             for width in widths:
                 groups *= width
-            if groups > _WIDEST:
+            if groups > max(_FEW, min(len(self.group), _WIDEST)):
                 return None
             self._widen(widths)
         found, *others = self.on_hosts
@@ -409,6 +414,8 @@ class RuleGroups:
             for one, rules in zip(self._policies, self._rules, strict=True)
             if one.role.score_at is not None
         ]
+        counts = sum(len(of.refusals) + len(of.score_terms) for of in self._rules)
+        self.nbytes = self._beside + _BYTES_PER_CELL * self.groups * (counts + len(codes))
 
     def points(self, members: Ints, hosts: int) -> GroupPoints | None:
         """What columns and policies say, `members` [groups] being the rows that nobody else

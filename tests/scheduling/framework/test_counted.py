@@ -17,9 +17,10 @@ from dispatcher.scheduling.framework.domain_counts import (
     Scale,
     ScoreTerm,
     constant,
-    flaw_of,
 )
+from dispatcher.scheduling.framework.sound_rules import flaw_of
 from shared.model.names import HOSTNAME, ZONE
+from shared.model.reasons import Reasons, ReasonTable
 from tests.builders import fleet, pod
 
 DOMAIN = np.asarray([0, 1, 2, -1], dtype=np.int32)  # of four nodes
@@ -27,6 +28,9 @@ VIEW = view_of(fleet(a=["n1", "n2", "n3", "n4"]))
 PODS = RuleCount(DOMAIN, np.asarray([0, 1, 3]), more=1, by_host=False)
 NOBODY = replace(PODS, counts=np.zeros(3, dtype=np.int64))
 OTHERS = np.asarray([False, True, True])
+REASONS = ReasonTable()
+for number in range(9):
+    REASONS.code(Reasons.SPREAD, f"key-{number}")  # so that 1 to 9 are codes
 
 
 class Stated(CountedPlugin):
@@ -154,5 +158,5 @@ def test_a_constant_term_by_host_is_taken() -> None:
     ids=["none", "floats", "list", "rows", "hosts", "counted", "present", "table"],
 )
 def test_rules_that_no_batch_can_be_judged_by_are_told(rules: CountRules, want: str) -> None:
-    assert want in flaw_of(rules, 4)
-    assert bool(want) == bool(flaw_of(rules, 4))
+    assert want in flaw_of(rules, 4, REASONS)
+    assert bool(want) == bool(flaw_of(rules, 4, REASONS))
