@@ -18,12 +18,13 @@ def recorded(results: Sequence[Result]) -> list[Record]:
 
 def as_in_batches(alone: Sequence[Record], together: Sequence[Record]) -> list[Record]:
     """What pods that were decided one by one would be told `alone`, had they been decided in the batches in which they
-    were `together`: the same, but what is counted is what the first pod of the batch met.
+    were `together`: the same, but what is counted is what the first pod of the batch met. Those that are in batches
+    already stay as they are.
     """
     found = []
     for at, (one, other) in enumerate(zip(alone, together, strict=True)):
         batch = other.get("batch")
-        if batch is None:
+        if batch is None or one.get("batch") is not None:
             found.append(one)
             continue
         begin = at + 1 - batch["place"]
