@@ -27,6 +27,12 @@ NONE = "none"  # what says so in the three above, and in CONSENT
 # "false": never moved off a hot node; "true": also if a Job or the like controls it
 REBALANCE = PREFIX + "rebalance"
 
+# the gang that the pod is a member of; how many of its members start together; "rack", "zone",
+# "cluster" (the default), "fleet" or a node label: of which all members share one value
+GROUP = PREFIX + "group"
+GROUP_MIN = PREFIX + "group-min"
+GROUP_WITHIN = PREFIX + "group-within"
+
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"
 CLAIM_CLUSTER = PREFIX + "cluster"

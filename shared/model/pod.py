@@ -181,6 +181,26 @@ class SourceRef(Record, frozen=True):
     epoch: int
 
 
+class Group(Record, frozen=True):
+    """The pod group (gang) that a pod is a member of: `min_count` members start together or none.
+
+    `kind` and `name` say what defines it, in the pod's own namespace and cluster of submission: a
+    PodGroup (by its API group), or a mark on the pods themselves (`uid` "" then). `within`: all its
+    members go to nodes of one domain: a fault-domain level, a node label, or FLEET for no such
+    bound. `whole`: who evicts one member evicts all (disruptionMode all).
+    """
+
+    kind: Word
+    name: Word
+    uid: Word = ""
+    min_count: Int32 = 1
+    within: Word = "cluster"
+    whole: bool = False
+
+
+FLEET = "fleet"
+
+
 class Pod(Record, frozen=True):
     """One pod of one cluster. `images`: of init containers and containers; `volume_images`: of
     image volumes.
@@ -205,7 +225,8 @@ class Pod(Record, frozen=True):
     `labels_cut`: it has more labels than `labels`, which are too large to be
     told. `generation`: of a source on a proxy node, that of its spec; of a delegate the same, where
     its kubelet has seen that; 0: it has not, or it is not known. `expected` is (milli-CPU, bytes)
-    with kube-scheduler's defaults for each container without a request; None: unknown.
+    with kube-scheduler's defaults for each container without a request; None: unknown. `group`:
+    the group whose members start together; None: it is placed by itself.
     """
 
     uid: str
@@ -257,6 +278,7 @@ class Pod(Record, frozen=True):
     live: Word = ""
     carries: Word = ""
     generation: Amount = 0
+    group: Group | None = None
 
     @property
     def key(self) -> str:
