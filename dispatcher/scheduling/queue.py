@@ -16,7 +16,8 @@ What is promised of the order of pods that are active:
        are of its own turn.
     4. Of pods that failed before those of at most `RETRIED` classes are active; others back off
        until then.
-    5. All whom an event may help are woken, without another event; where these are many, part by
+    5. Where tenants share (`fair_order`), they take turns; 1 to 3 hold of the pods of one tenant.
+    6. All whom an event may help are woken, without another event; where these are many, part by
        part (`waking`). Pods of two tenants that can go to another cluster alone may be of one class
        here; for quota they wait by tenant.
 """
@@ -25,11 +26,11 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
+from dispatcher.scheduling.fair_order import active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import (
-    ActivePods,
     Cause,
     Gates,
     NoPlugins,
@@ -92,7 +93,7 @@ class SchedulingQueue:
         self.incoming: defaultdict[tuple[State, str], int] = defaultdict(
             int
         )  # pods into a state, by what moved them
-        self._active = ActivePods()
+        self._active = active_pods_of(sort)
         self._parked = ParkedPods()
         self.listens = self._parked.listens
         self._retried = RetriedPods()
@@ -211,7 +212,10 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """Take out the first pod to be decided, None if there is none."""
-        return None if (item := self._first(now)) is None else self._take(item, 1)[0]
+        item = self._first(now)
+        taken = None if item is None else self._take(item, 1)[0]
+        self._active.settle()
+        return taken
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
         """Take out the first pod and others of its class, `limit` at most, in order: see the
@@ -229,6 +233,7 @@ class SchedulingQueue:
         ):
             batch += self._take(item, min(limit - len(batch), IN_A_ROW))
             item = self._first(now)
+        self._active.settle()
         return batch
 
     def _take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
@@ -248,7 +253,7 @@ class SchedulingQueue:
         for item in items:
             self._pods[item.pod_id] = item
             item.state, item.ticket = _ACTIVE, next(self._tickets)
-            self._active.add(item)
+            self._active.put_back(item)
             self._retried.enter(item)
         self._counts[_ACTIVE] += len(items)
 
@@ -434,9 +439,14 @@ class SchedulingQueue:
         self._gates = gates or self._gates
         self._policies += 1
         self.waking.forget()
-        for item in list(self._pods.values()):
-            if item.state is not _WAITING:
-                self.anew(item, item.pod_info, now, Cause.POLICIES)
+        items = [one for one in self._pods.values() if one.state is not _WAITING]
+        for item in items:
+            if item.state is _ACTIVE:
+                self._leave(item)
+                item.state = _POPPED
+        self._active = active_pods_of(sort)
+        for item in items:
+            self.anew(item, item.pod_info, now, Cause.POLICIES)
 
     # --- states
     # ----------------------------------------------------------------------------------------------

@@ -269,10 +269,11 @@ class Group:
     queue knows it.
     """
 
-    __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
+    __slots__ = ("_entries", "_sorted", "key", "owner", "pods", "shown")
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: Hashable, owner: "ActivePods") -> None:
         self.key = key
+        self.owner = owner
         self.pods = 0
         self.shown = ()
         # Entries of pods that have left since are void; they are dropped when they come up.
@@ -330,7 +331,9 @@ class ActivePods:
         self.entries: list[tuple[tuple[Any, ...], int, Group]] = []
         self._numbers = itertools.count()  # no two groups are ever compared
         self._groups: dict[Hashable, Group] = {}
-        self._last = Group(())  # the group of the pod that came last: mostly the next one's, too
+        self._last = Group(
+            (), self
+        )  # the group of the pod that came last: mostly the next one's, too
 
     def add(self, item: QueuedPod) -> None:
         """One more."""
@@ -339,7 +342,7 @@ class ActivePods:
         if not group.pods or group.key != key:
             found = self._groups.get(key)
             if found is None:
-                found = self._groups[key] = Group(key)
+                found = self._groups[key] = Group(key, self)
             group = self._last = found
         item.group = group
         group.add(item)
@@ -387,6 +390,13 @@ class ActivePods:
             item.group = None
             group.pods = group.pods - 1
         self._drop_empty(group)
+
+    def put_back(self, item: QueuedPod) -> None:
+        """One that was taken and not decided."""
+        self.add(item)
+
+    def settle(self) -> None:
+        """A batch is whole: nothing is to be done where tenants take no turns."""
 
     def _drop_empty(self, group: Group | None) -> None:
         if group is not None and not group.pods:

@@ -1,0 +1,365 @@
+"""Active pods where tenants share: among pods of equal rank the tenant with the lowest share first.
+
+Pods of one *rank* (mostly: of one priority) wait in a lane for each tenant, and lanes hang on the
+tree of tenants. The next pod is found from the root down: of the children below which pods of this
+rank wait, the one with the lowest (share, pods taken in turn). In a lane pods go as without tenants
+(`queued.ActivePods`). No order of two pods of different tenants is kept anywhere, as shares change
+with each placement: what is kept are heaps of tenants, and only those are looked at again whose
+share may have changed. A pick costs O(depth x log tenants), however many pods wait.
+
+What is promised, beside what `queue` promises of the pods of one tenant and rank:
+    1. A pod of a lower rank is decided when none of a higher one is active; of a tenant without
+       weight when no pod of another tenant is, whatever their ranks.
+    2. Among pods of one rank the tenant with the lowest share is next, where pods that were popped
+       in the same batch count as placed.
+    3. Of children with equal shares the one is next of which fewest were taken (start-time fair
+       queueing: who was away begins where the others are, with no credit), of equal ones who had no
+       turn since it came. So the first pod of a tenant waits for no other of equal rank and share,
+       however many came before it, but for first pods as itself.
+    4. While others of its rank wait, a tenant takes as many in a row as 1/32 of the pods that it
+       has placed, at least one, at most `IN_A_ROW`.
+    5. Pods of nobody's and pods of all tenants together take turns as of 3.
+
+Sources: dominant resource fairness, Ghodsi et al. 2011; the tree and the meaning of shares as in
+Kueue (pkg/cache/scheduler/fair_sharing.go); turns: Goyal et al. 1996, start-time fair queueing.
+Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
+"""
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from dispatcher.scheduling.framework import PodInfo, QueueSort
+from dispatcher.scheduling.queued import ActivePods, QueuedPod
+from dispatcher.scheduling.quota import charge_of
+from shared.model.resources import Resources
+
+IN_A_ROW = 64  # pods of a tenant, while others of equal rank wait
+_PART = 32  # of the pods that it has placed
+NOBODY = ""  # whose pods are no tenant's
+# the children of the root: no names of tenants
+_ALL_TENANTS = ("tenants",)
+_NO_TENANT = ("nobody",)
+_Name = str | tuple[str]
+_Rank = tuple[Any, ...]
+# share, turn, whether it had a turn since it came, serial
+_Key = tuple[Any, int, bool, int]
+
+
+class Shares(Protocol):
+    """What is asked about tenants, which are nodes of a tree, each with a name of its own."""
+
+    def path_of(self, tenant: str) -> tuple[str, ...]:
+        """The nodes from below the root down to the tenant; no path is the beginning of another."""
+        ...
+
+    def share_of(self, node: str) -> Any:
+        """The weighted dominant share of a node, comparable to those of its siblings; lower goes
+        first.
+        """
+        ...
+
+    def has_weight(self, tenant: str) -> bool:
+        """Whether it may go before anybody at all."""
+        ...
+
+    def pods_of(self, tenant: str) -> int:
+        """How many pods it is charged for."""
+        ...
+
+    def take_changed(self) -> Collection[str] | None:
+        """Tenants that were charged, or given back to, since this was asked last; None: the shares
+        of all may have changed.
+        """
+        ...
+
+    def suppose(self, tenant: str, amounts: Mapping[str, int], times: int) -> None:
+        """These amounts count as charged so often, beside what is; negative: no more."""
+        ...
+
+
+class Turns(NamedTuple):
+    """How tenants take turns in a queue."""
+
+    shares: Shares
+    tenant_of: Callable[[PodInfo], str | None]
+    rank_of: Callable[[PodInfo], _Rank]  # lower goes first, whatever the shares
+
+
+def active_pods_of(sort: QueueSort) -> "ActivePods | FairPods":
+    """Those of a queue that is sorted so; by tenants only if its plugin says how, and if there are
+    any.
+    """
+    turns_of = getattr(sort, "turns", None)
+    turns = turns_of() if turns_of is not None else None
+    return ActivePods() if turns is None else FairPods(turns)
+
+
+class _Node:
+    """A node of the tree of tenants below which pods of one rank wait. Leaves have a lane."""
+
+    __slots__ = ("_heap", "children", "had_turn", "key", "lane", "name", "parent")
+
+    def __init__(self, name: _Name, parent: "_Node | None") -> None:
+        self.name = name
+        self.parent = parent
+        self.children: dict[_Name, _Node] = {}
+        # An entry is void once its child has another key, or is gone. Void ones are dropped when
+        # they come up. No two keys are equal, so children are never compared.
+        self._heap: list[tuple[_Key, _Node]] = []
+        self.key: _Key = (0, 0, False, 0)
+        self.had_turn = False
+        self.lane: Lane | None = None
+
+    def first(self) -> "_Node":
+        """The first of at least one child."""
+        heap = self._heap
+        while not self._has(heap[0]):
+            heapq.heappop(heap)
+        return heap[0][1]
+
+    def show(self, child: "_Node", key: _Key) -> None:
+        """A child stands there now."""
+        child.key = key
+        if len(self._heap) > 2 * len(self.children) + 64:
+            self._heap = [entry for entry in self._heap if self._has(entry)]
+            heapq.heapify(self._heap)
+        heapq.heappush(self._heap, (key, child))
+
+    def _has(self, entry: tuple[_Key, "_Node"]) -> bool:
+        key, child = entry
+        return child.key is key and self.children.get(child.name) is child
+
+
+class Lane(ActivePods):
+    """The active pods of one rank and tenant."""
+
+    def __init__(self, rank: _Rank, tenant: str, leaf: _Node) -> None:
+        super().__init__()
+        self.rank = rank
+        self.tenant = tenant
+        self.leaf = leaf
+        self.pods = 0
+
+    def add(self, item: QueuedPod) -> None:
+        """One more."""
+        self.pods += 1
+        super().add(item)
+
+    def take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
+        """As of all active pods."""
+        taken = super().take(first, most)
+        self.pods -= len(taken)
+        return taken
+
+    def leave(self, item: QueuedPod) -> None:
+        """It is active no more."""
+        self.pods -= 1
+        super().leave(item)
+
+
+class _Level:
+    """The pods of one rank."""
+
+    def __init__(self) -> None:
+        self.root = _Node("", None)
+        self.lanes: dict[str, Lane] = {}
+
+
+class FairPods:
+    """Stands in for `ActivePods`."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._shares = turns.shares
+        self._levels: dict[_Rank, _Level] = {}
+        # a heap; those of which no pod waits are dropped when they come up
+        self._ranks: list[_Rank] = []
+        # by name: of each rank of which pods wait below it
+        self._nodes: dict[_Name, dict[_Rank, _Node]] = {}
+        self._paths: dict[str, tuple[_Name, ...]] = {}  # of tenants that had a pod here
+        self._serials = itertools.count(1)
+        self._taken: Counter[_Name] = Counter()  # pods, in turns with its siblings
+        self._begun: Counter[_Name] = Counter()  # parent -> where the last turn below it began
+        # what was taken since `settle`, which counts as charged until then
+        self._supposed: list[tuple[str, Resources, int]] = []
+
+    def __len__(self) -> int:
+        return sum(lane.pods for level in self._levels.values() for lane in level.lanes.values())
+
+    # --- as ActivePods
+
+    def add(self, item: QueuedPod) -> None:
+        """One more."""
+        tenant = self._turns.tenant_of(item.pod_info) or NOBODY
+        self._lane(self._rank_of(item, tenant), tenant).add(item)
+
+    def first(self) -> QueuedPod | None:
+        """The next of all; None if there is none."""
+        lane = self._next_lane()
+        return None if lane is None else lane.first()
+
+    def take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
+        """The `first` of all and the next of its tenant, turn and class, `most` at most; they are
+        active no more.
+        """
+        lane = _lane_of(first)
+        taken = [] if lane is None else lane.take(first, min(most, self._row(lane)))
+        if lane is not None and taken:
+            self._drop_empty(lane)
+            self._note_taken(lane, taken)
+        return taken
+
+    def put_back(self, item: QueuedPod) -> None:
+        """One that was taken and not decided: its tenant had no turn with it."""
+        self.add(item)
+        lane = _lane_of(item)
+        node = None if lane is None else lane.leaf
+        while node is not None and node.parent is not None:
+            self._taken[node.name] -= 1
+            self._show(node)
+            node = node.parent
+
+    def leave(self, item: QueuedPod) -> None:
+        """It is active no more."""
+        lane = _lane_of(item)
+        if lane is not None:
+            lane.leave(item)
+            self._drop_empty(lane)
+
+    def settle(self) -> None:
+        """A batch is whole: what was taken for it is charged from now on when it is decided."""
+        if self._supposed:
+            for tenant, amounts, pods in self._supposed:
+                self._shares.suppose(tenant, amounts, -pods)
+            tenants = {tenant for tenant, _, _ in self._supposed}
+            self._supposed.clear()
+            for tenant in tenants:
+                self._look_at(tenant)
+
+    # --- who is next
+
+    def _next_lane(self) -> "Lane | None":
+        if not self._levels:
+            return None
+        self._refresh()
+        while self._ranks[0] not in self._levels:
+            heapq.heappop(self._ranks)
+        node = self._levels[self._ranks[0]].root
+        while node.lane is None:
+            node = node.first()
+        return node.lane
+
+    def _refresh(self) -> None:
+        changed = self._shares.take_changed()
+        for tenant in self._paths if changed is None else changed:
+            self._look_at(tenant)
+
+    def _look_at(self, tenant: str) -> None:
+        """The share of a tenant, and so of those above it, may have changed."""
+        for name in self._paths.get(tenant, ()):
+            for node in self._nodes.get(name, {}).values():
+                self._show(node)
+
+    def _show(self, node: _Node) -> None:
+        key = self._key_of(node)
+        if node.parent is not None and key[:3] != node.key[:3]:
+            node.parent.show(node, key)
+
+    def _key_of(self, node: _Node) -> _Key:
+        return self._share(node), self._taken[node.name], node.had_turn, next(self._serials)
+
+    def _share(self, node: _Node) -> Any:
+        # all tenants together, and nobody's pods, have equal shares
+        return self._shares.share_of(node.name) if isinstance(node.name, str) else 0
+
+    # --- what was taken
+
+    def _row(self, lane: Lane) -> int:
+        """How many of a lane may be taken in a row."""
+        if len(self._levels[lane.rank].lanes) == 1:
+            return lane.pods
+        if lane.tenant == NOBODY:
+            return IN_A_ROW
+        return min(IN_A_ROW, max(1, self._shares.pods_of(lane.tenant) // _PART))
+
+    def _note_taken(self, lane: Lane, taken: list[QueuedPod]) -> None:
+        node = lane.leaf
+        while node.parent is not None:
+            above = node.parent
+            begins = max(self._taken[node.name], self._begun[above.name])
+            ends = self._taken[node.name] = begins + len(taken)
+            is_alone = above.children.keys() <= {node.name}
+            self._begun[above.name] = ends if is_alone else begins
+            node.had_turn = True
+            node = above
+        if lane.tenant != NOBODY:
+            amounts = charge_of(taken[0].pod_info.pod)
+            self._shares.suppose(lane.tenant, amounts, len(taken))
+            self._supposed.append((lane.tenant, amounts, len(taken)))
+        self._look_at(lane.tenant)
+
+    # --- lanes
+
+    def _rank_of(self, item: QueuedPod, tenant: str) -> _Rank:
+        """Tenants without weight come last, and before them pods on which the QueueSort plugin
+        fails.
+        """
+        is_last = tenant != NOBODY and not self._shares.has_weight(tenant)
+        fails = bool(item.order[0][0])  # see `queued.order_of`
+        return is_last, fails, () if fails else self._turns.rank_of(item.pod_info)
+
+    def _lane(self, rank: _Rank, tenant: str) -> Lane:
+        level = self._levels.get(rank)
+        if level is None:
+            level = self._levels[rank] = _Level()
+            heapq.heappush(self._ranks, rank)
+        lane = level.lanes.get(tenant)
+        if lane is None:
+            lane = level.lanes[tenant] = self._new_lane(rank, level.root, tenant)
+        return lane
+
+    def _path_of(self, tenant: str) -> tuple[_Name, ...]:
+        path = self._paths.get(tenant)
+        if path is None:
+            path = (
+                (_NO_TENANT,) if tenant == NOBODY else (_ALL_TENANTS, *self._shares.path_of(tenant))
+            )
+            self._paths[tenant] = path
+        return path
+
+    def _new_lane(self, rank: _Rank, root: _Node, tenant: str) -> Lane:
+        node = root
+        for name in self._path_of(tenant):
+            child = node.children.get(name)
+            if child is None:
+                child = node.children[name] = _Node(name, node)
+                self._nodes.setdefault(name, {})[rank] = child
+                node.show(child, self._key_of(child))
+            node = child
+        lane = node.lane = Lane(rank, tenant, node)
+        return lane
+
+    def _drop_empty(self, lane: Lane) -> None:
+        """Pods have left a lane."""
+        if lane.pods:
+            return
+        level = self._levels[lane.rank]
+        del level.lanes[lane.tenant]
+        if not level.lanes:
+            del self._levels[lane.rank]
+        node = lane.leaf
+        while node.parent is not None and not node.children:
+            del node.parent.children[node.name]
+            of_name = self._nodes[node.name]
+            del of_name[lane.rank]
+            if not of_name:
+                del self._nodes[node.name]
+            node = node.parent
+
+
+def _lane_of(item: QueuedPod) -> Lane | None:
+    lane = item.group.owner if item.group is not None else None
+    return lane if isinstance(lane, Lane) else None
