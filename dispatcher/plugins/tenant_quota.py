@@ -81,8 +81,8 @@ class TenantQuota(Reserve[None]):
         return self._tenant(pod_info)
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
-        """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of
-        the fleet it makes larger.
+        """Quota that a pod gives back helps pods of its own tree of tenants; a node, those whose
+        share of the fleet it makes larger.
         """
         before = event.before
         after = event.after
@@ -96,7 +96,8 @@ class TenantQuota(Reserve[None]):
             or not isinstance(before, Pod)
         ):
             return True
-        return tenant == self.ledger.tenant_of(event.cluster, before.namespace)
+        freed = self.ledger.tenant_of(event.cluster, before.namespace)
+        return freed is not None and self.ledger.related(str(tenant), freed)
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""
@@ -155,10 +156,9 @@ class TenantQuota(Reserve[None]):
         totals = fleet.nodes.allocatable_total()
         tenants = self._tenants(pods)
         for tenant in dict.fromkeys(tenants):
-            unknown = ledger.unknown(tenant, fleet.clusters)
-            left = 0 if unknown else ledger.times(tenant, asked, totals, len(pods))
-            if left < tenants.count(tenant):
-                most = min(most, [at for at, one in enumerate(tenants) if one == tenant][left])
+            if tenant and ledger.unknown(tenant, fleet.clusters):
+                most = min(most, tenants.index(tenant))
+        most = ledger.fits(tenants[:most], asked, totals)
         return ledger.uncharged(_pod_ids(pods[:most]))
 
     def reserve_all(

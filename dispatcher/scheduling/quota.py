@@ -1,114 +1,32 @@
-"""Tenant quota as short arithmetic; the ledger remembers who was charged what.
+"""The ledger of tenant quota: who was charged what, and whether more would break a limit.
 
-All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. Nothing is lent
-or borrowed: what is free is nominal minus usage.
+All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. What the limits
+of a tree of tenants are, and who has borrowed how much: scheduling/tenants/tree.py. A tenant that
+is part of no other borrows nothing: what is free is nominal minus usage.
 """
 
 import re
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
+from dataclasses import dataclass
 
 from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.tenants.shares import FairShare
+from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from shared.model.pod import Pod, PodId
 from shared.model.resources import PODS, Resources, format_quantity
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import Tenant
 
 _MEMO_LIMIT = 65_536
-_NOTHING: Mapping[str, int] = {}
-
-
-def limit_of(share: Share, total: int) -> int:
-    """A nominal share as an amount: absolute, or a ratio of `total`, rounded down without float
-    error.
-    """
-    if share.absolute is not None:
-        return share.absolute
-    return _part(share.ratio or 0.0, total)
-
-
-@lru_cache(_MEMO_LIMIT)
-def _part(ratio: float, total: int) -> int:
-    # 0.57 is not exactly 57/100 in binary: take the fraction that was meant before rounding down.
-    return int(total * Fraction(ratio).limit_denominator(1_000_000))
-
-
-@dataclass
-class QuotaNode:
-    """One tenant: what it may use and what it uses."""
-
-    name: str
-    nominal: Mapping[str, Share]
-    usage: Resources = field(default_factory=dict)
-
-    def limit(self, resource: str, totals: Mapping[str, int]) -> int | None:
-        """The nominal amount of a resource when the fleet can allocate `totals`; None: not limited
-        here.
-        """
-        share = self.nominal.get(resource)
-        return None if share is None else limit_of(share, totals.get(resource, 0))
-
-    def exceeded(
-        self,
-        asked: Mapping[str, int],
-        totals: Mapping[str, int],
-        beside: Mapping[str, int] = _NOTHING,
-    ) -> "Exceeded | None":
-        """The first limit, by name of resource, that `asked` would break.
-
-        `beside`: what is used beside what is charged here.
-        """
-        for resource in sorted(asked):
-            limit = self.limit(resource, totals)
-            used = self._used(resource, beside)
-            if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
-                unseen = beside.get(resource, 0)
-                return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
-        return None
-
-    def times(
-        self,
-        asked: Mapping[str, int],
-        totals: Mapping[str, int],
-        beside: Mapping[str, int],
-        most: int,
-    ) -> int:
-        """How often `asked` can be charged before a limit breaks, `most` at most; `beside` as in
-        `exceeded`.
-        """
-        for resource, amount in asked.items():
-            limit = self.limit(resource, totals)
-            if limit is not None and amount > 0:
-                most = min(most, (limit - self._used(resource, beside)) // amount)
-        return max(most, 0)
-
-    def _used(self, resource: str, beside: Mapping[str, int]) -> int:
-        return self.usage.get(resource, 0) + beside.get(resource, 0)
-
-    def grows(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-        """Whether a limit is larger when a node of the fleet can allocate `after`, no more
-        `before`.
-        """
-        ratios = [name for name, share in self.nominal.items() if share.absolute is None]
-        return any(after.get(name, 0) > before.get(name, 0) for name in ratios)
-
-    def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
-        """Charge `amounts`; `sign` -1 gives them back. Zero entries are not kept."""
-        for resource, amount in amounts.items():
-            left = self.usage.get(resource, 0) + sign * amount
-            if left:
-                self.usage[resource] = left
-            else:
-                self.usage.pop(resource, None)
 
 
 @dataclass(frozen=True)
 class Exceeded:
-    """Why a pod does not fit a quota. `unseen`: how much of `used` is known from an earlier life
-    alone.
+    """Why a pod does not fit a quota. `node`: whose limit would break, the tenant or one that it is
+    part of, by the `beyond` of what is asked that gets there; `used` and `limit` are that node's.
+    `unseen`: how much of `used` is known from an earlier life alone.
     """
 
     tenant: str
@@ -117,19 +35,27 @@ class Exceeded:
     used: int
     limit: int
     unseen: int = 0
+    node: str = ""
+    beyond: int = 0
 
     @property
     def text(self) -> str:
         """In words: 'tenant team-a: cpu asked 500m, used 39500m, limit 40'."""
-        asked, used, limit = (
-            format_quantity(self.resource, n) for n in (self.asked, self.used, self.limit)
+        asked, used, limit, beyond = (
+            format_quantity(self.resource, n)
+            for n in (self.asked, self.used, self.limit, self.beyond)
         )
         if self.unseen:
             used += (
                 f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard "
                 "since the start)"
             )
-        return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
+        whose = f"tenant {self.tenant}: {self.resource} asked {asked}"
+        if self.node in ("", self.tenant):
+            return f"{whose}, used {used}, limit {limit}"
+        if self.beyond != self.asked:
+            whose += f" ({beyond} more than what is kept for it)"
+        return f"{whose}; of tenant {self.node}, which it is part of: used {used}, limit {limit}"
 
 
 _FIGURES = re.compile(r"used [^,;]+, limit [^\s,;]+")
@@ -168,7 +94,8 @@ class QuotaLedger:
     ) -> None:
         self.tenants = tuple(tenants)
         self.unsynced = unsynced or UnsyncedUsage()
-        self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
+        self._counted = -1  # the state of `unsynced` that the tree counts
+        self.tree = TenantTree(tenants)
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
             dict
         )  # by cluster of submission and UID
@@ -188,32 +115,122 @@ class QuotaLedger:
             )
         return self._owners[key]
 
+    def take(self, tenants: Sequence[Tenant]) -> None:
+        """From now on these tenants hold; who is named as before keeps its charges, those of others
+        are given back.
+        """
+        tree = TenantTree(tenants)
+        for home, charges in self._charges.items():
+            for uid, charge in list(charges.items()):
+                if charge.tenant in tree.nodes:
+                    tree.nodes[charge.tenant].charge(charge.amounts)
+                else:
+                    self.unsynced.note(charge.tenant, home, charge.amounts, -1)
+                    del charges[uid]
+        self.tenants = tuple(tenants)
+        self.tree = tree
+        self._counted = -1
+        self._owners.clear()
+
+    def node(self, tenant: str, totals: Mapping[str, int]) -> TenantNode:
+        """A tenant's place in the tree, with all that counts there; `totals`: what Ready clusters
+        can allocate. It holds until something is charged, heard or changed.
+        """
+        if self._counted != self.unsynced.version:
+            self._counted = self.unsynced.version
+            self.tree.count_beside(
+                {one.name: self.unsynced.unseen(one.name) for one in self.tenants}
+            )
+        self.tree.settle(totals)
+        return self.tree.nodes[tenant]
+
     def exceeded(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
     ) -> Exceeded | None:
-        """The limit that charging `asked` would break, None if it fits; `totals`: what Ready
-        clusters can allocate.
+        """The first limit, by name of resource, that charging `asked` would break, None if it fits;
+        `totals`: what Ready clusters can allocate.
         """
-        return self.nodes[tenant].exceeded(asked, totals, self.unsynced.unseen(tenant))
+        node = self.node(tenant, totals)
+        for resource in sorted(asked):
+            amount = asked[resource]
+            found = node.binding(resource, amount) if amount > 0 else None
+            if found is not None:
+                return _exceeded(tenant, resource, amount, *found)
+        return None
 
     def times(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int
     ) -> int:
         """How often `asked` can be charged before a limit breaks, `most` at most."""
-        return self.nodes[tenant].times(asked, totals, self.unsynced.unseen(tenant), most)
+        node = self.node(tenant, totals)
+        for resource, amount in asked.items():
+            left = node.available(resource) if amount > 0 else None
+            if left is not None:
+                most = min(most, left // amount)
+        return max(most, 0)
+
+    def fits(
+        self, tenants: Sequence[str], asked: Mapping[str, int], totals: Mapping[str, int]
+    ) -> int:
+        """How many of these tenants, one after the other, can be charged `asked` before a limit
+        breaks; '' is nobody, who has none.
+        """
+
+        def breaks(at: int) -> bool:
+            return not self._all_fit(Counter(tenants[: at + 1]), asked, totals)
+
+        if self._all_fit(Counter(tenants), asked, totals):
+            return len(tenants)
+        return bisect_left(range(len(tenants)), True, key=breaks)
+
+    def _all_fit(
+        self, wanted: Mapping[str, int], asked: Mapping[str, int], totals: Mapping[str, int]
+    ) -> bool:
+        """Whether each tenant can be charged so often; the order makes no difference to that."""
+        tried: list[tuple[TenantNode, int]] = []
+        fit = True
+        for tenant, times in wanted.items():
+            if tenant and fit:
+                fit = self.times(tenant, asked, totals, times) == times
+                node = self.tree.nodes[tenant]
+                node.charge(asked, times)
+                tried.append((node, times))
+        for node, times in tried:
+            node.charge(asked, -times)
+        return fit
+
+    def share(
+        self, tenant: str, totals: Mapping[str, int], more: Mapping[str, int] = NOTHING
+    ) -> FairShare:
+        """A tenant's weighted dominant share, if it used `more` (negative: less) than it does: zero
+        if and only if it has borrowed nothing.
+        """
+        return self.node(tenant, totals).share(more)
+
+    def shares(
+        self, tenant: str, totals: Mapping[str, int], more: Mapping[str, int] = NOTHING
+    ) -> tuple[FairShare, ...]:
+        """The same from below the top of its tree down to it: what two tenants compare by."""
+        return self.node(tenant, totals).shares(more)
+
+    def related(self, one: str, other: str) -> bool:
+        """Whether what one tenant gives back may help the other."""
+        nodes = self.tree.nodes
+        return one in nodes and other in nodes and nodes[one].root is nodes[other].root
 
     def grows(self, tenant: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
         """Whether the tenant may use more when a node of the fleet can allocate `after`, no more
         `before`.
         """
-        return self.nodes[tenant].grows(before, after)
+        ratios = self.tree.nodes[tenant].root.ratios()
+        return any(after.get(name, 0) > before.get(name, 0) for name in ratios)
 
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
         """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the
         fleet's, as they are.
         """
         self.unsynced.refresh(clusters)
-        silent = self.unsynced.unknown() if self.nodes[tenant].nominal else ""
+        silent = self.unsynced.unknown() if self.tree.nodes[tenant].root.quota else ""
         return (
             f"tenant {tenant}: cluster {silent} has not been heard since the start"
             if silent
@@ -223,7 +240,7 @@ class QuotaLedger:
     def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
-        self.nodes[tenant].add(amounts)
+        self.tree.nodes[tenant].charge(amounts)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
         home, uid = pod_id
         self._charges[home][uid] = self._charge(tenant, amounts)
@@ -236,7 +253,7 @@ class QuotaLedger:
             by_home[home].append(uid)
         for home, uids in by_home.items():
             whole = {resource: len(uids) * amount for resource, amount in amounts.items()}
-            self.nodes[tenant].add(whole)
+            self.tree.nodes[tenant].charge(amounts, len(uids))
             self.unsynced.note(tenant, home, whole, 1)
             self._charges[home].update(dict.fromkeys(uids, charge))
 
@@ -256,7 +273,7 @@ class QuotaLedger:
         home, uid = pod_id
         charge = self._charges[home].pop(uid, None)
         if charge is not None:
-            self.nodes[charge.tenant].add(charge.amounts, -1)
+            self.tree.nodes[charge.tenant].charge(charge.amounts, -1)
             self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
         return charge
 
@@ -278,10 +295,18 @@ class QuotaLedger:
         return len(pod_ids)
 
     def usage(self, tenant: str) -> Resources:
-        """What a tenant is charged now, per resource; zeros are left out."""
-        return dict(self.nodes[tenant].usage)
+        """What a tenant itself is charged now, per resource; zeros are left out."""
+        return dict(self.tree.nodes[tenant].own)
 
     def limits(self, tenant: str, totals: Mapping[str, int]) -> Resources:
-        """A tenant's limits per resource that it is limited in."""
-        node = self.nodes[tenant]
-        return {name: limit_of(share, totals.get(name, 0)) for name, share in node.nominal.items()}
+        """What a tenant could use if nobody else in its tree used anything, per resource that it is
+        limited in.
+        """
+        return dict(self.node(tenant, totals).potential)
+
+
+def _exceeded(tenant: str, resource: str, asked: int, node: TenantNode, beyond: int) -> Exceeded:
+    limit = node.quota[resource] if node.parent is None else node.ceiling[resource]
+    unseen = sum(one.beside.get(resource, 0) for one in node.subtree())
+    used = node.usage.get(resource, 0)
+    return Exceeded(tenant, resource, asked, used, limit, min(unseen, used), node.name, beyond)

@@ -24,7 +24,7 @@ class UnsyncedUsage:
 
     A cluster that is missing there is unknown, and so are its charges. `wait`: tenants wait for the
     unknown; else it counts as nothing. `raised`: (tenant, cluster) charged more since somebody
-    emptied it.
+    emptied it. `version` grows when `unseen` may have changed.
     """
 
     def __init__(self, remembered: PersistedUsage | None = None, *, wait: bool = True) -> None:
@@ -34,6 +34,7 @@ class UnsyncedUsage:
         self._names: list[str] = []
         self._silent: dict[str, int] = {}  # never synced in this life -> index in the fleet
         self.raised: set[tuple[str, str]] = set()
+        self.version = 0
 
     def begin(self, remembered: PersistedUsage | None, *, wait: bool) -> None:
         """A leader term begins: as if no cluster had been heard. What is charged stays so."""
@@ -41,6 +42,7 @@ class UnsyncedUsage:
         self._wait = wait
         self._names = []
         self._silent = {}
+        self.version += 1
 
     def note(self, tenant: str, home: str, amounts: Mapping[str, int], sign: int) -> None:
         """A pod of `home` is charged (1), or its charge given back (-1)."""
@@ -49,15 +51,19 @@ class UnsyncedUsage:
             held[resource] = held.get(resource, 0) + sign * amount
         if sign > 0:
             self.raised.add((tenant, home))
+        if home in self._silent:
+            self.version += 1
 
     def refresh(self, clusters: Sequence[ClusterInfo]) -> None:
         """Learn which clusters have been heard; a cluster keeps its place in `clusters` for ever."""
         for at in range(len(self._names), len(clusters)):
             self._names.append(clusters[at].name)
             self._silent[clusters[at].name] = at
+            self.version += 1
         if self._silent:
             for name in [name for name, at in self._silent.items() if clusters[at].synced]:
                 del self._silent[name]
+                self.version += 1
 
     def unknown(self) -> str:
         """A cluster of which nothing is known that a tenant has to wait for, '' if there is none."""

@@ -2,6 +2,8 @@
 
 import msgspec
 
+WEIGHT_ONE = 1000  # weights are in thousandths
+
 
 class Share(msgspec.Struct, frozen=True):
     """A nominal quota: `absolute` internal units, or `ratio` (0..1) of what the fleet's Ready
@@ -16,12 +18,18 @@ class Tenant(msgspec.Struct, frozen=True):
     """A name, the (cluster, namespace) pairs it is charged for, and its nominal quota per resource.
 
     `namespaces` entries are 'namespace' (in every cluster) or 'cluster/namespace'; the last part
-    may end in '*'. A resource without an entry in `nominal` is not limited.
+    may end in '*'. `parent`: the tenant that it is part of, '' for none. A resource is limited for
+    a tenant if its tree has an entry in some `nominal`. Limits say what it may use beyond what it
+    was given, and what others may use of that; without an entry, all.
     """
 
     name: str
     namespaces: tuple[str, ...]
     nominal: dict[str, Share]
+    parent: str = ""
+    borrowing_limit: dict[str, Share] = {}
+    lending_limit: dict[str, Share] = {}
+    weight: int = WEIGHT_ONE
 
     def owns(self, cluster: str, namespace: str) -> bool:
         """Whether pods submitted to `namespace` of `cluster` are charged to this tenant."""

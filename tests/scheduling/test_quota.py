@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.quota import Charge, QuotaLedger, charge_of, limit_of, without_figures
+from dispatcher.scheduling.quota import Charge, QuotaLedger, charge_of, without_figures
+from dispatcher.scheduling.tenants.shares import limit_of
 from shared.model.tenant import Share, Tenant
 from tests.builders import pod
 

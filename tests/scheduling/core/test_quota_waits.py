@@ -43,6 +43,12 @@ class World(OneCluster):
         return {name for name, one in self.pods.items() if queue.state_of(("a", one.uid)) == "unschedulable"}
 
 
+def allow(ledger: QuotaLedger, **amounts: int) -> None:
+    """Red may use this from now on."""
+    more = {name: Share(absolute=amount) for name, amount in amounts.items()}
+    ledger.take([Tenant(one.name, one.namespaces, more) if one.name == "red" else one for one in ledger.tenants])
+
+
 def full() -> World:
     world = World()
     world.come("red-1", "red-2", "red-3", "red-4", "blue-1", "blue-2", "blue-3")
@@ -88,7 +94,7 @@ def test_all_that_wait_find_their_place_once_there_is_quota_for_all() -> None:
     world.come(*(f"red-{number}" for number in range(5, 5 + 3 * AT_A_TIME)))
     world.tick()
     world.tick(60.0)
-    world.ledger.nodes["red"].nominal = {"cpu": Share(absolute=200_000)}
+    allow(world.ledger, cpu=200_000)
     world.end("red-1")
     for _ in range(10):
         world.tick(0.1)
@@ -104,7 +110,7 @@ def test_none_is_forgotten_when_it_is_learnt_meanwhile_what_pods_like_them_use()
     world.tick()
     world.tick(60.0)
     world.report(uses=(OwnerUse("red", "ReplicaSet/web", cpu=60.0, memory=1e6, minutes=60.0),))
-    world.ledger.nodes["red"].nominal = {"cpu": Share(absolute=200_000)}
+    allow(world.ledger, cpu=200_000)
     world.end("red-1")
     for _ in range(10):
         world.tick(0.1)
@@ -166,7 +172,7 @@ def test_pods_refused_beside_them_for_another_tenants_quota_keep_nobody_waiting(
     world.come("blue", 100.0, "blue-0")
     world.come("red", 100.0, *(f"red-{number}" for number in range(3 * AT_A_TIME)))
     world.tick(100.0)
-    world.ledger.nodes["red"].nominal = {"pods": Share(absolute=900)}
+    allow(world.ledger, pods=900)
     world.report("red", 160.0, pods_gone=("uid-red-0",))
     for tick in range(10):
         world.come("blue", 160.0 + tick / 10, f"blue-{tick + 1}")
