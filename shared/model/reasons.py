@@ -292,6 +292,23 @@ class Reasons:
         nodes_help=False,
         verbatim=True,
     )
+    OUTSIDE_DOMAIN = Reason(
+        "outside_domain",
+        "node(s) were outside the domain that the pod's group is tried in",
+        remedy="All members of a group go to one domain (`within`); the message names the best one "
+        "and says what was missing there.",
+        helped_by=NODES,
+        resolvable=False,
+    )
+    GROUP = Reason(
+        "group",
+        "pod group {}",
+        remedy="No domain has room for all members that have to start together. The message names "
+        "the best one and says what was missing there; ask for fewer members (`min_count`), for a "
+        "wider domain (`within`), or for less.",
+        helped_by=NODES | WakeEvent.POD_REMOVED,
+        verbatim=True,
+    )
     PRE_BIND = Reason(
         "pre_bind",
         "node(s) could not be prepared for the pod: {}",

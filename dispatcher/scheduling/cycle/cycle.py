@@ -380,9 +380,9 @@ class Scheduler(AssumedPods):
         self, cycle: CycleState, key: ClassKey, pod_id: PodId, pod_info: PodInfo, why: Why
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
-        if why.reason.verbatim:
+        if why.reason.verbatim or pod_info.only_in is not None:
             return self._refuse_and_clear_nomination(pod_id, pod_info, why)
-        return self.post_filters.hopeless(cycle, self._refused(pod_id, pod_info, why), key, why)
+        return self.post_filters.hopeless(cycle, self.refused(pod_id, pod_info, why), key, why)
 
     def _pre_filter(self, pod_info: PodInfo, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.pod_plugins:
@@ -451,7 +451,8 @@ class Scheduler(AssumedPods):
     # --- refusing
     # ----------------------------------------------------------------------------------------------
 
-    def _refused(self, pod_id: PodId, pod_info: PodInfo, why: Why) -> Unschedulable:
+    def refused(self, pod_id: PodId, pod_info: PodInfo, why: Why) -> Unschedulable:
+        """The refusal of a pod as a whole, without a look at nodes."""
         context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
         return Unschedulable(
@@ -467,7 +468,7 @@ class Scheduler(AssumedPods):
         kube-scheduler's clearNominatedNode.
         """
         self.nominations.drop(pod_id)
-        return self._refused(pod_id, pod_info, why)
+        return self.refused(pod_id, pod_info, why)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
@@ -485,7 +486,8 @@ class Scheduler(AssumedPods):
         """The refusal, after PostFilter where the profile has one; None if that has to start from
         each row's reason.
         """
-        if found.codes is None and self.plan.post_filters:
+        alone = pod_info.only_in is None  # else its group is tried: no member evicts by itself
+        if found.codes is None and self.plan.post_filters and alone:
             return None
         # Pods of one class that meet the same fleet get the same message: it is written once.
         earlier = self._no_place_by_class.get(key)
@@ -500,9 +502,10 @@ class Scheduler(AssumedPods):
             if len(self._no_place_by_class) > _MOST_NO_PLACE:
                 self._no_place_by_class.popitem(last=False)
         refused = earlier.again(pod_id, pod_info, self.fleet.now)
-        if self.future.known:
+        if self.future.known and alone:
             self._look_ahead(key, refused)
-        if found.codes is not None and self.plan.post_filters and refused.waits_until is None:
+        may_help = alone and self.plan.post_filters and refused.waits_until is None
+        if found.codes is not None and may_help:
             refused = self.post_filters.help(cycle, refused, key, found.codes)
         self._last_no_place = refused
         return refused

@@ -41,6 +41,7 @@ class Profiles:
         self._hinting: dict[
             tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]
         ] = {}
+        self.fleet = self._first.fleet
         self.nominations = self._first.nominations
         for one in schedulers[1:]:
             one.share(self.nominations)

@@ -71,7 +71,7 @@ class ClassKeys:
         equal.
         """
         pod = pod_info.pod
-        looked: _Looked = (template_of(pod), pod_info.refused, pod_info.counts_as)
+        looked: _Looked = (template_of(pod), pod_info.refused, pod_info.counts_as, pod_info.only_in)
         if self._asked:
             looked += tuple([ask(pod_info) for ask in self._asked])
         whose = (pod_info.home, pod.namespace, pod.owner)

@@ -3,12 +3,34 @@ it.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from shared.model.pod import Pod
+from shared.model.pod import FLEET, Pod
 from shared.model.refusal import ClusterRefusal
 from shared.model.resources import CPU, MEMORY
+
+
+class GroupId(NamedTuple):
+    """Which group: members have the same cluster of submission, namespace, and kind and name of
+    what defines it.
+    """
+
+    home: str
+    namespace: str
+    kind: str
+    name: str
+
+
+class Domains(msgspec.Struct, frozen=True, gc=False):
+    """Fault domains of one topology key, each within one cluster: `values` are texts of
+    `Topology.domain_values(key)`, where `key` is cluster, host, or one of
+    `model.topology.within_cluster`.
+    """
+
+    key: str
+    values: tuple[str, ...]
 
 
 class PodInfo(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +45,7 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
     ] = ()  # by which clusters, a while ago; and where the server makes it larger
     # (milli-CPU, bytes) by what its owner's pods use, if that is known
     counts_as: tuple[int, int] | None = None
+    only_in: Domains | None = None  # while its group is tried there: it may go nowhere else
 
     @property
     def sizes(self) -> tuple[ClusterRefusal, ...]:
@@ -48,6 +71,17 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
             if size is not None
             else self
         )
+
+
+def group_id(pod_info: PodInfo) -> GroupId | None:
+    """The group of a pod; None for one that is placed by itself, also as its group asks for no more
+    than that.
+    """
+    pod = pod_info.pod
+    group = pod.group
+    if group is None or (group.min_count <= 1 and group.within == FLEET):
+        return None
+    return GroupId(pod_info.home, pod.namespace, group.kind, group.name)
 
 
 def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:

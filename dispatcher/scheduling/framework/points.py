@@ -11,6 +11,7 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkabl
 from typing_extensions import TypeIs
 
 from dispatcher.scheduling.framework import (
+    ClusterFilter,
     ClusterScore,
     Depends,
     DomainPlugin,
@@ -32,6 +33,7 @@ from dispatcher.scheduling.framework.class_keys import (
     keyed_by_template,
 )
 from dispatcher.scheduling.framework.derived import Derived, joined
+from dispatcher.scheduling.framework.group_domain import GroupDomain
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.lifecycle import (
     Bind,
@@ -256,6 +258,7 @@ class Plan:
         """Sort `plugins` by what they implement; a Score plugin of weight 0 is not asked."""
         naming = [one for one in plugins if isinstance(one, NamesNodes)]
         plugins = [NamedNodes(naming), *plugins] if naming else plugins
+        plugins = _with_group_domain(plugins)
         weights = {use.name: use.weight for use in profile.plugins}
         scores = [
             Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)
@@ -453,6 +456,19 @@ class Plan:
         class at once.
         """
         return all(books_many(one) for one in self.pod_plugins)
+
+
+def _with_group_domain(plugins: Sequence[Plugin]) -> list[Plugin]:
+    """Before all filters that look at nodes: what these say of others than the group's is of no
+    use.
+    """
+    looking = (
+        at
+        for at, one in enumerate(plugins)
+        if isinstance(one, Filter) and not isinstance(one, ClusterFilter)
+    )
+    at = next(looking, len(plugins))
+    return [*plugins[:at], GroupDomain(), *plugins[at:]]
 
 
 def _only_scores_clusters(plugin: Plugin) -> bool:
