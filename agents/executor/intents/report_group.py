@@ -2,7 +2,7 @@
 whether its pods have their places.
 
 The condition is kube-scheduler's (pkg/scheduler/schedule_one_podgroup.go of 1.37,
-`updatePodGroupCondition`): False with the reason Unschedulable or SchedulerError, True with the
+updatePodGroupCondition): False with the reason Unschedulable or SchedulerError, True with the
 reason Scheduled, and once True for ever.
 """
 
