@@ -109,7 +109,29 @@ class TenantTreeCheck:
         for at, name in enumerate(entry.clusters):
             yield from self._of_cluster(name, (*here, "clusters", at))
         if entry.nodes is not None:
-            yield from self._of_labels(entry.nodes.selector, (*here, "nodes", "selector"))
+            path: Path = (*here, "nodes", "selector")
+            yield from self._of_labels(entry.nodes.selector, path)
+            yield from self._of_others_nodes(entry, path)
+        for above in self._above(entry) or ():
+            if entry.clusters and above.clusters and set(entry.clusters).isdisjoint(above.clusters):
+                text = f"has none of the clusters of {above.name}, which it is part of"
+                yield self._problem((*here, "clusters"), text)
+
+    def _of_others_nodes(self, entry: TenantEntry, path: Path) -> Iterator[Problem]:
+        """Nodes that its pods cannot go to, or that it and another tenant keep from each other."""
+        own = _selector(entry)
+        above = self._above(entry) or []
+        for one in above:
+            for key, value in _selector(one).items():
+                if own.get(key, value) != value:
+                    text = f"must be {value}, as {one.name} has, which it is part of"
+                    yield self._problem((*path, key), text)
+        for one in self._entries[: self._entries.index(entry)]:
+            related = one in above or entry in (self._above(one) or ())
+            apart = one.clusters and entry.clusters and set(one.clusters).isdisjoint(entry.clusters)
+            same = own.items() <= _selector(one).items() or _selector(one).items() <= own.items()
+            if _keeps(one) and _keeps(entry) and same and not related and not apart:
+                yield self._problem(path, f"means nodes that tenant {one.name} keeps for itself")
 
     def _of_parts(self, entry: TenantEntry, here: Path) -> Iterator[Problem]:
         seen: list[tuple[str, dict[str, str]]] = []
@@ -141,3 +163,11 @@ class TenantTreeCheck:
             if not _LABEL_VALUE.fullmatch(value):
                 text = f"must be the value of a label of nodes, not {shown(value)}"
                 yield self._problem((*path, key), text)
+
+
+def _selector(entry: TenantEntry) -> dict[str, str]:
+    return entry.nodes.selector if entry.nodes else {}
+
+
+def _keeps(entry: TenantEntry) -> bool:
+    return entry.nodes is not None and entry.nodes.exclusive

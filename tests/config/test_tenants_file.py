@@ -134,6 +134,26 @@ def test_what_is_no_tree_is_told(tmp_path: Path, tenants: str, problem: str) -> 
     assert problems(tmp_path, f"tenants: {tenants}")[0].startswith(problem)
 
 
+POOL = "{{name: {}, namespaces: [{}], nodes: {{selector: {{pool: {}}}, exclusive: true}}{}}}"
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        (POOL.format("b", "b", "x", ""), "tenants[1].nodes.selector: means nodes that tenant a keeps for itself"),
+        (POOL.format("b", "b", "y", ""), ""),
+        (POOL.format("b", "b", "x", ", parent: a"), ""),
+        (POOL.format("b", "b", "y", ", parent: a"), "tenants[1].nodes.selector.pool: must be x, as a has"),
+        (POOL.format("b", "b", "x", ", clusters: [west]"), "tenants[1].nodes.selector: means nodes that tenant a"),
+        ("{name: b, namespaces: [b], nodes: {selector: {pool: x}}}", ""),
+    ],
+)
+def test_nodes_that_nobody_could_use_are_told(tmp_path: Path, second: str, problem: str) -> None:
+    found = problems(tmp_path, f"tenants: [{POOL.format('a', 'a', 'x', '')}, {second}]")
+    assert bool(found) is bool(problem)
+    assert all(one.startswith(problem) for one in found)
+
+
 def test_a_tree_is_no_deeper_than_can_be_followed(tmp_path: Path) -> None:
     levels = ["{name: t0, nominal: {cpu: 1}}"]
     levels += [f"{{name: t{at}, namespaces: [n{at}], parent: t{at - 1}}}" for at in range(1, 9)]
