@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare, fair_share, limit_of
 from shared.model.bounds import MAX_AMOUNT
 from shared.model.resources import Resources
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import FleetPart, Share, Tenant, part_of
 
 NOTHING: Mapping[str, int] = {}
 
@@ -78,6 +78,11 @@ class TenantNode:
             for name, share in shares.items()
             if share.absolute is None
         }
+
+    def parts(self) -> tuple[FleetPart, ...]:
+        """Parts of the fleet that something here or below has quota of."""
+        keys = {key for node in self.subtree() for key in node.tenant.nominal}
+        return tuple(sorted({part for key in keys if (part := part_of(key)) is not None}))
 
     def said(self) -> Sequence[Mapping[str, Share]]:
         """All amounts that were said of it."""
