@@ -38,7 +38,7 @@ from dispatcher.plugins.node_resources_balanced_allocation import (
 from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
-from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.plugins.priority_sort import PrioritySort, SortArgs
 from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
 from dispatcher.plugins.tenant_quota import TenantQuota
@@ -132,12 +132,16 @@ class PluginSpec:
         return self.factory(values, context) if self.factory else self.plugin(**values)
 
 
+def _priority_sort(args: Mapping[str, Any], context: PluginContext) -> Plugin:
+    return PrioritySort(context.quota, **args)
+
+
 def _quota(args: Mapping[str, Any], context: PluginContext) -> Plugin:
     return TenantQuota(context.quota)
 
 
 _SPECS = (
-    PluginSpec(PrioritySort),
+    PluginSpec(PrioritySort, SortArgs, factory=_priority_sort),
     PluginSpec(SchedulingGates),
     PluginSpec(TenantQuota, factory=_quota),
     PluginSpec(ClusterAllowed),

@@ -103,6 +103,8 @@ class QuotaLedger:
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
+        # tenants that were charged, or given back to, since somebody emptied it
+        self.charged_since: set[str] = set()
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
         """Who is charged for pods submitted to a namespace of a cluster, None: nobody."""
@@ -241,6 +243,7 @@ class QuotaLedger:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
         self.tree.nodes[tenant].charge(amounts)
+        self.charged_since.add(tenant)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
         home, uid = pod_id
         self._charges[home][uid] = self._charge(tenant, amounts)
@@ -248,6 +251,7 @@ class QuotaLedger:
     def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
         charge = self._charge(tenant, amounts)
+        self.charged_since.add(tenant)
         by_home = defaultdict[str, list[str]](list)
         for home, uid in pod_ids:
             by_home[home].append(uid)
@@ -274,6 +278,7 @@ class QuotaLedger:
         charge = self._charges[home].pop(uid, None)
         if charge is not None:
             self.tree.nodes[charge.tenant].charge(charge.amounts, -1)
+            self.charged_since.add(charge.tenant)
             self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
         return charge
 
