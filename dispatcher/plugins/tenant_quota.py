@@ -123,8 +123,9 @@ class TenantQuota(Reserve[None]):
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
             return refuse(QUOTA_UNKNOWN, unknown)
+        before = self.ledger.claims.above(tenant, pod_info.pod.priority)
         exceeded = self.ledger.exceeded(
-            tenant, charge_of(pod_info.pod), fleet.nodes.allocatable_total()
+            tenant, charge_of(pod_info.pod), fleet.nodes.allocatable_total(), before
         )
         return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
@@ -158,7 +159,11 @@ class TenantQuota(Reserve[None]):
         for tenant in dict.fromkeys(tenants):
             if tenant and ledger.unknown(tenant, fleet.clusters):
                 most = min(most, tenants.index(tenant))
-        most = ledger.fits(tenants[:most], asked, totals)
+        if ledger.claims.of(tenants):
+            whose = zip(tenants[:most], [one.pod.priority for one in pods[:most]], strict=True)
+            most = ledger.fit_behind(whose, asked, totals)
+        else:
+            most = ledger.fits(tenants[:most], asked, totals)
         return ledger.uncharged(_pod_ids(pods[:most]))
 
     def reserve_all(
@@ -172,6 +177,15 @@ class TenantQuota(Reserve[None]):
         for tenant, pod_ids in charged.items():
             if tenant:
                 self.ledger.charge_all(pod_ids, tenant, asked)
+
+    def waits(self, pod_info: PodInfo, *, waits: bool) -> bool:
+        """A pod that waits for quota goes before those of its tenant of lower priority."""
+        tenant = self._tenant(pod_info)
+        if waits and tenant is not None:
+            pod = pod_info.pod
+            self.ledger.claim(_pod_id(pod_info), tenant, pod.priority, charge_of(pod))
+            return False
+        return self.ledger.claims.drop(_pod_id(pod_info))
 
     def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
         """Clusters that make the pod larger than what its tenant's quota has left; None for a pod

@@ -8,10 +8,11 @@ is part of no other borrows nothing: what is free is nominal minus usage.
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.quota_claims import QuotaClaims
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
@@ -37,6 +38,7 @@ class Exceeded:
     unseen: int = 0
     node: str = ""
     beyond: int = 0
+    behind: bool = False  # it would fit if no pod of higher priority of its tenant waited, too
 
     @property
     def text(self) -> str:
@@ -51,13 +53,16 @@ class Exceeded:
                 "since the start)"
             )
         whose = f"tenant {self.tenant}: {self.resource} asked {asked}"
+        rest = BEHIND if self.behind else ""
         if self.node in ("", self.tenant):
-            return f"{whose}, used {used}, limit {limit}"
+            return f"{whose}, used {used}, limit {limit}{rest}"
         if self.beyond != self.asked:
             whose += f" ({beyond} more than what is kept for it)"
-        return f"{whose}; of tenant {self.node}, which it is part of: used {used}, limit {limit}"
+        above = f"of tenant {self.node}, which it is part of: used {used}, limit {limit}"
+        return f"{whose}; {above}{rest}"
 
 
+BEHIND = "; the rest is for pods of higher priority of the tenant, which wait before it"
 _FIGURES = re.compile(r"used [^,;]+, limit [^\s,;]+")
 
 
@@ -103,6 +108,7 @@ class QuotaLedger:
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
+        self.claims = QuotaClaims()
         # tenants that were charged, or given back to, since somebody emptied it
         self.charged_since: set[str] = set()
 
@@ -131,6 +137,7 @@ class QuotaLedger:
                     del charges[uid]
         self.tenants = tuple(tenants)
         self.tree = tree
+        self.claims.clear()  # all that wait are tried again, and say so
         self._counted = -1
         self._owners.clear()
 
@@ -147,18 +154,57 @@ class QuotaLedger:
         return self.tree.nodes[tenant]
 
     def exceeded(
-        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
+        self,
+        tenant: str,
+        asked: Mapping[str, int],
+        totals: Mapping[str, int],
+        before: Mapping[str, int] = NOTHING,
     ) -> Exceeded | None:
         """The first limit, by name of resource, that charging `asked` would break, None if it fits;
-        `totals`: what Ready clusters can allocate.
+        `totals`: what Ready clusters can allocate. `before`: what goes before it (`claims.above`).
         """
         node = self.node(tenant, totals)
         for resource in sorted(asked):
             amount = asked[resource]
-            found = node.binding(resource, amount) if amount > 0 else None
+            if amount <= 0:
+                continue
+            found = node.binding(resource, amount)
             if found is not None:
                 return _exceeded(tenant, resource, amount, *found)
+            found = node.binding(resource, amount + before.get(resource, 0))
+            if found is not None:
+                exceeded = _exceeded(tenant, resource, amount, found[0], amount)
+                return replace(exceeded, behind=True)
         return None
+
+    def fit_behind(
+        self,
+        pods: Iterable[tuple[str, int]],
+        asked: Mapping[str, int],
+        totals: Mapping[str, int],
+    ) -> int:
+        """How many of these (tenant, priority), one after the other, can be charged `asked` before
+        one has to wait for a limit, or for pods of higher priority.
+        """
+        charged: list[str] = []
+        for tenant, priority in pods:
+            if tenant:
+                before = self.claims.above(tenant, priority)
+                if self.exceeded(tenant, asked, totals, before) is not None:
+                    break
+                self.tree.nodes[tenant].charge(asked)
+            charged.append(tenant)
+        for tenant in filter(None, charged):
+            self.tree.nodes[tenant].charge(asked, -1)
+        return len(charged)
+
+    def claim(self, pod_id: PodId, tenant: str, priority: int, amounts: Mapping[str, int]) -> None:
+        """A pod waits for quota alone: it goes before pods of its tenant of lower priority, unless
+        the tenant could never use so much.
+        """
+        potential = self.tree.nodes[tenant].potential
+        if all(amount <= potential.get(name, amount) for name, amount in amounts.items()):
+            self.claims.put(pod_id, tenant, priority, self._charge(tenant, amounts).amounts)
 
     def times(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int
@@ -242,6 +288,7 @@ class QuotaLedger:
     def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
+        self.claims.drop(pod_id)
         self.tree.nodes[tenant].charge(amounts)
         self.charged_since.add(tenant)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
@@ -252,6 +299,7 @@ class QuotaLedger:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
         charge = self._charge(tenant, amounts)
         self.charged_since.add(tenant)
+        self.claims.drop_all(pod_ids)
         by_home = defaultdict[str, list[str]](list)
         for home, uid in pod_ids:
             by_home[home].append(uid)
