@@ -16,8 +16,8 @@ What is promised, beside what `queue` promises of the pods of one tenant and ran
        queueing: who was away begins where the others are, with no credit), of equal ones who had no
        turn since it came. So the first pod of a tenant waits for no other of equal rank and share,
        however many came before it, but for first pods as itself.
-    4. While others of its rank wait, a tenant takes as many in a row as 1/32 of the pods that it
-       has placed, at least one, at most `IN_A_ROW`.
+    4. While others of its rank wait, a tenant takes as many in a row as `Shares.row` says: so many
+       that it gets ahead of the others by a small part of what there is to share, or one.
     5. Pods of nobody's and pods of all tenants together take turns as of 3.
 
 Sources: dominant resource fairness, Ghodsi et al. 2011; the tree and the meaning of shares as in
@@ -34,8 +34,6 @@ from typing import Any, NamedTuple, Protocol
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.queued import ActivePods, QueuedPod
 
-IN_A_ROW = 64  # pods of a tenant, while others of equal rank wait
-_PART = 32  # of the pods that it has placed
 NOBODY = ""  # whose pods are no tenant's
 _OURS = (("tenants",), ("nobody",))  # the children of the root: no names of tenants
 _ALL_TENANTS, _NO_TENANT = _OURS
@@ -67,8 +65,10 @@ class Shares(Protocol):
         """In thousandths. 0 of a tenant: it goes when nobody else waits."""
         ...
 
-    def pods_of(self, tenant: str) -> int:
-        """How many pods it is charged for."""
+    def row(self, tenant: str, pod_info: PodInfo, most: int) -> int:
+        """How many pods like this it may take before it is looked at again whose share is the
+        lowest, 1 to `most`.
+        """
         ...
 
     def take_changed(self) -> Collection[str] | None:
@@ -207,7 +207,7 @@ class FairPods:
         active no more.
         """
         lane = _lane_of(first)
-        taken = [] if lane is None else lane.take(first, min(most, self._row(lane)))
+        taken = [] if lane is None else lane.take(first, self._row(lane, first, most))
         if lane is not None and taken:
             self._drop_empty(lane)
             self._note_taken(lane, taken)
@@ -282,13 +282,12 @@ class FairPods:
 
     # --- what was taken
 
-    def _row(self, lane: Lane) -> int:
+    def _row(self, lane: Lane, first: QueuedPod, most: int) -> int:
         """How many of a lane may be taken in a row."""
-        if len(self._levels[lane.rank].lanes) == 1:
-            return lane.pods
-        if lane.tenant == NOBODY:
-            return IN_A_ROW
-        return min(IN_A_ROW, max(1, self._shares.pods_of(lane.tenant) // _PART))
+        is_alone = len(self._levels[lane.rank].lanes) == 1
+        if is_alone or lane.tenant == NOBODY or most == 1:
+            return most
+        return self._shares.row(lane.tenant, first.pod_info, most)
 
     def _note_taken(self, lane: Lane, taken: list[QueuedPod]) -> None:
         node = lane.leaf

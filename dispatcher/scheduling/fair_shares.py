@@ -10,9 +10,11 @@ from collections.abc import Collection, Hashable
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
-from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
-from shared.model.resources import PODS
+from dispatcher.scheduling.tenants.shares import NO_SHARE, WHOLE, FairShare
+from dispatcher.scheduling.tenants.tree import TenantNode
 from shared.model.tenant import WEIGHT_ONE
+
+_AHEAD = WHOLE // 200
 
 
 class LedgerShares:
@@ -46,9 +48,23 @@ class LedgerShares:
         found = self._ledger.tree.nodes.get(node) if isinstance(node, str) else None
         return WEIGHT_ONE if found is None else found.tenant.weight
 
-    def pods_of(self, tenant: str) -> int:
-        """How many pods it is charged for itself."""
-        return self._ledger.tree.nodes[tenant].own.get(PODS, 0)
+    def row(self, tenant: str, pod_info: PodInfo, most: int) -> int:
+        """How many pods like this it may take before others are looked at, 1 to `most`: with them
+        it borrows no more than 0.5 % more of what it could than before, nor does one that it is
+        part of. So who borrows nothing is not held up.
+        """
+        node = self._ledger.tree.nodes[tenant]
+        amounts = charge_of(pod_info.pod)
+        before = _borrowed(node)
+        pods = most
+        while pods > 1:
+            node.charge(amounts, pods)
+            after = _borrowed(node)
+            node.charge(amounts, -pods)
+            if all(now <= was + _AHEAD for now, was in zip(after, before, strict=True)):
+                break
+            pods = max(pods // 4, 1)
+        return pods
 
     def take_changed(self) -> Collection[str] | None:
         """Who was charged, or given back to, since this was asked last; None: all may have
@@ -67,3 +83,16 @@ class LedgerShares:
     def suppose(self, tenant: str, pod_info: PodInfo, times: int) -> None:
         """So many pods like this count as charged; negative: no more."""
         self._ledger.tree.nodes[tenant].charge(charge_of(pod_info.pod), times)
+
+
+def _borrowed(node: TenantNode) -> list[int]:
+    """How much of what it could borrow it has borrowed, in billionths, whatever its weight; then
+    the same of those that it is part of.
+    """
+    found = []
+    above: TenantNode | None = node
+    while above is not None:
+        weight = above.tenant.weight or WEIGHT_ONE
+        found.append(above.share().billionths * weight // WEIGHT_ONE)
+        above = above.parent
+    return found

@@ -40,6 +40,10 @@ class FakeShares:
     def weight_of(self, node: Hashable) -> int:
         return 1000 * self.weights.get(str(node), 1)
 
+    def row(self, tenant: str, pod_info: PodInfo, most: int) -> int:
+        """As many as 1/32 of what it has placed."""
+        return min(most, 64, max(1, self.pods_of(tenant) // 32))
+
     def pods_of(self, tenant: str) -> int:
         return self.used[tenant]["pods"]
 
