@@ -38,7 +38,7 @@ from dispatcher.plugins.node_resources_balanced_allocation import (
 from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
-from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.plugins.priority_sort import PrioritySort, SortArgs
 from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
 from dispatcher.plugins.tenant_node_quota import TenantNodeQuota
@@ -147,8 +147,12 @@ def _of_tenants(plugin: _OfTenants) -> Factory:
     return made
 
 
+def _priority_sort(args: Mapping[str, Any], context: PluginContext) -> Plugin:
+    return PrioritySort(context.quota, **args)
+
+
 _SPECS = (
-    PluginSpec(PrioritySort),
+    PluginSpec(PrioritySort, SortArgs, factory=_priority_sort),
     PluginSpec(SchedulingGates),
     PluginSpec(TenantPriority, factory=_of_tenants(TenantPriority)),
     PluginSpec(TenantQuota, factory=_of_tenants(TenantQuota)),

@@ -114,7 +114,9 @@ class TenantQuota(Reserve[None]):
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
             return refuse(QUOTA_UNKNOWN, unknown)
-        exceeded = self.ledger.exceeded(tenant, asked, fleet.nodes.allocatable_total())
+        before = self.ledger.claims.above(tenant, pod_info.pod.priority)
+        totals = fleet.nodes.allocatable_total()
+        exceeded = self.ledger.exceeded(tenant, asked, totals, before)
         return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(
@@ -158,7 +160,11 @@ class TenantQuota(Reserve[None]):
         for tenant in dict.fromkeys(tenants):
             if tenant and ledger.unknown(tenant, fleet.clusters):
                 most = min(most, tenants.index(tenant))
-        most = ledger.fits(tenants[:most], asked, totals)
+        if ledger.claims.of(tenants):
+            whose = zip(tenants[:most], [one.pod.priority for one in pods[:most]], strict=True)
+            most = ledger.fit_behind(whose, asked, totals)
+        else:
+            most = ledger.fits(tenants[:most], asked, totals)
         for tenant in dict.fromkeys(tenants[:most]) if ledger.any_parts else ():
             most = min(most, self._fit_parts(tenant, asked, totals, most)) if tenant else most
         return ledger.uncharged(_pod_ids(pods[:most]))
@@ -190,6 +196,15 @@ class TenantQuota(Reserve[None]):
             if tenant:
                 there = self._charge_at(tenant, asked, row, fleet)
                 self.ledger.charge_all(pod_ids, tenant, there)
+
+    def waits(self, pod_info: PodInfo, *, waits: bool) -> bool:
+        """A pod that waits for quota goes before those of its tenant of lower priority."""
+        tenant = self._tenant(pod_info)
+        if waits and tenant is not None:
+            pod = pod_info.pod
+            self.ledger.claim(pod_id_of(pod_info), tenant, pod.priority, charge_of(pod))
+            return False
+        return self.ledger.claims.drop(pod_id_of(pod_info))
 
     def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
         """Clusters that make the pod larger than what its tenant's quota has left; None for a pod

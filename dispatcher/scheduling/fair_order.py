@@ -12,12 +12,12 @@ What is promised, beside what `queue` promises of the pods of one tenant and ran
        weight when no pod of another tenant is, whatever their ranks.
     2. Among pods of one rank the tenant with the lowest share is next, where pods that were popped
        in the same batch count as placed.
-    3. Of children with equal shares the one is next of which fewest were taken (start-time fair
+    3. Of children with equal shares the one is next of which fewest were taken by weight (start-time fair
        queueing: who was away begins where the others are, with no credit), of equal ones who had no
        turn since it came. So the first pod of a tenant waits for no other of equal rank and share,
        however many came before it, but for first pods as itself.
-    4. While others of its rank wait, a tenant takes as many in a row as 1/32 of the pods that it
-       has placed, at least one, at most `IN_A_ROW`.
+    4. While others of its rank wait, a tenant takes as many in a row as `Shares.row` says: so many
+       that it gets ahead of the others by a small part of what there is to share, or one.
     5. Pods of nobody's and pods of all tenants together take turns as of 3.
 
 Sources: dominant resource fairness, Ghodsi et al. 2011; the tree and the meaning of shares as in
@@ -28,21 +28,17 @@ Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, NamedTuple, Protocol
 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.queued import ActivePods, QueuedPod
-from dispatcher.scheduling.quota import charge_of
-from shared.model.resources import Resources
 
-IN_A_ROW = 64  # pods of a tenant, while others of equal rank wait
-_PART = 32  # of the pods that it has placed
 NOBODY = ""  # whose pods are no tenant's
-# the children of the root: no names of tenants
-_ALL_TENANTS = ("tenants",)
-_NO_TENANT = ("nobody",)
-_Name = str | tuple[str]
+_OURS = (("tenants",), ("nobody",))  # the children of the root: no names of tenants
+_ALL_TENANTS, _NO_TENANT = _OURS
+_Name = Hashable
+_ONE = 1000  # thousandths
 _Rank = tuple[Any, ...]
 # share, turn, whether it had a turn since it came, serial
 _Key = tuple[Any, int, bool, int]
@@ -51,22 +47,28 @@ _Key = tuple[Any, int, bool, int]
 class Shares(Protocol):
     """What is asked about tenants, which are nodes of a tree, each with a name of its own."""
 
-    def path_of(self, tenant: str) -> tuple[str, ...]:
+    def tenant_of(self, pod_info: PodInfo) -> str | None:
+        """Whose pod it is; None: nobody's."""
+        ...
+
+    def path_of(self, tenant: str) -> tuple[Hashable, ...]:
         """The nodes from below the root down to the tenant; no path is the beginning of another."""
         ...
 
-    def share_of(self, node: str) -> Any:
+    def share_of(self, node: Hashable) -> Any:
         """The weighted dominant share of a node, comparable to those of its siblings; lower goes
         first.
         """
         ...
 
-    def has_weight(self, tenant: str) -> bool:
-        """Whether it may go before anybody at all."""
+    def weight_of(self, node: Hashable) -> int:
+        """In thousandths. 0 of a tenant: it goes when nobody else waits."""
         ...
 
-    def pods_of(self, tenant: str) -> int:
-        """How many pods it is charged for."""
+    def row(self, tenant: str, pod_info: PodInfo, most: int) -> int:
+        """How many pods like this it may take before it is looked at again whose share is the
+        lowest, 1 to `most`.
+        """
         ...
 
     def take_changed(self) -> Collection[str] | None:
@@ -75,8 +77,8 @@ class Shares(Protocol):
         """
         ...
 
-    def suppose(self, tenant: str, amounts: Mapping[str, int], times: int) -> None:
-        """These amounts count as charged so often, beside what is; negative: no more."""
+    def suppose(self, tenant: str, pod_info: PodInfo, times: int) -> None:
+        """So many pods like this count as charged, beside what is; negative: no more."""
         ...
 
 
@@ -84,7 +86,6 @@ class Turns(NamedTuple):
     """How tenants take turns in a queue."""
 
     shares: Shares
-    tenant_of: Callable[[PodInfo], str | None]
     rank_of: Callable[[PodInfo], _Rank]  # lower goes first, whatever the shares
 
 
@@ -184,7 +185,7 @@ class FairPods:
         self._taken: Counter[_Name] = Counter()  # pods, in turns with its siblings
         self._begun: Counter[_Name] = Counter()  # parent -> where the last turn below it began
         # what was taken since `settle`, which counts as charged until then
-        self._supposed: list[tuple[str, Resources, int]] = []
+        self._supposed: list[tuple[str, PodInfo, int]] = []
 
     def __len__(self) -> int:
         return sum(lane.pods for level in self._levels.values() for lane in level.lanes.values())
@@ -193,7 +194,7 @@ class FairPods:
 
     def add(self, item: QueuedPod) -> None:
         """One more."""
-        tenant = self._turns.tenant_of(item.pod_info) or NOBODY
+        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
         self._lane(self._rank_of(item, tenant), tenant).add(item)
 
     def first(self) -> QueuedPod | None:
@@ -206,7 +207,7 @@ class FairPods:
         active no more.
         """
         lane = _lane_of(first)
-        taken = [] if lane is None else lane.take(first, min(most, self._row(lane)))
+        taken = [] if lane is None else lane.take(first, self._row(lane, first, most))
         if lane is not None and taken:
             self._drop_empty(lane)
             self._note_taken(lane, taken)
@@ -218,7 +219,7 @@ class FairPods:
         lane = _lane_of(item)
         node = None if lane is None else lane.leaf
         while node is not None and node.parent is not None:
-            self._taken[node.name] -= 1
+            self._taken[node.name] -= self._turns_of(node, 1)
             self._show(node)
             node = node.parent
 
@@ -232,8 +233,8 @@ class FairPods:
     def settle(self) -> None:
         """A batch is whole: what was taken for it is charged from now on when it is decided."""
         if self._supposed:
-            for tenant, amounts, pods in self._supposed:
-                self._shares.suppose(tenant, amounts, -pods)
+            for tenant, pod_info, times in self._supposed:
+                self._shares.suppose(tenant, pod_info, -times)
             tenants = {tenant for tenant, _, _ in self._supposed}
             self._supposed.clear()
             for tenant in tenants:
@@ -273,32 +274,35 @@ class FairPods:
 
     def _share(self, node: _Node) -> Any:
         # all tenants together, and nobody's pods, have equal shares
-        return self._shares.share_of(node.name) if isinstance(node.name, str) else 0
+        return 0 if node.name in _OURS else self._shares.share_of(node.name)
+
+    def _turns_of(self, node: _Node, pods: int) -> int:
+        weight = _ONE if node.name in _OURS else self._shares.weight_of(node.name)
+        return pods * _ONE * _ONE // max(weight, 1)
 
     # --- what was taken
 
-    def _row(self, lane: Lane) -> int:
+    def _row(self, lane: Lane, first: QueuedPod, most: int) -> int:
         """How many of a lane may be taken in a row."""
-        if len(self._levels[lane.rank].lanes) == 1:
-            return lane.pods
-        if lane.tenant == NOBODY:
-            return IN_A_ROW
-        return min(IN_A_ROW, max(1, self._shares.pods_of(lane.tenant) // _PART))
+        is_alone = len(self._levels[lane.rank].lanes) == 1
+        if is_alone or lane.tenant == NOBODY or most == 1:
+            return most
+        return self._shares.row(lane.tenant, first.pod_info, most)
 
     def _note_taken(self, lane: Lane, taken: list[QueuedPod]) -> None:
         node = lane.leaf
         while node.parent is not None:
             above = node.parent
             begins = max(self._taken[node.name], self._begun[above.name])
-            ends = self._taken[node.name] = begins + len(taken)
+            ends = self._taken[node.name] = begins + self._turns_of(node, len(taken))
             is_alone = above.children.keys() <= {node.name}
             self._begun[above.name] = ends if is_alone else begins
             node.had_turn = True
             node = above
         if lane.tenant != NOBODY:
-            amounts = charge_of(taken[0].pod_info.pod)
-            self._shares.suppose(lane.tenant, amounts, len(taken))
-            self._supposed.append((lane.tenant, amounts, len(taken)))
+            pod_info = taken[0].pod_info
+            self._shares.suppose(lane.tenant, pod_info, len(taken))
+            self._supposed.append((lane.tenant, pod_info, len(taken)))
         self._look_at(lane.tenant)
 
     # --- lanes
@@ -307,7 +311,7 @@ class FairPods:
         """Tenants without weight come last, and before them pods on which the QueueSort plugin
         fails.
         """
-        is_last = tenant != NOBODY and not self._shares.has_weight(tenant)
+        is_last = tenant != NOBODY and not self._shares.weight_of(tenant)
         fails = bool(item.order[0][0])  # see `queued.order_of`
         return is_last, fails, () if fails else self._turns.rank_of(item.pod_info)
 

@@ -31,6 +31,7 @@ from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import (
+    QUOTA,
     Cause,
     Gates,
     NoPlugins,
@@ -101,6 +102,8 @@ class SchedulingQueue:
         self.waking = Waking(self._parked)
         # nobody is tried for these any more: the next `flush` sees to it
         self._left: deque[RefusedTogether] = deque()
+        # quota that pods wait for no more: by whose, the event that wakes others who do
+        self._given_up: dict[tuple[str, str], ClusterEvent] = {}
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -125,6 +128,7 @@ class SchedulingQueue:
             item.attempts = known.attempts
             item.ready_at = known.ready_at
             self._note_left(known)
+            self._give_up_quota(known)
             self._drop(pod_id)
         self._pods[pod_id] = item
         self._ready(item, now, Cause.ADD if known is None else Cause.UPDATE)
@@ -173,6 +177,7 @@ class SchedulingQueue:
         """Take a pod out for good, wherever it waits; unknown pods are ignored."""
         if (item := self._pods.get(pod_id)) is not None:
             self._note_left(item)
+            self._give_up_quota(item)
             self._drop(pod_id)
 
     def remove_all(self, pod_ids: Collection[PodId]) -> None:
@@ -185,6 +190,15 @@ class SchedulingQueue:
         if item.line is not None and item.state not in _PARKED:
             self._left.append(item.line)
             item.line = None
+
+    def _give_up_quota(self, item: QueuedPod) -> None:
+        """The pod waits for quota no more, if it did: those behind it may go."""
+        if item.claims:
+            item.claims = False
+            if self._gates.waits_for_quota(item.pod_info, waits=False):
+                home = item.pod_id[0]
+                pod = item.pod_info.pod
+                self._given_up[home, pod.namespace] = ClusterEvent(WakeEvent.QUOTA_FREED, home, pod)
 
     def _drop(self, pod_id: PodId) -> None:
         if (item := self._pods.pop(pod_id, None)) is not None:
@@ -290,7 +304,13 @@ class SchedulingQueue:
         unflushed = self._unflushed
         tickets = self._tickets
         class_key = items[0].class_key
+        for_quota = reasons == QUOTA
         for item in items:
+            if for_quota:
+                item.claims = True
+                self._gates.waits_for_quota(item.pod_info, waits=True)
+            elif item.claims:
+                self._give_up_quota(item)
             if item.attempts != attempts or line is None:
                 attempts = item.attempts
                 ready_at = now + self._pause.after(attempts + 1)
@@ -331,6 +351,7 @@ class SchedulingQueue:
         """A popped pod had a place that came to nothing: it is decided anew, as `pod_info`, after
         its back-off.
         """
+        self._give_up_quota(item)
         if pod_info is not None:
             item.pod_info = pod_info
             self._renew(item)
@@ -345,6 +366,7 @@ class SchedulingQueue:
         nothing failed.
         """
         self._drop(item.pod_id)
+        self._give_up_quota(item)
         item.pod_info = pod_info
         self._renew(item)
         self._pods[item.pod_id] = item
@@ -353,6 +375,7 @@ class SchedulingQueue:
     def hold(self, item: QueuedPod, note: str) -> None:
         """A popped pod has a place, but something holds it up: nothing here moves it on."""
         item.note = note
+        self._give_up_quota(item)
         self._return(item, _WAITING, Cause.HELD)
 
     def _return(self, item: QueuedPod, state: State, cause: str) -> None:
@@ -385,6 +408,8 @@ class SchedulingQueue:
 
     def wake_rest(self, now: float) -> None:
         """A turn of decisions begins: part of the pods that events have left for it are woken."""
+        for whose in list(self._given_up):
+            self.wake(self._given_up.pop(whose), now)
         self._wake(self.waking.rest(self._gates), now)
 
     def _wake(self, found: Iterable[ToActivate], now: float) -> None:

@@ -60,6 +60,12 @@ class Gates(Protocol):
         """Whether a quota that refuses a pod refuses all others of its class."""
         ...
 
+    def waits_for_quota(self, pod_info: PodInfo, *, waits: bool) -> bool:
+        """A pod that was refused for quota alone waits, or does so no more. Whether others may have
+        waited behind it.
+        """
+        ...
+
 
 def helped_by_of(reasons: frozenset[Reason]) -> WakeEvent:
     """Which events may help a pod refused for these."""
@@ -111,6 +117,10 @@ class NoPlugins:
     def quota_alike(self, pod_info: PodInfo) -> bool:
         """It is part of the class."""
         return True
+
+    def waits_for_quota(self, pod_info: PodInfo, *, waits: bool) -> bool:
+        """Nobody waits behind it."""
+        return False
 
 
 class State(enum.Enum):
@@ -167,6 +177,7 @@ class QueuedPod(msgspec.Struct, eq=False):
     state: State = State.POPPED
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
+    claims: bool = False  # it was refused for quota alone, and others may wait behind it
     group: "Group | None" = None  # while it is active: the pods of its turn and class
     # where it waits for an event, or whose pods wait for what becomes of it
     line: "RefusedTogether | None" = None

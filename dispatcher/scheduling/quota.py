@@ -9,10 +9,11 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.framework import ClusterInfo, PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.quota_claims import QuotaClaims
 from dispatcher.scheduling.tenants.places import TenantPlaces, parts_of
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
@@ -41,6 +42,7 @@ class Exceeded:
     unseen: int = 0
     node: str = ""
     beyond: int = 0
+    behind: bool = False  # it would fit if no pod of higher priority of its tenant waited, too
 
     @property
     def text(self) -> str:
@@ -56,13 +58,16 @@ class Exceeded:
         part = part_of(self.resource)
         where = f" on {part.words}" if part else ""
         whose = f"tenant {self.tenant}: {resource_of(self.resource)}{where} asked {asked}"
+        rest = BEHIND if self.behind else ""
         if self.node in ("", self.tenant):
-            return f"{whose}, used {used}, limit {limit}"
+            return f"{whose}, used {used}, limit {limit}{rest}"
         if self.beyond != self.asked:
             whose += f" ({beyond} more than what is kept for it)"
-        return f"{whose}; of tenant {self.node}, which it is part of: used {used}, limit {limit}"
+        above = f"of tenant {self.node}, which it is part of: used {used}, limit {limit}"
+        return f"{whose}; {above}{rest}"
 
 
+BEHIND = "; the rest is for pods of higher priority of the tenant, which wait before it"
 _FIGURES = re.compile(r"used [^,;]+, limit [^\s,;]+")
 
 
@@ -118,6 +123,9 @@ class QuotaLedger:
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
+        self.claims = QuotaClaims()
+        # tenants that were charged, or given back to, since somebody emptied it
+        self.charged_since: set[str] = set()
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
         """Who is charged for pods submitted to a namespace of a cluster, None: nobody."""
@@ -152,6 +160,7 @@ class QuotaLedger:
         self.parts = parts_of(tree)
         self.any_parts = any(self.parts.values())
         self.generation += 1
+        self.claims.clear()  # all that wait are tried again, and say so
         self._counted = -1  # the state of `unsynced` that the tree counts
 
     def node(self, tenant: str, totals: Mapping[str, int]) -> TenantNode:
@@ -167,18 +176,57 @@ class QuotaLedger:
         return self.tree.nodes[tenant]
 
     def exceeded(
-        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
+        self,
+        tenant: str,
+        asked: Mapping[str, int],
+        totals: Mapping[str, int],
+        before: Mapping[str, int] = NOTHING,
     ) -> Exceeded | None:
         """The first limit, by name of resource, that charging `asked` would break, None if it fits;
-        `totals`: what Ready clusters can allocate.
+        `totals`: what Ready clusters can allocate. `before`: what goes before it (`claims.above`).
         """
         node = self.node(tenant, totals)
         for resource in sorted(asked):
             amount = asked[resource]
-            found = node.binding(resource, amount) if amount > 0 else None
+            if amount <= 0:
+                continue
+            found = node.binding(resource, amount)
             if found is not None:
                 return _exceeded(tenant, resource, amount, *found)
+            found = node.binding(resource, amount + before.get(resource, 0))
+            if found is not None:
+                exceeded = _exceeded(tenant, resource, amount, found[0], amount)
+                return replace(exceeded, behind=True)
         return None
+
+    def fit_behind(
+        self,
+        pods: Iterable[tuple[str, int]],
+        asked: Mapping[str, int],
+        totals: Mapping[str, int],
+    ) -> int:
+        """How many of these (tenant, priority), one after the other, can be charged `asked` before
+        one has to wait for a limit, or for pods of higher priority.
+        """
+        charged: list[str] = []
+        for tenant, priority in pods:
+            if tenant:
+                before = self.claims.above(tenant, priority)
+                if self.exceeded(tenant, asked, totals, before) is not None:
+                    break
+                self.tree.nodes[tenant].charge(asked)
+            charged.append(tenant)
+        for tenant in filter(None, charged):
+            self.tree.nodes[tenant].charge(asked, -1)
+        return len(charged)
+
+    def claim(self, pod_id: PodId, tenant: str, priority: int, amounts: Mapping[str, int]) -> None:
+        """A pod waits for quota alone: it goes before pods of its tenant of lower priority, unless
+        the tenant could never use so much.
+        """
+        potential = self.tree.nodes[tenant].potential
+        if all(amount <= potential.get(name, amount) for name, amount in amounts.items()):
+            self.claims.put(pod_id, tenant, priority, self._charge(tenant, amounts).amounts)
 
     def times(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int
@@ -286,7 +334,9 @@ class QuotaLedger:
     def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
+        self.claims.drop(pod_id)
         self.tree.nodes[tenant].charge(amounts)
+        self.charged_since.add(tenant)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
         home, uid = pod_id
         self._charges[home][uid] = self._charge(tenant, amounts)
@@ -294,6 +344,8 @@ class QuotaLedger:
     def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
         charge = self._charge(tenant, amounts)
+        self.charged_since.add(tenant)
+        self.claims.drop_all(pod_ids)
         by_home = defaultdict[str, list[str]](list)
         for home, uid in pod_ids:
             by_home[home].append(uid)
@@ -320,6 +372,7 @@ class QuotaLedger:
         charge = self._charges[home].pop(uid, None)
         if charge is not None:
             self.tree.nodes[charge.tenant].charge(charge.amounts, -1)
+            self.charged_since.add(charge.tenant)
             self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
         return charge
 

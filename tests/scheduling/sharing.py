@@ -24,18 +24,25 @@ class FakeShares:
         self.changed: set[str] | None = set()
         self.asked = 0
 
-    def path_of(self, tenant: str) -> tuple[str, ...]:
+    def path_of(self, tenant: str) -> tuple[Hashable, ...]:
         parts = tenant.split("/")
         return tuple("/".join(parts[: at + 1]) for at in range(len(parts)))
 
-    def share_of(self, node: str) -> Fraction:
+    def share_of(self, node: Hashable) -> Fraction:
         self.asked += 1
-        used = self.used[node]
+        used = self.used[str(node)]
         dominant = max((Fraction(used[name], total) for name, total in TOTAL.items()), default=Fraction(0))
-        return dominant / max(self.weights.get(node, 1), 1)
+        return dominant / max(self.weights.get(str(node), 1), 1)
 
-    def has_weight(self, tenant: str) -> bool:
-        return self.weights.get(tenant, 1) > 0
+    def tenant_of(self, pod_info: PodInfo) -> str | None:
+        return tenant_of(pod_info)
+
+    def weight_of(self, node: Hashable) -> int:
+        return 1000 * self.weights.get(str(node), 1)
+
+    def row(self, tenant: str, pod_info: PodInfo, most: int) -> int:
+        """As many as 1/32 of what it has placed."""
+        return min(most, 64, max(1, self.pods_of(tenant) // 32))
 
     def pods_of(self, tenant: str) -> int:
         return self.used[tenant]["pods"]
@@ -45,14 +52,17 @@ class FakeShares:
         self.changed = set()
         return taken
 
-    def suppose(self, tenant: str, amounts: Mapping[str, int], times: int) -> None:
-        for node in self.path_of(tenant):
+    def suppose(self, tenant: str, pod_info: PodInfo, times: int) -> None:
+        self._add(tenant, charge_of(pod_info.pod), times)
+
+    def _add(self, tenant: str, amounts: Mapping[str, int], times: int) -> None:
+        for node in map(str, self.path_of(tenant)):
             for name, amount in amounts.items():
                 self.used[node][name] += times * amount
 
     def charge(self, tenant: str, amounts: Mapping[str, int], times: int = 1) -> None:
         """As the ledger would; negative: given back."""
-        self.suppose(tenant, amounts, times)
+        self._add(tenant, amounts, times)
         if self.changed is not None:
             self.changed.add(tenant)
 
@@ -71,7 +81,7 @@ class FairSort(PrioritySort):
         self.share_first = share_first
 
     def turns(self) -> Turns:
-        return Turns(self.shares, tenant_of, lambda one: () if self.share_first else (-one.pod.priority,))
+        return Turns(self.shares, lambda one: () if self.share_first else (-one.pod.priority,))
 
 
 class SharedQueue(SchedulingQueue):

@@ -1,6 +1,7 @@
 """Several profiles over one fleet: which scheduler decides which pod, by its spec.schedulerName."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import cast
 
@@ -191,6 +192,16 @@ class Profiles:
         of its own.
         """
         return self.of(pod_info).plan.pod_plugins_in_bulk
+
+    def waits_for_quota(self, pod_info: PodInfo, *, waits: bool) -> bool:
+        """Tell the Reserve plugins; whether one says that others may have waited behind it."""
+        told = False
+        for plugin in self.of(pod_info).plan.reserves:
+            try:
+                told = guarded(plugin, partial(plugin.waits, waits=waits), pod_info) or told
+            except PluginError:
+                told = True  # it is no evidence that nobody has
+        return told
 
     # --- places
     # ----------------------------------------------------------------------------------------------

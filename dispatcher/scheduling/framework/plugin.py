@@ -304,6 +304,12 @@ class Reserve(Plugin[S]):
         """
         return None
 
+    def waits(self, pod_info: PodInfo, *, waits: bool) -> bool:
+        """A pod waits that was refused for quota alone, or does so no more, whatever it does
+        instead. Whether others may have waited behind it, which can go now.
+        """
+        return False
+
 
 class Permit(Plugin[S]):
     """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait

@@ -8,7 +8,7 @@ from shared.model.bounds import MAX_AMOUNT
 from shared.model.tenant import WEIGHT_ONE, Share
 
 _MEMO_LIMIT = 65_536
-_WHOLE = 10**9
+WHOLE = 10**9
 
 
 def limit_of(share: Share, total: int) -> int:
@@ -39,7 +39,7 @@ class FairShare(NamedTuple):
     @property
     def number(self) -> float:
         """As a fraction of what can be borrowed, per weight; infinity where it is endless."""
-        return float("inf") if self.endless else self.billionths / _WHOLE
+        return float("inf") if self.endless else self.billionths / WHOLE
 
 
 NO_SHARE = FairShare(endless=False, billionths=0)
@@ -53,5 +53,5 @@ def fair_share(borrowed: int, lendable: int, weight: int) -> FairShare:
     if borrowed <= 0:
         return NO_SHARE
     divisor = max(lendable, 1) * (weight or WEIGHT_ONE)
-    parts = -(-borrowed * _WHOLE * WEIGHT_ONE // divisor)
+    parts = -(-borrowed * WHOLE * WEIGHT_ONE // divisor)
     return FairShare(weight == 0, min(parts, MAX_AMOUNT))

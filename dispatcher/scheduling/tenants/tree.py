@@ -268,6 +268,7 @@ class TenantTree:
             raise ValueError("some tenants are below themselves")
         self._of_fleet = sorted({name for root in self.roots for name in root.ratios()})
         self._settled: tuple[int, ...] | None = None
+        self.settlings = 0  # how often the limits or the use of all changed at once
         self.settle(NOTHING)
 
     def _hang(self, node: TenantNode) -> None:
@@ -284,11 +285,13 @@ class TenantTree:
         found = tuple(totals.get(name, 0) for name in self._of_fleet)
         if found != self._settled:
             self._settled = found
+            self.settlings += 1
             for root in self.roots:
                 root.settle(totals)
 
     def count_beside(self, beside: Mapping[str, Mapping[str, int]]) -> None:
         """Let these amounts, by tenant, count beside what is charged, in place of earlier ones."""
+        self.settlings += 1
         for name, node in self.nodes.items():
             node.beside = beside.get(name, NOTHING)
         for root in self.roots:

@@ -153,8 +153,9 @@ class Beside:
         built = node(name).cpu(cpu).memory("900Gi").pods(900).label({"in": "a"}).build()
         self.report("a", now, nodes=(built,))
 
-    def come(self, cluster: str, now: float, *names: str) -> None:
-        self.report(cluster, now, pods=tuple(pod(name).cpu(1).node_selector({"in": "a"}).build() for name in names))
+    def come(self, cluster: str, now: float, *names: str, priority: int = 0) -> None:
+        pods = [pod(name).cpu(1).node_selector({"in": "a"}).priority(priority).build() for name in names]
+        self.report(cluster, now, pods=tuple(pods))
 
     def tick(self, now: float) -> None:
         self.core.handle(events.Tick(), now)
@@ -188,7 +189,7 @@ def test_pods_refused_beside_them_for_another_tenants_quota_do_not_say_what_a_po
     world.come("blue", 100.0, "blue-0")
     world.come("red", 100.0)
     world.tick(100.0)
-    world.come("blue", 100.1, "blue-1")
+    world.come("blue", 100.1, "blue-1", priority=1)
     world.come("red", 100.1, "red-1")
     world.tick(100.1)
     assert [set(one.reasons) for one, _ in world.core.queue.parked()] == [{Reasons.QUOTA}, {Reasons.INSUFFICIENT}]
