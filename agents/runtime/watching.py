@@ -11,13 +11,12 @@ from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
 from agents.kube.pod_events import NORMAL_OF_PODS, PATH, WARNINGS_OF_PODS, event_seen
-from agents.kube.pod_groups import OLDER, group_seen
-from agents.kube.pod_groups import PATH as POD_GROUPS_PATH
+from agents.kube.pod_groups import FOREIGN, KUBERNETES, Api
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.node_groups import NodeGroupWatch
-from agents.observer.seen import NODES, POD_GROUPS, PODS
+from agents.observer.seen import NODES, PODS
 from agents.runtime.health import HealthMonitor
 from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
@@ -66,16 +65,6 @@ class Watching:
         whole = settings.role != EXECUTOR
         self.cache = ClusterCache(self.log, (kind.name for kind in kinds), groups=whole)
         self.handler = handler = WatchHandler(self.cache, settings.kubelet.bandwidth, marks)
-        of_groups = ListWatch(
-            client,
-            POD_GROUPS,
-            POD_GROUPS_PATH,
-            group_seen,
-            handler,
-            pace,
-            optional=True,
-            others=OLDER,
-        )
         self.watches: Sequence[ListWatch] = (
             ListWatch(client, NODES, "/api/v1/nodes", node_seen, handler, pace),
             ListWatch(client, PODS, "/api/v1/pods", pod_seen, handler, pace),
@@ -83,7 +72,12 @@ class Watching:
                 ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True)
                 for kind in kinds
             ),
-            *((of_groups,) if whole else ()),
+            *((_watch_of_groups(client, KUBERNETES, handler, pace),) if whole else ()),
+        )
+        # Beside the others: APIs of other projects are no part of Kubernetes, and where one of them
+        # fails no more than its own pods wait.
+        self._of_pod_groups: Sequence[ListWatch] = (
+            [_watch_of_groups(client, api, handler, pace) for api in FOREIGN] if whole else ()
         )
         # Beside the others, which tell whether this view is whole and right: that does not rest on
         # events.
@@ -110,7 +104,7 @@ class Watching:
                 time.monotonic,
                 only_these=settings.node_groups.all,
             )
-            self._of_node_groups = _watches_of_groups(client, settings, self.node_groups, pace)
+            self._of_node_groups = _watches_of_node_groups(client, settings, self.node_groups, pace)
         self.on_went_back: Callable[[], None] = lambda: None
         self.health = HealthMonitor(client, self.watches, api, self.log.bump, self._rewatch)
         self.verifier = WatchVerifier(client, self.watches, api, self._reopen, self._went_back)
@@ -125,7 +119,7 @@ class Watching:
             self.tasks["Event"] = spawn(self._watch_events(), "watch Event")
             self.tasks["normal Event"] = spawn(self._watch_normal(), "watch normal Event")
             self.tasks["late Event"] = spawn(self._tell_late(), "tell late Event")
-        for watch in self._of_node_groups:
+        for watch in (*self._of_node_groups, *self._of_pod_groups):
             self.tasks[watch.kind] = spawn(watch.run(), f"watch {watch.kind}")
 
     async def _watch_events(self) -> None:
@@ -179,7 +173,12 @@ def _is_watched(kind: str, role: str) -> bool:
     )
 
 
-def _watches_of_groups(
+def _watch_of_groups(client: KubeClient, api: Api, handler: WatchHandler, pace: Pace) -> ListWatch:
+    path, *others = api.paths
+    return ListWatch(client, api.kind, path, api.seen, handler, pace, optional=True, others=others)
+
+
+def _watches_of_node_groups(
     client: KubeClient, settings: AgentSettings, sink: NodeGroupWatch, pace: Pace
 ) -> Sequence[ListWatch]:
     """Of node groups and their autoscaler. Beside the others, too: on none of them rests whether
