@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.framework.pod_info import group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, group_id
 from dispatcher.scheduling.queued import (
     ActivePods,
     Cause,
@@ -435,6 +435,14 @@ class SchedulingQueue:
         if (group := self.groups.displace(pod_id, pod_info)) is not None:
             self._lead(group, Cause.MEMBER)
 
+    def group_starts(self, name: GroupId, *, starting: bool) -> None:
+        """Members of the group are on their way to their places from now on, or have come to their
+        end.
+        """
+        if (group := self.groups.get(name)) is not None:
+            group.starting = starting
+            self._lead(group, Cause.MEMBER)
+
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
@@ -471,7 +479,7 @@ class SchedulingQueue:
         came may help one that found no place.
         """
         lead = group.lead
-        if not group.is_whole:
+        if group.starting or not group.is_whole:
             if lead is not None and lead.state is not _POPPED:
                 group.lead = None
                 self._note_left(lead)

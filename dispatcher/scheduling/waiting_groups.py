@@ -24,7 +24,8 @@ class WaitingGroup(msgspec.Struct, eq=False):
     """One group. `group`: as the member that came last has told it.
 
     `members`: those that wait, in the order in which they came. `placed`: those that have a place.
-    `attempts`, `ready_at`: how often it failed as a whole, and the end of its back-off.
+    `attempts`, `ready_at`: how often it failed as a whole, and the end of its back-off. `starting`:
+    members with places are on their way, and may be given back: no other joins them before.
     """
 
     group_id: GroupId
@@ -34,6 +35,7 @@ class WaitingGroup(msgspec.Struct, eq=False):
     lead: QueuedPod | None = None
     attempts: int = 0
     ready_at: float = float("-inf")
+    starting: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -53,6 +55,8 @@ class WaitingGroup(msgspec.Struct, eq=False):
     @property
     def note(self) -> str:
         """What its members wait for, while it is not whole."""
+        if self.starting:
+            return f"{self.group.name}: others of it are about to start"
         here = len(self.members) + len(self.placed)
         return f"{self.group.name}: {here} of min {self.group.min_count} pods are here"
 

@@ -113,6 +113,7 @@ class BookedGroups:
         )
         for pod_id in by_id:
             self._sets[pod_id] = booked
+        self._state.queue.group_starts(name, starting=True)
 
     def of(self, pod_id: PodId) -> BookedSet | None:
         """The set of a member on its way."""
@@ -139,6 +140,8 @@ class BookedGroups:
         if booked.step is not Step.BIND:
             self._leave(booked, pod_id)
             booked.needed = max(0, booked.needed - 1)
+            if not booked.members:
+                self._state.queue.group_starts(booked.name, starting=False)
         self._through(booked, pod_id, now)
 
     def _through(self, booked: BookedSet, pod_id: PodId, now: float) -> None:
@@ -162,6 +165,7 @@ class BookedGroups:
             booked.step = Step.CREATE
         else:
             booked.step = Step.BIND
+            self._state.queue.group_starts(booked.name, starting=False)
         going = tracked if booked.step is Step.BIND else abroad
         booked.left = {one.pod_id for one in going}
         for one in going:
@@ -196,7 +200,9 @@ class BookedGroups:
             return
         key = booked.members[pod_id].pod_info.pod.key
         self._leave(booked, pod_id)
-        if booked.step is Step.BIND or len(booked.members) >= booked.needed:
+        if not booked.members:
+            self._state.queue.group_starts(booked.name, starting=False)
+        elif booked.step is Step.BIND or len(booked.members) >= booked.needed:
             self._through(booked, pod_id, now)
         else:
             self._give_back(booked, f"pod {key} is gone, and the others are too few", now)
@@ -241,6 +247,7 @@ class BookedGroups:
                 continue
             tracked.given_back = words
             self._withdraw(tracked, now)
+        self._state.queue.group_starts(booked.name, starting=False)
 
     def _withdraw(self, tracked: Tracked, now: float) -> None:
         """Undo what was begun for one member. It is queued again once nothing of it is left."""

@@ -126,7 +126,7 @@ def test_all_are_claimed_before_any_is_created_and_all_created_before_any_is_bou
     fleet.submit("a", "b", "c", **AWAY)
     fleet.report()
     fleet.tick()
-    (a, b, c) = [one for one in fleet.mail if isinstance(one[1], m.Claim)]
+    a, b, _ = [one for one in fleet.mail if isinstance(one[1], m.Claim)]
     for one in (a, b):
         fleet.mail.remove(one)
         fleet._feed(events.Answered("home", (fleet.home.execute(one[1]),)))
@@ -304,3 +304,17 @@ def test_a_group_over_the_fleet_binds_members_at_home_only_when_those_abroad_are
     assert sorted(kind for kind, _ in fleet.orders()) == ["Bind", "Bind", "CreateDelegate", "CreateDelegate"]
     fleet.run(3)
     assert sorted(fleet.places().values()) == ["home", "home", "west", "west"]
+
+
+def test_who_comes_while_the_others_are_on_their_way_waits_for_what_becomes_of_them() -> None:
+    fleet = Fleet()
+    fleet.submit("a", "b", "c", **AWAY)
+    fleet.report()
+    fleet.tick()
+    fleet.submit("d", **AWAY)
+    fleet.report()
+    fleet.tick()
+    assert fleet.told("d") == "pod group train: others of it are about to start"
+    assert [name for _, name in fleet.orders()] == ["a", "b", "c"]
+    fleet.run(3)
+    assert fleet.places() == dict.fromkeys("abcd", "west")
