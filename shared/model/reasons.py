@@ -306,7 +306,8 @@ class Reasons:
         remedy="No domain has room for all members that have to start together. The message names "
         "the best one and says what was missing there; ask for fewer members (`min_count`), for a "
         "wider domain (`within`), or for less.",
-        helped_by=NODES | WakeEvent.POD_REMOVED,
+        # the reasons of its members say what helps
+        helped_by=NEVER,
         verbatim=True,
     )
     GROUP_INCOMPLETE = Reason(

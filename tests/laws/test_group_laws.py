@@ -1,135 +1,230 @@
-"""Groups in a world of trouble: a group ends whole, and however many want more than there is, they do not block each
-other.
-"""
+"""A group goes where the naive definition says, whole or not at all; and where it goes nowhere, no trace is left."""
 
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from random import Random
 
+import msgspec
+import numpy as np
 import pytest
 
-from dispatcher.scheduling import events
-from dispatcher.scheduling.core import CoreTiming, SchedulerCore
-from shared.messages import CreateDelegate
-from shared.model.names import CLUSTERS as MAY_GO_TO
+from dispatcher.scheduling.cycle.batches import Item
+from dispatcher.scheduling.framework import Depends, PodInfo, Refuse, Skip
+from dispatcher.scheduling.framework.group_domain import ANYWHERE
+from dispatcher.scheduling.framework.pod_info import Domains
+from dispatcher.scheduling.groups.place_group import GroupResult, place_group
+from dispatcher.scheduling.records.decision import Decision
 from shared.model.pod import FLEET, Group
-from tests.laws.cores import make_core
+from shared.model.reasons import Reasons
+from tests.builders import PodBuilder, node, pod
 from tests.laws.examples import examples
-from tests.laws.test_exactly_once import CLUSTERS, GRACE_S, Simulation, run_and_check
-from tests.laws.world import World
+from tests.laws.test_what_if_laws import APP, NAMES, World
 
-SEEDS = range(5000, 5000 + examples(40))
-
-
-class Gangs(Simulation):
-    """The same trouble, and half of what is submitted are groups, some of which may go to other clusters alone."""
-
-    def _boot(self) -> SchedulerCore:
-        self.boots += 1
-        self.mail.queue.clear()
-        timing = CoreTiming(absence_grace_s=GRACE_S, group_s=10.0)
-        return make_core(CLUSTERS, boot_epoch=self.boots * 1_000_000, timing=timing)
-
-    def _make_trouble(self) -> None:
-        super()._make_trouble()
-        if self.dice.random() < 0.3:
-            self._submit_group()
-
-    def _submit_group(self) -> None:
-        dice = self.dice
-        home = self.world.clusters[dice.choice(CLUSTERS)]
-        size = dice.randrange(2, 5)
-        least, within = dice.randrange(2, size + 1), dice.choice(("cluster", "cluster", FLEET, "host"))
-        group = Group("annotation", f"g{dice.randrange(10**9)}", "", least, within)
-        away = [{}, {MAY_GO_TO: dice.choice(CLUSTERS)}][dice.random() < 0.6]
-        for at in range(size):
-            home.submit(f"{group.name}-{at}", dice.choice((100, 400)), group=group, annotations=away)
+LEVELS = ("rack", "zone", "region", "provider", "cluster")
+WITHIN = ("rack", "zone", "cluster", FLEET, "host", "disk")
+KINDS = (
+    lambda one: one,
+    lambda one: one,
+    lambda one: one.labels(app="u").spread("zone", 1),
+    lambda one: one.labels(app="u").spread("host", 1, hard=False),
+    lambda one: one.labels(app="u").spread("host", 1),
+    lambda one: one.labels(app="u").away("host", APP),
+    lambda one: one.labels(app="u").near("rack", APP),
+    lambda one: one.labels(app="v").near("zone", APP),
+    lambda one: one.port(80),
+    lambda one: one.priority(10),
+    lambda one: one.node_selector({"disk": "x"}),
+    lambda one: one.cpu(64),
+)  # fmt: skip
 
 
-def running(world: World) -> dict[str, tuple[Group, int, int]]:
-    """By group: how many of its pods there are, and how many of them run."""
-    there, run, groups = Counter[str](), Counter[str](), dict[str, Group]()
-    for name, cluster in world.clusters.items():
-        for pod in cluster.sources():
-            if pod.group is not None and not pod.terminating:
-                groups[pod.group.name] = pod.group
-                there[pod.group.name] += 1
-                run[pod.group.name] += bool(world.running[name, pod.uid])
-    return {name: (group, there[name], run[name]) for name, group in groups.items()}
-
-
-def halves(world: World) -> list[str]:
-    """Groups of which enough pods are there, and some run, but too few."""
-    found = running(world).items()
-    return [name for name, (group, there, run) in found if there >= group.min_count and 0 < run < group.min_count]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_groups_end_whole_after_the_faults_stop_and_each_pod_runs_once(seed: int) -> None:
-    sim = Gangs(seed)
-    run_and_check(sim)
-    stuck = [
-        (name, sim.core.tracked[home, pod.uid].reported)
-        for name in halves(sim.world)
-        for home, cluster in sim.world.clusters.items()
-        for pod in cluster.sources()
-        if pod.group is not None and pod.group.name == name and not sim.world.running[home, pod.uid]
-    ]
-    assert all("fit in" in told for _, told in stuck), stuck  # no room any more where the others are
-
-
-class Refusing(Gangs):
-    """Only groups, in clusters whose webhooks refuse every fourth delegate, and whose watches lag. No message is lost
-    and nobody is deleted, so nothing excuses half a group.
-    """
+class Racks(World):
+    """The same world, with racks and disks."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.mail.loss = 0.0
-        for cluster in self.world.clusters.values():
-            cluster.webhook = self._webhook  # type: ignore[method-assign]
+        dice = self.dice
+        for cluster in "ab":
+            for name in NAMES:
+                labels = {"rack": dice.choice("pq"), "zone": dice.choice("xy"), "disk": dice.choice("xy")}
+                one = node(name).cpu(dice.choice((2, 4))).memory("8Gi").pods(9).labels(zone=labels["zone"])
+                one = one.labels(rack=labels["rack"]) if dice.random() < 0.9 else one
+                one = one.label({"disk": labels["disk"]})
+                self.fleet.put_node(cluster, (one.cordoned() if dice.random() < 0.1 else one).build())
 
-    def _webhook(self, intent: CreateDelegate) -> str:
-        return "denied" if self.trouble and not intent.made and self.dice.random() < 0.25 else ""
-
-    def _deliver(self, batch: events.SendIntents) -> None:
-        outcomes = tuple(self.world.clusters[batch.cluster].execute(intent) for intent in batch.intents)
-        self._feed(events.Answered(batch.cluster, outcomes))
-
-    def _make_trouble(self) -> None:
-        self._submit_group()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_half_of_a_group_is_ever_started_however_often_one_of_it_is_refused(seed: int) -> None:
-    sim = Refusing(seed)
-    for at in range(60):
-        sim.trouble = at < 30
-        sim.step()
-        assert halves(sim.world) == []
-    found = running(sim.world).values()
-    assert sum(run >= group.min_count for group, _, run in found) >= 3
-
-
-def test_groups_that_want_half_as_much_again_as_there_is_do_not_block_each_other_and_fill_it() -> None:
-    used = [crowd(seed) for seed in SEEDS[: examples(5)]]
-    assert min(used) >= 0.95
+    def gang(self, dice: Random) -> "Gang":
+        """Of one or two templates, in one namespace."""
+        count = dice.choice((1, 2, 3, 5, 7))
+        least = count if dice.random() < 0.6 else dice.randint(1, count)
+        within = dice.choice(WITHIN)
+        space = "team" if dice.random() < 0.3 else "default"
+        home = dice.choice("ab")
+        found = Gang(Group("PodGroup", f"g{self.made}", min_count=least, within=within))
+        kinds = [(dice.choice(KINDS), dice.choice((100, 300, 900, 1500))) for _ in range(dice.choice((1, 1, 2)))]
+        for at in range(count):
+            kind, cpu = kinds[min(at, len(kinds) - 1)]
+            built: PodBuilder = kind(pod(f"m{self.made}").cpu(f"{cpu}m").memory("100Mi")).namespace(space)
+            self.made += 1
+            info = built.set(group=found.group).placed(home)
+            found.waiting.append(((home, info.pod.uid), info))
+        if dice.random() < 0.25 and count > 1:
+            some = self.profiles.schedule_class(found.waiting[:1])[0]
+            if isinstance(some, Decision):
+                found.placed.append((some.cluster, some.node))
+                del found.waiting[0]
+        return found
 
 
-def crowd(seed: int) -> float:
-    """At least 50 groups want 150 % of a fleet; the share of it that runs them in the end."""
-    sim = Refusing(seed)
-    sim.trouble = False
-    dice, cpu, wanted, groups = sim.dice, 200, 0, 0
-    nodes = [node for one in sim.world.clusters.values() for node in one.nodes.values()]
-    room = sum(node.allocatable.get("cpu", 0) for node in nodes)
-    while wanted < 1.5 * room:
-        size = dice.randrange(2, 5)
-        group = Group("annotation", f"g{groups}", "", size, FLEET)
-        home = sim.world.clusters[dice.choice(CLUSTERS)]
-        for at in range(size):
-            home.submit(f"{group.name}-{at}", cpu, group=group)
-        wanted, groups = wanted + size * cpu, groups + 1
-    assert groups >= 50
-    for _ in range(30):
-        sim.step()
-        assert halves(sim.world) == []
-    return sum(run * cpu for _, _, run in running(sim.world).values()) / room
+@dataclass
+class Gang:
+    group: Group
+    waiting: list[Item] = field(default_factory=list)
+    placed: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def needed(self) -> int:
+        return max(1, self.group.min_count - len(self.placed))
+
+
+class Naive:
+    """All domains, each tried pod by pod; how much room there is counted node by node."""
+
+    def __init__(self, world: Racks, gang: Gang) -> None:
+        self.world, self.gang, self.fleet = world, gang, world.fleet
+        self.kinds = [
+            [item for _, item in some]
+            for _, some in groupby(
+                sorted(((self.kind_of(item), item) for item in gang.waiting), key=lambda one: one[0]),
+                key=lambda one: one[0],
+            )
+        ]
+
+    def kind_of(self, item: Item) -> int:
+        """The place of the first member that is alike."""
+        classify = self.world.profiles.classify
+        return [classify(one[1]) for one in self.gang.waiting].index(classify(item[1]))
+
+    # --- domains
+
+    def domains(self) -> list[tuple[int, str, str]]:
+        """(number of the level, key, value)"""
+        within = self.gang.group.within
+        levels = [within] if within not in (*LEVELS, FLEET) else [*LEVELS, FLEET]
+        levels = levels[: levels.index(within) + 1]
+        found = []
+        for at, level in enumerate(levels):
+            if level == FLEET:
+                found.append((at, ANYWHERE, ""))
+                continue
+            key = level if level in ("cluster", "host") else f"{level}@cluster"
+            values = self.fleet.domain_values(key)
+            codes = [code for code in self.fleet.domain(key).tolist() if code >= 0]
+            found += [(at, key, values[code]) for code in sorted(set(codes))]
+        rows = [self.fleet.row_of(*one) for one in self.gang.placed]
+        return [one for one in found if all(row in self.rows(one) for row in rows)]
+
+    def rows(self, domain: tuple[int, str, str]) -> list[int]:
+        _, key, value = domain
+        if key == ANYWHERE:
+            return np.flatnonzero(self.fleet.live).tolist()
+        values, codes = self.fleet.domain_values(key), self.fleet.domain(key).tolist()
+        return [row for row, code in enumerate(codes) if code >= 0 and values[code] == value]
+
+    # --- room
+
+    def room_on(self, row: int, one: PodInfo) -> int:
+        scheduler = self.world.profiles.of(one)
+        for plugin in scheduler.plan.filters:
+            if plugin.depends is not Depends.STATIC:
+                continue
+            state = plugin.pre_filter(one, scheduler.view)
+            if isinstance(state, Refuse) or (
+                not isinstance(state, Skip) and plugin.filter(state, scheduler.view, np.asarray([row]))[0]
+            ):
+                return 0
+        asked = {"pods": 1, **{name: amount for name, amount in one.pod.requests.items() if amount}}
+        times = []
+        for name, amount in asked.items():
+            column = self.fleet.axis.column(name)
+            free = 0 if column is None else int(self.fleet.allocatable[column][row] - self.fleet.requested[column][row])
+            times.append(max(free, 0) // amount)
+        return min(times)
+
+    def by_room(self, domain: tuple[int, str, str]) -> tuple[int, int, float]:
+        """(members without room, level, how many such groups)"""
+        rooms = [sum(self.room_on(row, items[0][1]) for row in self.rows(domain)) for items in self.kinds]
+        allowed = [self.world.profiles.of(some[0][1]).fitting(some) for some in self.kinds]
+        held = sum(min(room, most) for room, most in zip(rooms, allowed, strict=True))
+        left = min(room / len(items) for room, items in zip(rooms, self.kinds, strict=True))
+        return len(self.gang.waiting) - held, domain[0], left
+
+    # --- what fits
+
+    def nodes(self, domain: tuple[int, str, str]) -> list[tuple[str, str] | None]:
+        """Where each goes that is tried there, one by one."""
+        only_in = Domains(domain[1], (domain[2],))
+        found: list[tuple[str, str] | None] = []
+        with self.world.profiles.what_if() as trial:
+            for pod_id, one in self.gang.waiting:
+                (result,) = trial.schedule([(pod_id, msgspec.structs.replace(one, only_in=only_in))])
+                found.append((result.cluster, result.node) if isinstance(result, Decision) else None)
+        return found
+
+    def preferred(self, domains: Sequence[tuple[int, str, str]]) -> tuple[int, str, str]:
+        """Of equal ones, where the first member of the most frequent kind goes by itself."""
+        if len(domains) == 1:
+            return domains[0]
+        kind = max(self.kinds, key=len)
+        pod_id, one = kind[0]
+        only_in = Domains(domains[0][1], tuple(one[2] for one in domains))
+        one = msgspec.structs.replace(one, only_in=only_in)
+        decision = self.world.profiles.of(one).would_choose(pod_id, one)
+        if decision is None:
+            return min(domains)
+        return next(domain for domain in domains if decision.row in self.rows(domain))
+
+    def best(self) -> tuple[tuple[int, str, str], list[tuple[str, str] | None]] | None:
+        """The domain, and the node of each member."""
+        left = {one: self.by_room(one) for one in self.domains()}
+        left = {one: rank for one, rank in left.items() if len(self.gang.waiting) - rank[0] >= self.gang.needed}
+        order = []
+        while left:
+            rank = min(left.values())
+            order.append((rank, self.preferred([one for one, other in left.items() if other == rank])))
+            del left[order[-1][1]]
+        found = []
+        for rank, domain in order:
+            nodes = self.nodes(domain)
+            missing = sum(one is None for one in nodes)
+            if len(nodes) - missing >= self.gang.needed:
+                found.append(((missing, *rank[1:]), domain, nodes))
+        return min(found, key=lambda one: one[0])[1:] if found else None
+
+
+def nodes_of(found: GroupResult) -> list[tuple[str, str] | None]:
+    return [(one.cluster, one.node) if isinstance(one, Decision) else None for one in found.results]
+
+
+@pytest.mark.parametrize("seed", range(examples(120)))
+def test_a_group_goes_where_the_naive_definition_says_or_leaves_no_trace(seed: int) -> None:
+    world = Racks(seed)
+    dice = world.dice
+    for _ in range(dice.choice((0, 2, 6))):
+        world.live_on(1)
+    for _ in range(4):
+        gang = world.gang(dice)
+        naive = Naive(world, gang).best()
+        before = world.state()
+        found = place_group(world.profiles, gang.group, gang.waiting, gang.placed)
+        if naive is None:
+            assert not found.is_booked
+            assert all(Reasons.GROUP in one.reasons for one in found.results)  # type: ignore[union-attr]
+            assert world.state() == before
+        else:
+            assert found.place is not None
+            assert tuple(found.place) == naive[0][1:]
+            assert nodes_of(found) == naive[1]
+            assert sum(isinstance(one, Decision) for one in found.results) >= gang.needed
+            there = {one.pod_id: one for one in world.fleet.occupants()}
+            assert all(there[one.pod_id].pod_info.only_in is None for one in found.results if isinstance(one, Decision))

@@ -274,6 +274,18 @@ class AssumedPods:
         """Whether this profile has booked the pod."""
         return pod_id in self._reserved
 
+    def show(self, pod_id: PodId, pod_info: PodInfo) -> None:
+        """Take another version of a pod that was decided for the one that was: it asks for the
+        same.
+        """
+        occupant = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
+        if occupant is None or booked is None:
+            raise LookupError(f"pod {pod_id[1]} of cluster {pod_id[0]} is not booked")
+        there = pod_info.at(occupant.cluster)
+        self.fleet.stays(occupant, there, assumed=occupant.assumed)
+        booked.show(there)
+
     def restore(self, pod_id: PodId, pod_info: PodInfo, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it: confirms what was assumed, and charges without
         the right to refuse.

@@ -26,6 +26,7 @@ from dispatcher.scheduling.cycle.future_nodes import Anew, FutureNodes
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import (
@@ -447,6 +448,24 @@ class Scheduler(AssumedPods):
             self._classes.drop(key)  # what it holds may be half written
             raise
         return None
+
+    # --- for groups
+    # ----------------------------------------------------------------------------------------------
+
+    def closed_nodes(self, pod_info: PodInfo) -> StaticFilters | Why:
+        """Which nodes are closed to the pod by what rests on nodes alone, up to date; the reason if
+        all are. Other filters may close more of them. PluginError.
+        """
+        key = self.plan.fleet_key(self._batch_key_of(pod_info, alone=True), pod_info, self.view)
+        part = self._classes.static_answers.part(key)
+        refused = None if part.current else part.refresh(pod_info)
+        return part.static_filters if refused is None else refused
+
+    def refuses_alone(self, pod_info: PodInfo) -> Why | None:
+        """Why no node would be looked at for the pod: for itself, or by a plugin that is asked for
+        every pod, as for quota. PluginError.
+        """
+        return unfit(pod_info, self) or self._pre_filter(pod_info, {})
 
     # --- refusing
     # ----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import cast
+from typing import Any, cast
 
 from dispatcher.scheduling.cycle.batches import Enough, Item, never
 from dispatcher.scheduling.cycle.canaries import Canaries
@@ -42,6 +42,7 @@ class Profiles:
             tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]
         ] = {}
         self.fleet = self._first.fleet
+        self.of_groups: dict[str, Any] = {}  # what placing groups keeps from one to the next
         self.nominations = self._first.nominations
         for one in schedulers[1:]:
             one.share(self.nominations)

@@ -70,7 +70,7 @@ def rows_in(domains: Domains, fleet: FleetView) -> Ints:
 
 def _labelled(label: str, value: str, fleet: FleetView) -> Ints:
     cluster, _, text = value.partition("/")
-    rows: Ints = fleet.nodes.label_rows(label, text)
+    rows = fleet.nodes.label_rows(label, text)
     at = next((at for at, one in enumerate(fleet.clusters) if one.name == cluster), -1)
-    rows = rows[fleet.nodes.cluster[rows] == at]
-    return rows
+    found: Ints = rows[fleet.nodes.cluster[rows] == at]
+    return found

@@ -1,16 +1,18 @@
 """The domains that a group may be placed in: from the narrowest level up to the one that it asks for."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import SmallInts
 from dispatcher.scheduling.framework.group_domain import ANYWHERE
+from dispatcher.scheduling.framework.pod_info import Domains
 from shared.model.pod import FLEET
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, level_of, within_cluster
 
-# From the narrowest up. A host alone holds a group only if that is asked for.
+# From the narrowest up. A host alone is a domain only where that is asked for.
 _LEVELS = ("rack", "zone", "region", "provider", CLUSTER_LEVEL)
 
 
@@ -21,20 +23,25 @@ class GroupPlace(NamedTuple):
     value: str
 
     @property
+    def only_in(self) -> Domains:
+        """As members carry it."""
+        return Domains(self.key, (self.value,))
+
+    @property
     def words(self) -> str:
-        """rack r1 of cluster east."""
+        """Like 'rack r1 of cluster east'."""
         if self.key == ANYWHERE:
             return "the fleet"
         if self.key == CLUSTER_LEVEL:
             return f"cluster {self.value}"
         cluster, _, value = self.value.partition("/")
-        key = self.key.partition("@")[0].removeprefix("label:")
-        return f"{'node' if key == HOST_LEVEL else key} {value} of cluster {cluster}"
+        level = self.key.partition("@")[0].removeprefix("label:")
+        return f"{'node' if level == HOST_LEVEL else level} {value} of cluster {cluster}"
 
 
 def keys_up_to(within: str) -> list[str]:
     """The topology keys of the domains that may hold a group which asks for `within`, the narrowest
-    first. Domains lie each within one cluster; FLEET alone bounds nothing.
+    first. Domains lie each within one cluster; ANYWHERE, of a group that asks for FLEET, is none.
     """
     if within == FLEET:
         return [*map(within_cluster, _LEVELS), ANYWHERE]
@@ -44,24 +51,45 @@ def keys_up_to(within: str) -> list[str]:
     return [within_cluster(one) for one in _LEVELS[: _LEVELS.index(level) + 1]]
 
 
-def domains_of(
-    fleet: FleetState, within: str, placed: Sequence[tuple[str, str]] = ()
-) -> list[GroupPlace]:
-    """All of these domains that have nodes, by level, then by name; only those that hold the
-    `placed` nodes.
-    """
-    found = list[GroupPlace]()
-    fixed = [row for one in placed if (row := fleet.row_of(*one)) is not None]
-    if len(fixed) < len(placed):
-        return []
-    for key in keys_up_to(within):
+class DomainLevels:
+    """The domains of each topology key, as nodes are now."""
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._at = -1
+        self._with_nodes: dict[str, RowList] = {}
+        self._nowhere: SmallInts = np.zeros(0, dtype=np.int32)
+
+    def codes(self, key: str) -> SmallInts:
+        """[n] the domain of each row, -1 for none; of ANYWHERE 0."""
+        if key != ANYWHERE:
+            return self._fleet.domain(key)
+        if len(self._nowhere) != self._fleet.n:
+            self._nowhere = np.zeros(self._fleet.n, dtype=np.int32)
+        return self._nowhere
+
+    def size(self, key: str) -> int:
+        """How many codes there are."""
         if key == ANYWHERE:
-            found.append(GroupPlace(ANYWHERE, ""))
-            continue
-        codes = fleet.domain(key)
-        values = fleet.domain_values(key)
-        rows = np.asarray(fixed, dtype=np.intp) if fixed else np.flatnonzero(fleet.live)
-        there = set(codes[rows].tolist())
-        if not fixed or len(there) == 1:
-            found += [GroupPlace(key, one) for one in sorted(values[at] for at in there - {-1})]
-    return found
+            return 1
+        return self._fleet.n if key == HOST_LEVEL else len(self._fleet.domain_values(key))
+
+    def with_nodes(self, key: str) -> RowList:
+        """The codes of domains that have nodes, ascending."""
+        if self._at != self._fleet.changes.position:
+            self._at = self._fleet.changes.position
+            self._with_nodes = {}
+        found = self._with_nodes.get(key)
+        if found is None:
+            codes = self.codes(key)[self._fleet.live]
+            there = np.bincount(codes[codes >= 0], minlength=1)
+            found = self._with_nodes[key] = np.flatnonzero(there)
+        return found
+
+    def place(self, key: str, code: int) -> GroupPlace:
+        """The domain of a code."""
+        if key == ANYWHERE:
+            return GroupPlace(key, "")
+        if key == HOST_LEVEL:
+            return GroupPlace(key, "/".join(self._fleet.name_of(code)))
+        return GroupPlace(key, self._fleet.domain_values(key)[code])

@@ -43,11 +43,10 @@ def test_where_one_member_too_many_waits_none_is_booked_and_all_are_told_why() -
     found = place(state, default(state), *gang(5))
     assert {type(one) for one in found.results} == {Unschedulable}
     assert {one.reasons for one in found.results if isinstance(one, Unschedulable)} == {
-        frozenset((Reasons.GROUP, Reasons.INSUFFICIENT, Reasons.OUTSIDE_DOMAIN))
+        frozenset((Reasons.GROUP, Reasons.INSUFFICIENT, Reasons.TOO_MANY_PODS))
     }
     assert {one.message for one in found.results if isinstance(one, Unschedulable)} == {
-        "pod group train: 4 of 5 members fit in rack r2 of cluster a, the best of 2; 0/3 nodes are available: "
-        "1 node(s) were outside the domain that the pod's group is tried in, 2 Insufficient cpu."
+        "pod group train: 4 of 5 members fit in rack r2 of cluster a, the best of 2; of its 2 nodes 2 Insufficient cpu"
     }
 
 

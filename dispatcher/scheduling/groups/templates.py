@@ -1,0 +1,123 @@
+"""The members of a group by what they ask for, and how many of each kind have room where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dispatcher.scheduling.cycle.batches import Item, unfit
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.equivalence.static_answers import StaticFilters
+from dispatcher.scheduling.framework import Ints, PodInfo, Refuse, RoomFilter, Skip
+from dispatcher.scheduling.framework.points import guarded
+from dispatcher.scheduling.groups.rooms import RoomTable, RoomTables, Wants
+from shared.model.reasons import Reason, Why
+
+
+@dataclass
+class Template:
+    """Members of one class, and so of one profile.
+
+    `most`: how many of them are not refused for themselves or for quota, as far as that is known.
+    `room`, and `in_domains`, by topology key [domains] how many fit: none where `why` says that all
+    nodes are closed to them.
+    """
+
+    scheduler: Scheduler
+    items: list[Item]
+    most: int = 0
+    why: Why | None = None
+    closed: StaticFilters | None = None
+    room: RoomTable | None = None
+    in_domains: dict[str, Ints] = field(default_factory=dict)
+
+    @property
+    def first(self) -> PodInfo:
+        """Whichever: all ask for the same."""
+        return self.items[0][1]
+
+    @property
+    def reasons(self) -> set[Reason]:
+        """For what nodes refuse them now, or would with more of them there, as far as room and what
+        nodes are can tell.
+        """
+        filters = self.scheduler.plan.filters
+        found = {one for some in filters if isinstance(some, RoomFilter) for one in some.REASONS}
+        codes = {code for code, _ in self.closed.rejected} if self.closed else ()
+        table = self.scheduler.fleet.reasons
+        found |= {why.reason for code in codes for why in table.whys(code)}
+        return found | ({self.why.reason} if self.why else set())
+
+
+def templates_of(
+    profiles: Profiles, waiting: Sequence[Item], tables: RoomTables, keys: Sequence[str]
+) -> list[Template]:
+    """In the order of their first members; how many fit in the domains of these topology keys is an
+    upper bound, whoever else of the group is there. PluginError.
+    """
+    found = dict[object, Template]()
+    for item in waiting:
+        key = profiles.classify(item[1])
+        if key not in found:
+            found[key] = Template(profiles.of(item[1]), [])
+        found[key].items.append(item)
+    nominated = len(profiles.nominations) > 0
+    for one in found.values():
+        one.most = _most(one)
+        first = max(one.items, key=lambda item: item[1].pod.priority)
+        with profiles.nominations.aside_for(*first):
+            room = _look(one, tables)
+            if room is None:
+                continue
+            for key in keys:
+                in_domains = room.in_domains(key)
+                # others of the group may be looked at with other nominees aside
+                one.in_domains[key] = in_domains.copy() if nominated else in_domains
+    return list(found.values())
+
+
+def _most(one: Template) -> int:
+    good = [item for item in one.items if unfit(item[1], one.scheduler) is None]
+    return one.scheduler.fitting(good) if good else 0
+
+
+def _look(one: Template, tables: RoomTables) -> RoomTable | None:
+    closed = one.scheduler.closed_nodes(one.first)
+    if isinstance(closed, Why):
+        one.why = closed
+        return None
+    wants = _wants(one)
+    if isinstance(wants, Why):
+        one.why = wants
+        return None
+    one.closed = closed
+    one.room = tables.of(closed, wants)
+    return one.room
+
+
+def _wants(one: Template) -> Wants | Why:
+    """What must be free for each pod; a filter that does not tell bounds nothing."""
+    found = dict[str, int]()
+    scheduler = one.scheduler
+    for plugin in scheduler.plan.filters:
+        if not isinstance(plugin, RoomFilter):
+            continue
+        state = guarded(plugin, plugin.pre_filter, one.first, scheduler.view)
+        if isinstance(state, Refuse):
+            return state.why
+        wanted = None if isinstance(state, Skip) else guarded(plugin, plugin.wants, state)
+        for name, amount in wanted or ():
+            found[name] = max(found.get(name, 0), amount)
+    return tuple(found.items())
+
+
+def as_one(templates: Sequence[Template], count: int) -> PodInfo:
+    """The first `count` members as if they were one pod: what is asked of quota for them together."""
+    items = [item for one in templates for item in one.items][:count]
+    requests = dict[str, int]()
+    for _, pod_info in items:
+        for name, amount in pod_info.pod.requests.items():
+            requests[name] = requests.get(name, 0) + amount
+    first = items[0][1]
+    return msgspec.structs.replace(first, pod=msgspec.structs.replace(first.pod, requests=requests))
