@@ -30,6 +30,7 @@ from dispatcher.scheduling.fair_order import active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.framework.pod_info import GroupId, group_id
 from dispatcher.scheduling.queued import (
     QUOTA,
     Cause,
@@ -44,6 +45,7 @@ from dispatcher.scheduling.queued import (
     order_of,
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
+from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
@@ -100,6 +102,7 @@ class SchedulingQueue:
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
+        self.groups = WaitingGroups()
         # nobody is tried for these any more: the next `flush` sees to it
         self._left: deque[RefusedTogether] = deque()
         # quota that pods wait for no more: by whose, the event that wakes others who do
@@ -144,7 +147,8 @@ class SchedulingQueue:
         entered = 0
         try:
             for pod_id, pod_info in pods:
-                if pod_id in known or gate(pod_info) is not None:
+                grouped = pod_info.pod.group is not None
+                if grouped or pod_id in known or gate(pod_info) is not None:
                     items.append(self.add(pod_id, pod_info, now))
                     continue
                 order, class_key = (
@@ -204,6 +208,7 @@ class SchedulingQueue:
         if (item := self._pods.pop(pod_id, None)) is not None:
             self._leave(item)
             item.state = _POPPED
+            self._leave_group(item)
 
     def get(self, pod_id: PodId) -> QueuedPod | None:
         """The waiting pod, None if it does not wait here."""
@@ -219,7 +224,12 @@ class SchedulingQueue:
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
-        return item.state.value if (item := self._pods.get(pod_id)) else None
+        item = self._pods.get(pod_id)
+        if item is None:
+            return None
+        group = self.groups.waits_in(item)
+        stands = item if group is None or group.lead is None else group.lead
+        return (_ACTIVE if stands.state is _POPPED else stands.state).value
 
     # --- deciding
     # ----------------------------------------------------------------------------------------------
@@ -325,7 +335,7 @@ class SchedulingQueue:
             if item.class_key is not class_key or line is None:
                 kind = self._gates.kind_of(item.pod_info, reasons)
             item.kind = kind
-            if item.policies != self._policies:
+            if item.policies != self._policies or self._follows(item):
                 self._return(item, _UNSCHEDULABLE, Cause.FAILED)
                 continue
             parked += 1
@@ -344,6 +354,8 @@ class SchedulingQueue:
                     was_first.refused_again(now, self._pause)
                 else:
                     self._left.append(was_first)
+            if (group := self.groups.waits_in(item)) is not None:
+                group.failed(item)
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
 
@@ -357,6 +369,8 @@ class SchedulingQueue:
             self._renew(item)
         item.attempts += 1
         item.ready_at = now + self._pause.after(item.attempts)
+        if (group := self.groups.waits_in(item)) is not None:
+            group.failed(item)
         self._return(item, _BACKOFF, Cause.FAILED)
 
     def anew(
@@ -383,7 +397,8 @@ class SchedulingQueue:
         if item.policies != self._policies:
             self._renew(item)
         self._pods[item.pod_id] = item
-        self._move(item, state, cause)
+        if state is _WAITING or not self._waits_with_group(item, cause):
+            self._move(item, state, cause)
 
     def _renew(self, item: QueuedPod) -> None:
         """Sort and classify a pod that is in no heap by the policies of today."""
@@ -393,6 +408,117 @@ class SchedulingQueue:
             self._note_left(item)
         item.class_key = class_key
         item.policies = self._policies
+
+    # --- groups that are decided as a whole (see `waiting_groups`)
+    # ----------------------------------------------------------------------------------------------
+
+    def is_lead(self, item: QueuedPod) -> bool:
+        """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
+        group = self.groups.waits_in(item)
+        return group is not None and group.lead is item
+
+    def take_group(self, lead: QueuedPod) -> list[QueuedPod]:
+        """Take out the members that wait with a popped one, oldest first, itself among them."""
+        taken = self.groups.take(lead)
+        for item in taken:
+            if item is not lead:
+                del self._pods[item.pod_id]
+                self._leave(item)
+                item.state = _POPPED
+                item.attempts = lead.attempts
+        return taken
+
+    def update(self, item: QueuedPod, pod_info: PodInfo) -> None:
+        """What is known of a popped pod is this now."""
+        item.pod_info = pod_info
+        self._renew(item)
+
+    def group_refused(
+        self, items: Sequence[QueuedPod], lead: QueuedPod, reasons: frozenset[Reason], now: float
+    ) -> None:
+        """Popped members found no place: from now on `lead`, one of them, waits for an event on
+        behalf of all, after one back-off.
+        """
+        group = None
+        for item in items:
+            group = self.groups.enter(item)
+            if item is not lead:
+                self._pods[item.pod_id] = item
+                self._stand_back(item, Cause.FAILED)
+        if group is not None:
+            group.lead = lead
+            alike = {id(item.class_key) for item in items}
+            lead.shape = None if len(alike) > 1 or group.placed else (len(items), group.group)
+        self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
+        if group is not None:
+            self._lead(group, Cause.FAILED)
+
+    def member_placed(self, pod_id: PodId, pod_info: PodInfo) -> None:
+        """A member of a group has a place, as far as is known now."""
+        if (group := self.groups.place(pod_id, pod_info)) is not None:
+            self._lead(group, Cause.MEMBER)
+
+    def member_displaced(self, pod_id: PodId, pod_info: PodInfo) -> None:
+        """It has none, or is gone."""
+        if (group := self.groups.displace(pod_id, pod_info)) is not None:
+            self._lead(group, Cause.MEMBER)
+
+    def group_starts(self, name: GroupId, *, starting: bool) -> None:
+        """Members of the group are on their way to their places from now on, or have come to their
+        end.
+        """
+        if (group := self.groups.get(name)) is not None:
+            group.starting = starting
+            self._lead(group, Cause.MEMBER)
+
+    def _follows(self, item: QueuedPod) -> bool:
+        """Whether a popped pod is of a group, and does not stand for it."""
+        return group_id(item.pod_info) is not None and not self.is_lead(item)
+
+    def _waits_with_group(self, item: QueuedPod, cause: str) -> bool:
+        """Whether a pod that is to be decided waits with its group: another stands for it, or too
+        few are here.
+        """
+        if item.pod_info.pod.group is None or self.is_lead(item):
+            return False
+        group = self.groups.enter(item)
+        if group is None:
+            return False
+        self._note_left(item)
+        self._stand_back(item, cause)
+        self._lead(group, cause, came=True)
+        return True
+
+    def _stand_back(self, item: QueuedPod, cause: str) -> None:
+        self._leave(item)
+        item.state = _GATED
+        item.ticket = next(self._tickets)
+        self._counts[_GATED] += 1
+        self.incoming[_GATED, cause] += 1
+
+    def _leave_group(self, item: QueuedPod) -> None:
+        if item.pod_info.pod.group is None:
+            return
+        if (group := self.groups.leave(item)) is not None:
+            self._lead(group, Cause.MEMBER)
+
+    def _lead(self, group: WaitingGroup, cause: str, *, came: bool = False) -> None:
+        """See to it that one member stands for a group that is whole, and none for another. Who
+        came may help one that found no place.
+        """
+        lead = group.lead
+        if group.starting or not group.is_whole:
+            if lead is not None and lead.state is not _POPPED:
+                group.lead = None
+                self._note_left(lead)
+                self._stand_back(lead, cause)
+        elif lead is None and group.members:
+            lead = group.lead = next(iter(group.members.values()))
+            lead.attempts = group.attempts
+            lead.ready_at = group.ready_at
+            self._move(lead, _BACKOFF if group.attempts else _ACTIVE, cause)
+        elif lead is not None and came and lead.state is _UNSCHEDULABLE:
+            self._move(lead, _BACKOFF, cause)
 
     # --- waking
     # ----------------------------------------------------------------------------------------------
@@ -435,6 +561,8 @@ class SchedulingQueue:
         alone.
         """
         item = self._pods.get(pod_id)
+        if item is not None and (group := self.groups.waits_in(item)) is not None:
+            item = group.lead
         if item is not None and item.state is _UNSCHEDULABLE:
             self._ready(item, now, Cause.ACTIVATED)
 
@@ -480,13 +608,14 @@ class SchedulingQueue:
         was_gated = item.state is _GATED
         why = self._gates.gate(item.pod_info)
         if why is not None:
+            self._leave_group(item)
             self._leave(item)
             # what wakes it is written over: it must have left its old group first
             item.state = _POPPED
             note_gated(self._gates, item, why)
             self._move(item, _GATED, cause)
             self.incoming[_GATED, cause] -= was_gated  # it stays where it was
-        else:
+        elif not self._waits_with_group(item, cause):
             self._try(item, now, cause)
 
     def _try(self, item: QueuedPod, now: float, cause: str) -> None:

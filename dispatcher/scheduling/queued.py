@@ -153,6 +153,7 @@ class Cause:
     POLICIES = "ProfilesReloaded"
     ALIKE = "AlikePodPlaced"
     SEVERAL = "SeveralEvents"
+    MEMBER = "PodGroupMember"  # of its group one came, went, or got a place
 
 
 class QueuedPod(msgspec.Struct, eq=False):
@@ -181,6 +182,8 @@ class QueuedPod(msgspec.Struct, eq=False):
     group: "Group | None" = None  # while it is active: the pods of its turn and class
     # where it waits for an event, or whose pods wait for what becomes of it
     line: "RefusedTogether | None" = None
+    # of one that stands for a group of pods that are alike: what such groups have in common
+    shape: Hashable = None
 
 
 def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
@@ -201,6 +204,8 @@ def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
     """What a refused pod has in common with pods that are refused alike (see `parked`); None: there
     are none.
     """
+    if item.shape is not None:
+        return item.shape if gates.refused_alike(item.pod_info) else None
     if item.reasons == QUOTA and gates.quota_alike(item.pod_info):
         return _OfQuota(item.pod_info.pod.priority)  # who is more important waits for no other
     # The very same key is one template and home (see `ClassKey`); the pods of the line keep it from

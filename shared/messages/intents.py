@@ -94,7 +94,9 @@ class CreateDelegate(Intent, frozen=True):
     (effective, internal units), which is what the tenant's quota was asked for. One that the API
     server makes larger is deleted before it is bound, and refused with its true size. Empty: it is
     bound if it fits. `services`: an operator has said that the pod networks of both clusters are
-    one, and the pod calls Services: those of its namespace are to be there before it.
+    one, and the pod calls Services: those of its namespace are to be there before it. `unbound`:
+    it is created and left so: outcome DONE with its UID (an older executor binds it, BOUND). `made`:
+    the UID of one that was, to be bound; STALE if it is gone.
     """
 
     source: SourceRef
@@ -104,6 +106,8 @@ class CreateDelegate(Intent, frozen=True):
     record: str = ""  # the claim, signed by the source cluster: no delegate is made without one
     at_most: dict[str, int] = {}
     services: bool = False
+    unbound: bool = False
+    made: str = ""
 
 
 class SignManifest(Intent, frozen=True):

@@ -310,6 +310,18 @@ class Reasons:
         helped_by=NEVER,
         verbatim=True,
     )
+    GROUP_INCOMPLETE = Reason(
+        "group_incomplete",
+        "pod group {}",
+        remedy="The pods of a group start together, and fewer than its least number (`minCount`, or "
+        "the annotation `global-dispatcher.io/group-min`) are there by now; those with scheduling "
+        "gates do not count. Make the others, or lower the number.",
+        # the members that come: see the queue
+        helped_by=NEVER,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
     PRE_BIND = Reason(
         "pre_bind",
         "node(s) could not be prepared for the pod: {}",

@@ -106,11 +106,12 @@ class ModelCluster:
 
     # What users and controllers do
 
-    def submit(self, name: str, cpu: int, priority: int = 0) -> Pod:
+    def submit(self, name: str, cpu: int, priority: int = 0, **more: Any) -> Pod:
         """A user's pod, annotated for us."""
         self._serial += 1
         uid = f"{self.name}-{self._serial}"
-        pod = Pod(uid, "default", name, requests={"cpu": cpu}, priority=priority, scheduler_name="global-dispatcher")
+        fields = {"requests": {"cpu": cpu}, "priority": priority, "scheduler_name": "global-dispatcher", **more}
+        pod = Pod(uid, "default", name, **fields)
         self._put(pod)
         return pod
 
@@ -143,6 +144,8 @@ class ModelCluster:
         verdict, message, manifest = _EXECUTE[type(intent)](self, intent)
         scope = m.OF_NODE if verdict == m.REFUSED else ""  # it refuses for want of room alone
         done = m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest, scope=scope)
+        if isinstance(intent, m.CreateDelegate) and verdict == m.DONE:
+            return replace(done, delegate_uid=f"delegate-of-{intent.source.uid}")
         return self._with_end(intent, done) if isinstance(intent, m.ConfirmNoDelegate) else done
 
     def _with_end(self, intent: m.ConfirmNoDelegate, done: m.Outcome) -> m.Outcome:
@@ -192,14 +195,28 @@ class ModelCluster:
     def _create(self, intent: m.CreateDelegate) -> tuple[str, str, bytes]:
         uid = f"delegate-of-{intent.source.uid}"
         found = self.pods.get(uid)
-        if found is not None:
-            return (m.STALE, "terminating", b"") if found.terminating else (m.BOUND, "", b"")
+        if found is not None and found.terminating:
+            return m.STALE, "terminating", b""
+        if found is not None and found.node:
+            return m.BOUND, "", b""
+        if found is None and intent.made:
+            return m.STALE, "it was created, and is gone", b""
         requests = msgspec.json.decode(intent.manifest, type=dict[str, int])
-        if not self._fits(intent.node, requests):
-            return m.REFUSED, "no room", b""
+        if (why := self.webhook(intent)) or not self._fits(intent.node, requests):
+            if found is not None:
+                self._remove(found)
+            return m.REFUSED, why or "no room", b""
+        made = _delegate(uid, intent, self.name, requests)
+        if intent.unbound:
+            self._put(replace(made, node="", phase="Pending", ready=False))
+            return m.DONE, "", b""
         self.world.started((intent.source.cluster, intent.source.uid))
-        self._put(_delegate(uid, intent, self.name, requests))
+        self._put(made)
         return m.BOUND, "", b""
+
+    def webhook(self, intent: m.CreateDelegate) -> str:
+        """Why admission refuses a delegate; "" if it does not."""
+        return ""
 
     def _confirm(self, intent: m.ConfirmNoDelegate) -> tuple[str, str, bytes]:
         found = self.pods.get(f"delegate-of-{intent.source.uid}")
@@ -207,7 +224,7 @@ class ModelCluster:
             return m.DONE, "", b""
         if intent.ended and (found.terminal or found.terminating):
             return m.DONE, "", b""
-        if intent.collect and not found.terminating:
+        if (intent.collect or not found.node) and not found.terminating:
             self._put(replace(found, terminating=True))
         return m.STALE, "there", b""
 

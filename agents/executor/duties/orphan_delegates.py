@@ -21,7 +21,9 @@ from shared.model import names
 from shared.model.pod import PodRef
 from shared.security import signatures
 
-LEFT_S = 30.0  # longer than an order takes from POST to binding where the API server answers
+# longer than an order takes from POST to binding where the API server answers, and than a delegate
+# waits unbound for others of its group (`timing.group_s`)
+LEFT_S = 90.0
 NOT_OURS_S = 600.0  # until a pod is looked at again that names our scheduler and bears no claim
 
 

@@ -71,11 +71,12 @@ class _Made(NamedTuple):
 
 class _Result(NamedTuple):
     """An answer; `requests` are the delegate's effective requests where admission has changed them,
-    else None.
+    else None. `uid`: of a delegate that is left unbound.
     """
 
     answer: Answer
     requests: dict[str, int] | None = None
+    uid: str = ""
 
 
 def delegate_name(source: SourceRef) -> str:
@@ -115,9 +116,11 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         local.ledger.book(booking(pod, "", intent.node, now))
         result = yield from _create_and_bind(intent, pod, body, local, now)
     answer = result.answer
-    if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
+    if answer != Answer(BOUND) and answer.verdict != UNKNOWN and not result.uid:
         local.ledger.drop(intent.source.namespace, delegate_name(intent.source))
-    return msgspec.structs.replace(outcome(intent, *answer), requests=result.requests or {})
+    return msgspec.structs.replace(
+        outcome(intent, *answer), requests=result.requests or {}, delegate_uid=result.uid
+    )
 
 
 def _brings(intent: CreateDelegate, local: Local, now: Moment) -> bool:
@@ -455,7 +458,10 @@ def _with_uid(pod: Object, uid: str) -> bytes:
 def _create_and_bind(
     intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment
 ) -> Procedure[_Result]:
-    there = yield from _create(intent, pod, body, local, now)
+    if intent.made:
+        there = yield from _made_before(intent, pod, local)
+    else:
+        there = yield from _create(intent, pod, body, local, now)
     if isinstance(there, Answer):
         return _Result(there)
     ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.pod.uid)
@@ -479,6 +485,8 @@ def _create_and_bind(
     # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed
     # over.
     sized = bool(beyond) or _lacks_room_alone(actual, intent, local, now)
+    if intent.unbound and no is None:
+        return _Result(Answer(DONE), uid=ref.uid)
     answer = (
         (yield from _refused(intent, no, local))
         if no
@@ -538,6 +546,20 @@ def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answ
 
 def _bound_at(node: str, wanted: str) -> Answer:
     return Answer(BOUND, "" if node == wanted else f'an earlier attempt bound it to node "{node}"')
+
+
+def _made_before(intent: CreateDelegate, pod: Pod, local: Local) -> Procedure[_Made | Answer]:
+    """The delegate that an earlier order has made and left unbound; or the answer by what is there
+    instead.
+    """
+    look = yield from pods.look_up(pod.namespace, pod.name)
+    if not look.answered:
+        return Answer(UNKNOWN, look.problem)
+    if look.pod is None:
+        return Answer(STALE, f"pod {pod.namespace}/{pod.name} was created, and is gone")
+    if look.differs(intent.made) or look.pod.node or look.pod.terminating:
+        return existing_delegate.answer_for(look.pod, pod.name, intent, local)
+    return _Made(look.pod, look.body)
 
 
 def _create(

@@ -69,6 +69,7 @@ class BindingCycle:
         self._post_bind_due: dict[
             PodId, Decision
         ] = {}  # pods whose PostBind plugins are to be called
+        self.on_lost: Callable[[PodId, str, float], None] | None = None
 
     def follow_profiles(self) -> None:
         """Pods that wait for plugins which are gone go on; PreBind plugins are asked from the first
@@ -287,6 +288,8 @@ class BindingCycle:
         tracked = state.tracked.get(pod_id)
         if tracked is not None:
             state.report(tracked, why.text, now)
+        if self.on_lost is not None:
+            self.on_lost(pod_id, why.text, now)
 
     def cancel(self, pod_id: PodId, now: float) -> _Held | None:
         """The pod is gone, going, or bound by another: its place is free again."""

@@ -66,6 +66,7 @@ class SchedulerCore:
         self.refusals = state.refusals
         self._deciding = Deciding(state)
         self.binding = self._deciding.binding
+        self.booked = self._deciding.booked
         self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
         self._starts = Starts(state)
         self.unstarted = state.unstarted
@@ -224,6 +225,7 @@ class SchedulerCore:
         self._reconciler.reconcile_due(now)
         self._peer_updates.tick(now)
         self._deciding.retries.time_passed(now)
+        self._deciding.booked.tick(now)
         state.queue.flush(now)
         state.stop_waiting(now)
         if self.open:

@@ -3,9 +3,11 @@ with reasons.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
+from dispatcher.scheduling.core.booked_groups import BookedGroups
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.lower_priority import LowerPriority
 from dispatcher.scheduling.core.once_an_hour import OnceAnHour
@@ -16,7 +18,9 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.framework.pod_info import GroupId, group_id
 from dispatcher.scheduling.framework.points import PluginError
+from dispatcher.scheduling.groups.place_group import place_group
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
@@ -123,6 +127,8 @@ class Deciding:
     def __init__(self, state: CoreState) -> None:
         self._state = state
         self.binding = BindingCycle(state, self._launch)
+        self.booked = BookedGroups(state, self.binding)
+        self.binding.on_lost = self.booked.lost
         self.evictions = Evictions(state, self.binding)
         self.retries = Retries(state)
         self._slow = SlowDecisions()
@@ -147,6 +153,14 @@ class Deciding:
             batch = state.queue.pop_class(now, budget)
             if not batch:
                 break
+            if state.queue.groups:
+                leads = list(takewhile(state.queue.is_lead, batch))
+                if leads:
+                    budget -= self._decide_groups(leads, batch, now, enough, clock)
+                    if enough():
+                        break
+                    continue
+                batch = self._before_lead(batch)
             budget -= len(batch)
             awake = self._awake(batch, now) if self._slow else batch
             current = (
@@ -167,20 +181,134 @@ class Deciding:
             ready = ready[: len(results)]
             self._follow_up(ready, results, now)
             self.binding.follow(now)
-            if decisions := [result for result in results if isinstance(result, Decision)]:
-                state.counters["scheduled", state.profiles.name_of(batch[0].pod_info)] += len(
-                    decisions
-                )
-                self._home_only.placed(decisions, now)
-                self._lower_priority.placed(decisions, now)
-                pairs = zip(ready, results, strict=True)
-                decided = [item for item, result in pairs if isinstance(result, Decision)]
-                state.queue.go_on(decided, now)
-                self._wake_for_placed(decided, now)
+            self._placed(ready, results, now)
             self._wake_for_lapsed(nominees, now)
             if enough():
                 break
         self.binding.expire(now)
+
+    def _placed(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
+        """What follows where pods, all of one profile, got places."""
+        state = self._state
+        pairs = list(zip(items, results, strict=True))
+        decided = [item for item, result in pairs if isinstance(result, Decision)]
+        if not decided:
+            return
+        decisions = [result for result in results if isinstance(result, Decision)]
+        state.counters["scheduled", state.profiles.name_of(decided[0].pod_info)] += len(decided)
+        self._home_only.placed(decisions, now)
+        self._lower_priority.placed(decisions, now)
+        state.queue.go_on(decided, now)
+        self._wake_for_placed(decided, now)
+
+    # --- groups that are decided as a whole
+    # ----------------------------------------------------------------------------------------------
+
+    def _before_lead(self, batch: Sequence[QueuedPod]) -> list[QueuedPod]:
+        """Those that are decided by themselves, up to the first that stands for a group: it is the
+        next.
+        """
+        singles = list(takewhile(lambda item: not self._state.queue.is_lead(item), batch))
+        self._state.queue.put_back(batch[len(singles) :])
+        return singles
+
+    def _decide_groups(
+        self,
+        leads: Sequence[QueuedPod],
+        batch: Sequence[QueuedPod],
+        now: float,
+        enough: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> int:
+        """Decide groups for which these stand, the first of a popped batch, one at least; how many
+        pods these are. What is left of the batch is put back.
+        """
+        decided = 0
+        for at, lead in enumerate(leads, 1):
+            rest = batch[at:]
+            try:
+                decided += self._decide_group(lead, now, clock)
+            except Exception:
+                self._state.queue.put_back(rest)
+                raise
+            if enough() or at == len(leads):
+                self._state.queue.put_back(rest)
+                break
+        return decided
+
+    def _decide_group(self, lead: QueuedPod, now: float, clock: Callable[[], float]) -> int:
+        state = self._state
+        queue = state.queue
+        group = lead.pod_info.pod.group
+        name = group_id(lead.pod_info)
+        asleep = self._slow and not self._awake([lead], now)
+        if group is None or name is None or asleep or not self._home_ready(lead, now):
+            return 1
+        items = queue.take_group(lead)
+        known = queue.groups.get(name)
+        placed = [] if known is None else [state.fleet.occupant(one) for one in known.placed]
+        places = [(one.cluster, one.node) for one in placed if one is not None]
+        nominees = self._nominees_of(items)
+        began = clock()
+        try:
+            self.retries.refresh(items, now)
+            waiting = [(item.pod_id, item.pod_info) for item in items]
+            found = place_group(state.profiles, group, waiting, places)
+        except Exception:
+            self._put_back(items, now)
+            raise
+        self._slow.note(items, clock() - began, now)
+        try:
+            self._follow_group(name, items, found.results, len(places), now)
+        except Exception as error:
+            self._put_back(items, now)
+            if not isinstance(error, PluginError):
+                raise
+            state.warn(str(error))
+        self.binding.follow(now)
+        self._placed(items, found.results, now)
+        self._wake_for_lapsed(nominees, now)
+        return len(items)
+
+    def _follow_group(
+        self,
+        name: GroupId,
+        items: Sequence[QueuedPod],
+        results: Sequence[Result],
+        placed: int,
+        now: float,
+    ) -> None:
+        """Members that got places go on together; the others wait together."""
+        pairs = list(zip(items, results, strict=True))
+        going = [(item, one) for item, one in pairs if isinstance(one, Decision)]
+        for item, _ in going:
+            self._state.queue.member_placed(item.pod_id, item.pod_info)
+        if len(going) > 1:
+            self.booked.begin(name, [item for item, _ in going], placed, now)
+        refused = [(item, one) for item, one in pairs if isinstance(one, Unschedulable)]
+        if refused:
+            self._park_group(refused, now)
+        for item, decision in going:
+            self._decided(item, decision, now)
+
+    def _park_group(self, refused: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
+        """Members found no place: one of them waits for all, and each is told."""
+        state = self._state
+        lead, first = refused[0]
+        state.counters["unschedulable", state.profiles.name_of(lead.pod_info)] += len(refused)
+        # what refuses its pods: that it is a group is helped by what helps these
+        reasons = first.reasons - {Reasons.GROUP, Reasons.OUTSIDE_DOMAIN} or first.reasons
+        items = [item for item, _ in refused]
+        state.queue.group_refused(items, lead, reasons, now)
+        helps = state.profiles.nodes_help(lead.pod_info, first.reasons)
+        for item, result in refused:
+            state.log.add(result)
+            tracked = state.tracked.active[item.pod_id]
+            tracked.queued = True
+            self._report(tracked, result, now, nodes_help=helps and not result.beyond_home)
+            if result.waits_until is not None:
+                state.waiting_for_nodes.put(item.pod_id, result.waits_until)
+            self._preempt(item, result, now)
 
     def _awake(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
         """Those whose namespace does not rest; the others are told, and tried again after their
@@ -346,6 +474,7 @@ class Deciding:
         tracked.queued = False
         tracked.reported = ""
         tracked.refused = ""
+        tracked.given_back = ""
         state.log.add(decision)
         state.effects.append(events.Decided(decision, item.attempts + 1, item.queued_at))
         self.binding.begin(item, decision, now)
@@ -363,7 +492,8 @@ class Deciding:
             place = (decision.cluster, state.clusters[decision.cluster].uid, decision.node)
             in_flight = intents.claim(home, source, place, epoch, now)
             in_flight.fresh = True
-        state.outbox.send(tracked, in_flight)
+        if not self.booked.holds_back(tracked, in_flight, now):
+            state.outbox.send(tracked, in_flight)
 
     def _report(
         self, tracked: Tracked, result: Unschedulable, now: float, *, nodes_help: bool

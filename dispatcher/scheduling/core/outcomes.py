@@ -41,6 +41,7 @@ class Outcomes:
             Transition.UPDATE: self._update,
             Transition.ABSENT: self._learn_absence,
             Transition.ENDED: self._learn_end,
+            Transition.MADE: self._made,
             Transition.PROXY: self._bind_proxy,
             Transition.UNCLAIM: self._take_back,
             Transition.GIVE_BACK: self._give_back,
@@ -92,6 +93,7 @@ class Outcomes:
                 self._wait_for_answers((in_flight.intent.id,), now)
                 continue
             self._unclaim(tracked, in_flight, now)
+            self._lost(tracked, "its agent is away", now)
 
     def doubted(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
         """It is not known for long whether a delegate was created: go on as with a claim that
@@ -121,6 +123,14 @@ class Outcomes:
         self._state.outbox.drop(tracked)
         tracked.decided = 0
         self._state.dirty.add(tracked.pod_id)
+        self._lost(tracked, words, now)
+
+    def _lost(self, tracked: Tracked, words: str, now: float) -> None:
+        """A pod lost its place: so do those that were to start with it."""
+        source = tracked.source
+        if source is not None and source.group is not None:
+            self._deciding.booked.lost(tracked.pod_id, words, now)
+            self._state.queue.member_displaced(tracked.pod_id, PodInfo(source, tracked.home))
 
     def _settle(
         self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
@@ -128,6 +138,7 @@ class Outcomes:
         """It holds, shown by the watch or not."""
         if in_flight.kind in BINDING:
             self._deciding.binding.bound(tracked.pod_id)
+            self._deciding.booked.bound(tracked.pod_id, now)
         elif in_flight.kind is IntentKind.UNCLAIM:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, in_flight.epoch)
@@ -135,6 +146,10 @@ class Outcomes:
     def _bind_proxy(
         self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
     ) -> None:
+        if in_flight.joint and not in_flight.made:
+            self._deciding.booked.bound(
+                tracked.pod_id, now
+            )  # an older executor leaves none unbound
         why = self._state.why(tracked)
         place = (in_flight.cluster, in_flight.node)
         epoch = in_flight.epoch
@@ -147,6 +162,7 @@ class Outcomes:
     ) -> None:
         self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._unclaim(tracked, in_flight, now)
+        self._lost(tracked, tracked.refused, now)
 
     def _give_back(
         self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
@@ -156,6 +172,7 @@ class Outcomes:
         self._state.free(tracked.pod_id, now)
         self._state.dirty.add(tracked.pod_id)  # it may show in a place already
         self._hold_if_claimed(tracked, now)
+        self._lost(tracked, tracked.refused, now)
 
     def _look_later(
         self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
@@ -196,8 +213,10 @@ class Outcomes:
         home = self._state.clusters[tracked.home]
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0
-        if target in home.fenced or (untouched and not self._state.clusters[target].ready):
+        away = untouched and not self._state.clusters[target].ready
+        if target in home.fenced or away or (claimed.withdrawn and untouched):
             self._unclaim(tracked, claimed, now)
+            self._lost(tracked, f"cluster {target} is away", now)
             return
         tracked.forget_gone(target)  # from here on a delegate may exist there, seen or not
         at_most = self._at_most(tracked, claimed)
@@ -206,8 +225,26 @@ class Outcomes:
             (home.name, home.uid), claimed, outcome, at_most, now, services=services
         )
         created.fresh = untouched
-        tracked.untouched = 0
-        self._state.outbox.send(tracked, created)
+        if claimed.withdrawn:
+            tracked.decided = 0
+            created.withdrawn = True
+            self._state.outbox.hold(tracked, created)
+        elif not self._deciding.booked.holds_back(tracked, created, now):
+            tracked.untouched = 0
+            self._state.outbox.send(tracked, created)
+
+    def _made(
+        self, tracked: Tracked, created: InFlightIntent, outcome: Outcome, now: float
+    ) -> None:
+        """The delegate is there, unbound: it is bound once those of its group are there, unless the
+        source ends meanwhile.
+        """
+        if tracked.source is None or tracked.source.terminating:
+            self._state.outbox.drop(tracked)
+            return
+        bind = intents.bind_made(created, outcome.delegate_uid, now)
+        if not self._deciding.booked.holds_back(tracked, bind, now):
+            self._state.outbox.send(tracked, bind)
 
     def _update(
         self, tracked: Tracked, signed: InFlightIntent, outcome: Outcome, now: float

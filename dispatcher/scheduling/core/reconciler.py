@@ -38,6 +38,7 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import QueuedPod, State
+from dispatcher.scheduling.waiting_groups import WaitingGroup
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Reasons, Why
 from shared.model.token_buckets import TokenBuckets
@@ -401,9 +402,21 @@ class Reconciler:
             self._state.queue.wake(event, now, but=came[-1])
 
     def _report_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
+        group = self._state.queue.groups.waits_in(item)
+        if group is not None:
+            self._report_incomplete(tracked, group, now)
+            return
         gated = item.pod_info.pod.gated
         reason = "SchedulingGated" if gated else "Unschedulable"
         self._state.report(tracked, item.note, now, reason, nodes_help=gated)
+
+    def _report_incomplete(self, tracked: Tracked, group: WaitingGroup, now: float) -> None:
+        """Too few members are here by now; those of a group that others stand for are told by what
+        becomes of it.
+        """
+        if group.lead is None:
+            text = Why(Reasons.GROUP_INCOMPLETE, group.note).text
+            self._state.report(tracked, text, now, nodes_help=False)
 
     def _restore_nomination(self, tracked: Tracked, pod: Pod) -> None:
         """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""

@@ -481,9 +481,23 @@ class Reports:
             state.dirty.add(pod_id)
             return
         tracked = tracked or state.track(pod_id)
+        before = tracked.source
         tracked.see_source(pod)
+        if pod.group is not None or (before is not None and before.group is not None):
+            self._member_changed(pod_id, before, pod)
         tracked.queued = False  # labels, gates or spec may be others now: queue it anew
         state.seen(tracked)
+
+    def _member_changed(self, pod_id: PodId, before: Pod | None, after: Pod | None) -> None:
+        """A member of a group has a place, or none any more, as its own cluster shows."""
+        queue = self._state.queue
+        home = pod_id[0]
+        if after is not None and after.node and not after.terminal:
+            if before is not None and before.group != after.group:
+                queue.member_displaced(pod_id, PodInfo(before, home))
+            queue.member_placed(pod_id, PodInfo(after, home))
+        elif before is not None and (after is None or after.terminal):
+            queue.member_displaced(pod_id, PodInfo(before, home))
 
     def _keys_changed(self, view: ClusterView) -> None:
         """Of the pods that are known of the cluster other claims verify now."""
@@ -527,6 +541,8 @@ class Reports:
     def _pod_gone(self, view: ClusterView, owner: PodId, *, seen_deleted: bool) -> None:
         tracked = self._state.track(owner)
         if owner[0] == view.name:
+            if tracked.source is not None and tracked.source.group is not None:
+                self._member_changed(owner, tracked.source, None)
             tracked.see_source(None, seen_deleted=seen_deleted)
         else:
             tracked.see_delegate(view.name, None, seen_deleted=seen_deleted)

@@ -61,15 +61,18 @@ class Retries:
         back-off, also under a profile that has no use for refusals.
         """
         item = tracked.item
+        given_back = tracked.given_back
         words = tracked.refused
-        if item is None or not words:
+        if item is None or not (words or given_back):
             return False
         tracked.refused = ""
+        tracked.given_back = ""
         if _effective(pod_info.refused) != _effective(item.pod_info.refused):
             self._state.queue.anew(item, pod_info, now)
         else:
             self._state.queue.retry(item, now, pod_info)
-            self._state.report(tracked, Why(Reasons.REFUSED, words).text, now)
+            told = Why(Reasons.REFUSED, words).text if words else given_back
+            self._state.report(tracked, told, now)
         return True
 
     def requeue_changed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
@@ -89,6 +92,20 @@ class Retries:
             else:
                 state.queue.anew(item, pod_info, now)
         return ready
+
+    def refresh(self, items: Iterable[QueuedPod], now: float) -> None:
+        """Popped pods are handed on as they are known now."""
+        state = self._state
+        if not (state.refusals or state.fleet.uses):
+            return
+        for item in items:
+            pod_info = item.pod_info
+            refused = state.refusals.about(item.pod_id, pod_info.pod, now)
+            if refused != pod_info.refused:
+                pod_info = msgspec.structs.replace(pod_info, refused=refused)
+            pod_info = state.fleet.with_use(pod_info)
+            if pod_info is not item.pod_info:
+                state.queue.update(item, pod_info)
 
     def time_passed(self, now: float) -> None:
         """Pods that waited for the end of a refusal are tried again."""

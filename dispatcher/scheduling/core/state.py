@@ -245,6 +245,13 @@ class CoreState:
     def is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         """Whether the intent of a pod has come to its end, or nobody needs its answer any more."""
         source = tracked.source
+        if in_flight.withdrawn and in_flight.kind is IntentKind.CREATE:
+            # its target is asked whether a delegate is there, for which the claim has to show
+            claim = source.claim if source is not None else None
+            shows = claim is not None and claim.epoch == in_flight.epoch
+            return source is None or shows or self._is_late(tracked, in_flight, now)
+        if in_flight.held and source is not None and source.terminating:
+            return True
         if in_flight.settling:
             if settled(in_flight, source, tracked.delegates.get(in_flight.cluster)):
                 return True

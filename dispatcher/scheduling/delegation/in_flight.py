@@ -66,6 +66,7 @@ class Transition(enum.Enum):
     __hash__ = object.__hash__  # Enum's own is a call of Python
     SETTLE = "settle"  # it holds: wait until the watch shows it
     CREATE = "create"  # claimed: go on with the delegate
+    MADE = "made"  # the delegate is there, and not bound: go on once all of its group are
     PROXY = "proxy"  # the delegate is bound: go on with the source
     UNCLAIM = "unclaim"  # the target said no: take the claim back
     GIVE_BACK = "give-back"  # forget the place, queue again with back-off
@@ -88,6 +89,7 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.CLAIM, STALE): Transition.GIVE_BACK,
     (IntentKind.CLAIM, REFUSED): Transition.GIVE_BACK,
     (IntentKind.CREATE, BOUND): Transition.PROXY,
+    (IntentKind.CREATE, DONE): Transition.MADE,
     (IntentKind.CREATE, STALE): Transition.UNCLAIM,
     (IntentKind.CREATE, REFUSED): Transition.UNCLAIM,
     (IntentKind.PROXY, BOUND): Transition.SETTLE,
@@ -151,6 +153,11 @@ class InFlightIntent(msgspec.Struct, gc=False):
     fresh: bool = False  # a CLAIM by a decision of this life, not the resumption of an earlier one
     doubted_at: float = float("inf")  # when it first failed
     words: str = ""  # why it failed last
+    joint: bool = False  # of a member of a group, which starts together with others
+    made: bool = False  # of a CREATE: the delegate is there, and only to be bound
+    held: bool = False  # it is not sent before all of these have got as far
+    # the group is given back: what was begun for this member is undone
+    withdrawn: bool = False
 
     @property
     def waits(self) -> bool:

@@ -5,6 +5,8 @@ Nothing is sent here.
 from collections.abc import Sequence
 from itertools import repeat
 
+import msgspec
+
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.delegation.protocol import generation_seen
 from dispatcher.scheduling.records.decision import Decision
@@ -96,7 +98,7 @@ def create(
     services: bool = False,
 ) -> InFlightIntent:
     """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the
-    manifest.
+    manifest. One of a group is only created: `bind_made` follows.
 
     `source_cluster`: name and UID of the pod's own. `at_most`, `services`: see CreateDelegate.
     """
@@ -112,6 +114,7 @@ def create(
         record=answer.record,
         at_most=at_most,
         services=services,
+        unbound=claimed.joint,
     )
     return InFlightIntent(
         IntentKind.CREATE,
@@ -121,6 +124,29 @@ def create(
         claimed.node,
         claimed.epoch,
         now,
+        joint=claimed.joint,
+    )
+
+
+def bind_made(created: InFlightIntent, uid: str, now: float) -> InFlightIntent:
+    """Bind the delegate with this UID, which was created and left unbound."""
+    intent = created.intent
+    if not isinstance(intent, CreateDelegate):
+        raise TypeError(f"a {created.kind.value} has made no delegate")
+    intent = msgspec.structs.replace(
+        intent, id=f"{created.epoch}.{_WORDS[created.kind]}.made", unbound=False, made=uid
+    )
+    return InFlightIntent(
+        IntentKind.CREATE,
+        intent,
+        created.cluster,
+        created.cluster,
+        created.node,
+        created.epoch,
+        now,
+        attempts=created.attempts,
+        joint=True,
+        made=True,
     )
 
 

@@ -73,6 +73,31 @@ class Outbox:
         self._by_intent_id[in_flight.intent.id] = tracked
         self._batches[in_flight.via].append(in_flight.intent)
 
+    def hold(self, tracked: Tracked, in_flight: InFlightIntent) -> None:
+        """The pod's next intent is not sent before its `release`; it replaces an earlier one."""
+        if tracked.in_flight is not None:
+            self.drop(tracked)
+        in_flight.held = True
+        tracked.in_flight = in_flight
+
+    def release(self, tracked: Tracked, now: float) -> None:
+        """Send what was held."""
+        in_flight = tracked.in_flight
+        if in_flight is not None and in_flight.held:
+            in_flight.held = False
+            in_flight.sent_at = now
+            self.send(tracked, in_flight)
+
+    def stop(self, tracked: Tracked) -> None:
+        """The pod's intent is not sent again, and no answer is waited for; it still stands for the
+        pod.
+        """
+        in_flight = tracked.in_flight
+        if in_flight is not None:
+            self.drop(tracked)
+            in_flight.again_at = float("inf")
+            tracked.in_flight = in_flight
+
     def next_epochs(self, count: int) -> range:
         """So many of them."""
         first = self._epoch + 1

@@ -21,10 +21,11 @@ class CoreTiming:
     over for it; `refused_passing_s`: in place of the first where a failure refused it, a webhook
     that does not answer. `start_s`: a remote pod of which no container has run for so long is told,
     and moves on; 0: never. `node_wait_s`: so long a pod evicts nobody for which a node group of its
-    own cluster makes a node. `unknown_s`: a pod is told when it is not known for so long what came
-    of its order, and again after twice as long; and whether its delegate was created is asked of
-    the API server then, so that the pod goes elsewhere if it was not. `fenced_per_s`: so many pods
-    a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often it is told
+    own cluster makes a node. `group_s`: members of a group that have places are bound within that
+    time, or all give them back. `unknown_s`: a pod is told when it is not known for so long what
+    came of its order, and again after twice as long; and whether its delegate was created is asked
+    of the API server then, so that the pod goes elsewhere if it was not. `fenced_per_s`: so many
+    pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often it is told
     which pods belong to clusters that are none of ours, and which clusters share a key. `retry`:
     pauses before the same intent is sent again. `refused`: pauses before a pod is looked at again
     of which a step was refused that holds no place, and before it is asked again how one ends that
@@ -50,6 +51,7 @@ class CoreTiming:
     refused_first_s: float = 30.0
     refused_longest_s: float = 900.0
     refused_passing_s: float = 2.0
+    group_s: float = 60.0
     unknown_s: float = 60.0
     start_s: float = 300.0
     node_wait_s: float = 0.0

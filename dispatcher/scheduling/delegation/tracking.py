@@ -81,6 +81,7 @@ class Tracked(msgspec.Struct, gc=False):
     queued: bool = False
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
+    given_back: str = ""  # why its whole group lost the last places
     hold_until: float = float("-inf")  # not to be looked at before
     alarm_at: float = float(
         "-inf"
