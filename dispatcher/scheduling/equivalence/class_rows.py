@@ -63,7 +63,8 @@ class RowTables:
         name = tuple([key[role.key_at] for role in self._roles])
         found = self._plugins.get(name)
         if found is None:
-            found = RowPlugins([PluginEvaluator(role, self._fleet) for role in self._roles])
+            asked = [role for role in self._roles if role.key_at in key.asked.at]
+            found = RowPlugins([PluginEvaluator(role, self._fleet) for role in asked])
             self._plugins[name] = found
         return found
 

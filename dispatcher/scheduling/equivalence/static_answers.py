@@ -347,13 +347,13 @@ class StaticAnswersCache:
         """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
         roles = self._by_node if by_node else self._roles
         keys = (by_node, *[key[role.key_at] for role in roles])
-        roles = [role for role in roles if role.key_at not in key.brought]
         found = self._parts.get(keys)
         if found is None:
             self._make_room(
                 self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW
             )  # it holds its columns
-            columns = [self.column(role, key[role.key_at]) for role in roles]
+            at = key.asked.at.difference(key.brought)
+            columns = [self.column(one, key[one.key_at]) for one in roles if one.key_at in at]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self)
         else:
             self._parts.move_to_end(keys)

@@ -139,6 +139,8 @@ class OnePasses:
         evaluators = [one for one in others if one.role.scope is AnswerScope.ROW]
         policies = [one for one in others if one.role.scope is AnswerScope.DOMAIN]
         for one in self._requesting:
+            if one.role.key_at not in key.asked.at:
+                continue
             one.observed.counts.clear()  # of other pods: nobody asks for these any more
             if one.pre_filter(pod_info) is not None:
                 return None
@@ -171,7 +173,7 @@ class OnePasses:
         position = self._fleet.changes.position
         found = self._clusters.pop(name, None)
         if found is None or found[0] != position or _is_stale(found[1].moving):
-            evaluators = [PluginEvaluator(role, self._fleet) for role in self._by_cluster]
+            evaluators = self._evaluators(self._by_cluster, key)
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
                     return None
@@ -181,6 +183,10 @@ class OnePasses:
             self._clusters.popitem(last=False)
         return found[1]
 
+    def _evaluators(self, roles: Sequence[PluginRole], key: ClassKey) -> list[PluginEvaluator]:
+        asked = key.asked.at
+        return [PluginEvaluator(role, self._fleet) for role in roles if role.key_at in asked]
+
     def _of_others(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
         """Of those whose answers are kept, who has something to say; None if one of them refuses
         the pod.
@@ -189,14 +195,15 @@ class OnePasses:
         position = self._fleet.changes.position
         # kept again unless one fails
         known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)
-        if known is None or known.at != position:
-            known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
+        fresh = known is None or known.at != position
+        if known is None or fresh:
+            known = _Asked(position, self._evaluators(self._others, key))
         asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
         for one in asked:
             if one.pre_filter(pod_info) is not None:
                 return None
             one.record_dependencies()
-        if len(asked) == len(self._others):
+        if fresh:
             known.evaluators = [one for one in asked if _may_be_active(one)]
         active = [one for one in known.evaluators if not one.skipped]
         # What has been answered may hold a few bytes a row.
