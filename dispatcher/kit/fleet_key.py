@@ -42,7 +42,7 @@ def _taint_proxies(fleet: FleetState) -> None:
 
 # No row changes with any of these, so nobody is asked again. What is said of it, what happens, and
 # what tells of it.
-_EVENTS: Sequence[tuple[str, Callable[[FleetState], None], str]] = (
+CLUSTER_EVENTS: Sequence[tuple[str, Callable[[FleetState], None], str]] = (
     ("a cluster without nodes opens to other tolerations", _opens, "fleet.clusters"),
     ("a cluster without nodes becomes not Ready", _not_ready, "fleet.clusters"),
     ("clusters are closed to the pod's home", _close, "fleet.closed"),
@@ -57,9 +57,9 @@ def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
     if not isinstance(plugin, Filter | Score):
         return  # asked about each pod
     view = view_of(fleet)
-    pods = [*odd_pods(), *_pods_that_name(NO_NODES, plugin, view)]
+    pods = [*odd_pods(), *pods_that_name(NO_NODES, plugin, view)]
     before = [_answers_of(plugin, pod_info, view) for pod_info in pods]
-    for what, happens, where in _EVENTS:
+    for what, happens, where in CLUSTER_EVENTS:
         happens(fleet)
         after = [_answers_of(plugin, pod_info, view) for pod_info in pods]
         if any(
@@ -80,7 +80,7 @@ def _answers_of(plugin: Plugin, pod_info: PodInfo, view: FleetView) -> _Answers:
     )
 
 
-def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo]:
+def pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo]:
     """Pods with this value in a label or annotation of pods that the plugin asks for."""
     found = list[PodInfo]()
     for field in ("labels", "annotations"):

@@ -8,6 +8,7 @@ from typing import Any
 
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
+from dispatcher.scheduling.framework.asked import are_fields
 from dispatcher.scheduling.framework.lifecycle import (
     Bind,
     PostBind,
@@ -49,7 +50,7 @@ def broken_form(spec: PluginSpec) -> list[str]:
             "PluginSpec needs a class that inherits Filter, Score or another extension point, "
             f"not {cls!r:.100}"
         ]
-    return [*_name(cls), *_reasons(cls), *_missing(cls)]
+    return [*_name(cls), *_reasons(cls), *_reads(cls), *_missing(cls)]
 
 
 def _name(cls: type[Plugin]) -> Iterator[str]:
@@ -64,6 +65,11 @@ def _reasons(cls: type[Plugin]) -> Iterator[str]:
     told: object = cls.REASONS
     if not isinstance(told, tuple) or not all(isinstance(one, Reason) for one in told):
         yield "REASONS must be a tuple of shared.model.reasons.Reason"
+
+
+def _reads(cls: type[Plugin]) -> Iterator[str]:
+    if not are_fields(cls.reads):
+        yield f"reads must be a tuple of fields of Pod or PodInfo, or keys of annotations, not {cls.reads!r:.80}"
 
 
 def _missing(cls: type[Plugin]) -> Iterator[str]:

@@ -8,7 +8,8 @@ a key can be hashed, and is as `keyed_by_template` says; what is reserved and gi
 trace: the next pod is answered as before; it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know; a filter by room refuses just
 where some lacks; open_rows says of a filter what it answers by itself; rules over counts say what
-a policy by domains answers by its parts.
+a policy by domains answers by its parts; it has nothing to say of pods without the fields that it
+`reads`.
 
 What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the
 fleet have them.
@@ -29,6 +30,7 @@ from dispatcher.kit.call_plugin import answer_in_words, prepared_for_score
 from dispatcher.kit.depends_law import stale_law
 from dispatcher.kit.edge_case_fleet import Asked, another_of_its_template, odd_fleet, odd_pods
 from dispatcher.kit.fleet_key import fleet_key_law
+from dispatcher.kit.reads_law import reads_law
 from dispatcher.kit.room_law import room_law
 from dispatcher.kit.rules_law import rules_law
 from dispatcher.kit.waiting_room import Room
@@ -73,7 +75,7 @@ def broken_laws(plugin: Plugin) -> list[str]:
     for law in (_keys, _answers, _classes, _reserves, _later_points, room_law, _rules):
         broken += _broken_by(law, plugin, view_of(cast(FleetState, asked)))
         broken += _broken_by(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
-    for moving_law in (stale_law, fleet_key_law):
+    for moving_law in (stale_law, fleet_key_law, reads_law):
         touched = _fleet_for(plugin, asked.labels, asked.metrics)
         broken += _broken_by(partial(_on, moving_law, touched), plugin, view_of(touched))
     return list(dict.fromkeys(broken))

@@ -42,6 +42,7 @@ class ClusterRefused(ClusterFilter):
     name: ClassVar[str] = "ClusterRefused"
     REASONS = (CLUSTER_REFUSED,)
     keyed_by_template = True
+    reads = ("refused",)
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """None for a pod that nobody has refused; else its home and those that have."""

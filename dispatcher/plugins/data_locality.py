@@ -39,6 +39,7 @@ from dispatcher.scheduling.rules.named_places import (
     data_of,
 )
 from dispatcher.scheduling.rules.nearness import HALF_MS, HalfMs, to_nearest, way_from
+from shared.model import names
 from shared.model.names import REQUIRE_DATA
 from shared.model.nearness import Near
 from shared.model.pod import Pod
@@ -72,6 +73,7 @@ class DataLocality(PlacePlugin):
     name: ClassVar[str] = "DataLocality"
     REASONS = (DATA_ELSEWHERE,)
     keyed_by_template = True
+    reads = (names.DATA, REQUIRE_DATA)
 
     def __init__(self, datasets: Datasets, half_ms: float) -> None:
         self.datasets = dict(datasets)

@@ -40,11 +40,12 @@ class DynamicResources(Filter[None]):
     name: ClassVar[str] = "DynamicResources"
     REASONS = (DEVICES,)
     keyed_by_template = True
+    reads = ("resource_claims",)
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
-        """The names of the claims."""
-        return pod_info.pod.resource_claims
+        """The names of the claims; None without."""
+        return pod_info.pod.resource_claims or None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Refuse | Skip | None:
         """DEVICES with the names of the claims; SKIP without any."""

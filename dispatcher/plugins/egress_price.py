@@ -34,6 +34,7 @@ from dispatcher.scheduling.rules.named_places import (
     near_of,
 )
 from dispatcher.scheduling.rules.nearness import filled, least_known
+from shared.model import names
 from shared.model.nearness import SERVICE, Near
 from shared.model.pod import Pod
 
@@ -70,6 +71,7 @@ class EgressPrice(PlacePlugin):
     """Prefers clusters where the pod's traffic costs less."""
 
     name: ClassVar[str] = "EgressPrice"
+    reads = (names.NEAR, names.DATA, names.REQUIRE_DATA)
 
     def __init__(self, prices: tuple[Price, ...], datasets: Datasets) -> None:
         self._prices = prices

@@ -157,6 +157,7 @@ class FaultDomainSpread(CountedPlugin[_State]):
         Reasons.SPREAD_LABEL,
     )
     keyed_by_template = True
+    reads: tuple[str, ...] = ("spread", "labels")
     scale = Scale.COST
     base = -_HEARD
     void = _LACKS_KEY / 2
@@ -169,6 +170,10 @@ class FaultDomainSpread(CountedPlugin[_State]):
         self._defaults = APP_DEFAULTS if defaulting == APP else defaults
         self._defaulting = defaulting
         self._system = defaulting == SYSTEM
+        if self._system:
+            self.reads = ()  # Services and owners say what is counted
+        elif not self._defaults:
+            self.reads = ("spread",)
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
         self.spreads_all = any(rule.hard for rule in self._defaults)
         self._masks = LabelMasks()

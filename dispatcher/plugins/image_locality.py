@@ -35,12 +35,13 @@ class ImageLocality(Score[Floats]):
 
     name: ClassVar[str] = "ImageLocality"
     keyed_by_template = True
+    reads = ("images", "volume_images")
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
-        """The images, in any order."""
+        """The images, in any order; None without."""
         pod = pod_info.pod
-        return tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
+        return tuple(sorted(map(normalised, (*pod.images, *pod.volume_images)))) or None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Floats | Refuse | Skip:
         """[n] the score of every node; SKIP if no node has any of the images."""

@@ -57,10 +57,13 @@ class Nearness(PlacePlugin):
     """Prefers clusters near to what the pod names."""
 
     name: ClassVar[str] = "Nearness"
+    reads: tuple[str, ...] = (names.NEAR,)
 
     def __init__(self, half_ms: float, app: bool) -> None:
         self._half_ms = half_ms
         self._app = app
+        if app:
+            self.reads = (names.NEAR, "labels")
 
     def named(self, pod: Pod) -> Near | None:
         """What the annotation says, else its app if the argument says so."""

@@ -31,6 +31,7 @@ from dispatcher.scheduling.rules.named_places import (
     near_of,
     pods_meant,
 )
+from shared.model import names
 from shared.model.nearness import SERVICE, Near
 from shared.model.pod import Pod
 from shared.model.topology import CLUSTER_LEVEL, LEVELS, level_of
@@ -75,6 +76,7 @@ class NetworkTopology(PlacePlugin):
     """
 
     name: ClassVar[str] = "NetworkTopology"
+    reads = (names.NEAR, "labels")
 
     def __init__(self, levels: Weights) -> None:
         self._weights = dict(levels)

@@ -96,10 +96,13 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         AFFINITY_CONFLICT,
     )
     keyed_by_template = True
+    reads: tuple[str, ...] = ("node_selector", "affinity")
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
+        if added_affinity != Affinity():
+            self.reads = ()
         self._masks = LabelMasks()
         self._possible_at: SmallInts | None = None
         self._possible: dict[Hashable, frozenset[str] | None] = {}

@@ -44,6 +44,7 @@ class NodeDeclaredFeatures(Filter[tuple[str, ...]]):
     name: ClassVar[str] = "NodeDeclaredFeatures"
     REASONS = (NODE_FEATURES,)
     keyed_by_template = True
+    reads = ("features",)
     depends: ClassVar[Depends] = Depends.STATIC
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
@@ -53,8 +54,8 @@ class NodeDeclaredFeatures(Filter[tuple[str, ...]]):
         )
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
-        """The features."""
-        return pod_info.pod.features
+        """The features; None without."""
+        return pod_info.pod.features or None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> tuple[str, ...] | Refuse | Skip:
         """The features; SKIP without any."""

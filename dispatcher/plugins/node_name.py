@@ -38,11 +38,12 @@ class NodeName(Filter[str]):
     name: ClassVar[str] = "NodeName"
     REASONS = (NODE_NAME,)
     keyed_by_template = True
+    reads = ("node",)
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
-        """The name."""
-        return pod_info.pod.node
+        """The name; None without."""
+        return pod_info.pod.node or None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> str | Refuse | Skip:
         """The name; SKIP without."""

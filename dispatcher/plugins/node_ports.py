@@ -33,11 +33,12 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
     name: ClassVar[str] = "NodePorts"
     REASONS = (Reasons.PORTS,)
     keyed_by_template = True
+    reads = ("ports",)
     depends: ClassVar[Depends] = Depends.NODE
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
-        """The set of host ports."""
-        return frozenset(pod_info.pod.ports)
+        """The set of host ports; None without."""
+        return frozenset(pod_info.pod.ports) or None
 
     def pre_filter(
         self, pod_info: PodInfo, fleet: FleetView

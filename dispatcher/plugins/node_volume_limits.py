@@ -82,6 +82,7 @@ class NodeVolumeLimits(Filter[_State]):
         CSI_DRIVER,
     )
     keyed_by_template = True
+    reads = ("volumes",)
     depends: ClassVar[Depends] = Depends.NODE
 
     def class_key(self, pod_info: PodInfo) -> Hashable:

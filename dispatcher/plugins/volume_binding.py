@@ -123,6 +123,7 @@ class VolumeBinding(
         CLAIM_UNBOUND,
     )
     keyed_by_template = True
+    reads = ("volumes",)
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self) -> None:

@@ -60,6 +60,7 @@ class VolumeRestrictions(Filter[_State]):
         CLAIM_IN_USE,
     )
     keyed_by_template = True
+    reads = ("volumes",)
     depends: ClassVar[Depends] = Depends.NODE
 
     def class_key(self, pod_info: PodInfo) -> Hashable:

@@ -74,6 +74,7 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         CLAIM_WITHOUT_VOLUME,
     )
     keyed_by_template = True
+    reads = ("volumes",)
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self) -> None:

@@ -114,6 +114,7 @@ class QuotaLedger:
         self, tenants: Sequence[Tenant] = (), unsynced: UnsyncedUsage | None = None
     ) -> None:
         self.unsynced = unsynced or UnsyncedUsage()
+        self.claims = QuotaClaims()
         self.generation = -1  # grows with each change of tenants
         self._hold(tenants, TenantTree(tenants))
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
@@ -123,7 +124,6 @@ class QuotaLedger:
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
-        self.claims = QuotaClaims()
         # tenants that were charged, or given back to, since somebody emptied it
         self.charged_since: set[str] = set()
 

@@ -23,6 +23,7 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Skip,
 )
+from dispatcher.scheduling.framework.asked import Asked
 from dispatcher.scheduling.framework.points import (
     ExplainingPlugin,
     Faults,
@@ -82,7 +83,9 @@ class AssumedPods:
         # Pod plugins that check and book a whole batch at once, whatever rows it goes to.
         self.bulk = [one for one in plan.reserves if books_many(one) and one in plan.pod_plugins]
         in_bulk = [one.name for one in self.bulk]
-        self._bulk_explainers = [one for one in plan.pod_explainers if one.name in in_bulk]
+        self._bulk_explainers = [
+            one for one in plan.everybody.pod_explainers if one.name in in_bulk
+        ]
         # Class plugins that book a whole batch at once, each pod on its row.
         self.bulk_by_row = [
             one for one in plan.reserves if books_many(one) and one not in plan.pod_plugins
@@ -99,18 +102,18 @@ class AssumedPods:
     # --- a decision
     # ----------------------------------------------------------------------------------------------
 
-    def book(self, cycle: CycleState, decision: Decision) -> Refuse | None:
-        """Reserve, and place the pod. A Refuse books nothing."""
+    def book(self, cycle: CycleState, asked: Asked, decision: Decision) -> Refuse | None:
+        """Reserve with the plugins that are `asked`, and place the pod. A Refuse books nothing."""
         pod_id = decision.pod_id
         pod_info = decision.pod_info.at(decision.cluster)
         row = decision.row
-        refused = self._reserve(cycle, pod_info, row)
+        refused = self._reserve(cycle, asked, pod_info, row)
         if refused is not None:
             return refused
         self._reserved[pod_id] = Book(pod_info, row)
         self.fleet.place(pod_id, pod_info, decision.cluster, decision.node, assumed=True)
         try:
-            refused = self._permit(cycle, decision)
+            refused = self._permit(cycle, asked, decision)
         except PluginError:
             self.forget(pod_id)
             raise
@@ -214,9 +217,11 @@ class AssumedPods:
         self._reserved.update(zip(pod_ids, map(Book, pods, rows), strict=True))
         self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows, alike=alike)
 
-    def _reserve(self, cycle: CycleState, pod_info: PodInfo, row: int) -> Refuse | None:
+    def _reserve(
+        self, cycle: CycleState, asked: Asked, pod_info: PodInfo, row: int
+    ) -> Refuse | None:
         done: list[Reserve] = []
-        for plugin in self.plan.reserves:
+        for plugin in asked.reserves:
             try:
                 refused = guarded(plugin, plugin.reserve, cycle, pod_info, row, self.view)
             except PluginError:
@@ -240,8 +245,8 @@ class AssumedPods:
                 self._faults.note(error)  # the others must still give back
         return again
 
-    def _permit(self, cycle: CycleState, decision: Decision) -> Refuse | None:
-        for plugin in self.plan.permits:
+    def _permit(self, cycle: CycleState, asked: Asked, decision: Decision) -> Refuse | None:
+        for plugin in asked.permits:
             answer = guarded(
                 plugin, plugin.permit, cycle, decision.pod_info, decision.row, self.view
             )

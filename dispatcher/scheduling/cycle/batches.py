@@ -70,7 +70,7 @@ class Batches:
             items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
                 return ()
-            items, variants = self._alike(items, alike=alike)
+            items, variants = self._alike(key, items, alike=alike)
             if len(items) < _WORTH_IT:
                 return ()
             fleet_key = self._plan.fleet_key(key, first, self._books.view)
@@ -92,7 +92,9 @@ class Batches:
     # --- 1. pods that nothing tells apart
     # ----------------------------------------------------------------------------------------------
 
-    def _alike(self, items: Sequence[Item], *, alike: bool) -> tuple[Sequence[Item], PodVariants]:
+    def _alike(
+        self, class_key: ClassKey, items: Sequence[Item], *, alike: bool
+    ) -> tuple[Sequence[Item], PodVariants]:
         """The first of these pods, as many as nothing is wrong with and have equal fleet keys, and
         their variants.
 
@@ -103,7 +105,10 @@ class Batches:
         kinds = zip(variants.ats, variants.pods, strict=True)
         most = next((at for at, one in kinds if unfit(one, self._books) is not None), len(items))
         fleet = self._books.view
+        asked = [plugin for _, plugin in class_key.asked.fleet_keyed]
         for plugin, by_template in self._plan.fleet_keys_alike if most else ():
+            if plugin not in asked:
+                continue
             key = guarded(plugin, plugin.fleet_key, items[0][1], fleet)
             pods = (
                 zip(variants.ats, variants.pods, strict=True)
@@ -174,7 +179,7 @@ class Batches:
         if merge and decisions:
             extras = self._books.explained(eq_class.explainers(), decisions, variants.ats)
             merge.explanation.extras = extras
-            for name in [one.name for one in self._plan.pod_explainers if one.name in extras]:
+            for name in [one.name for one in eq_class.asked.pod_explainers if one.name in extras]:
                 if first is not None:
                     first.note(name, taken(extras[name], [0]).values(1)[0])
             self._books.book_all(decisions, eq_class.answer_of, alike=len(variants.ats) == 1)
@@ -192,21 +197,21 @@ class Batches:
         What says SKIP of the first pod says so of its whole class.
         """
         books = self._books
-        plan = self._plan
+        asked = eq_class.asked
         fleet = books.view
         bookers = [one for one in books.bulk_by_row if not books.skips(one, eq_class.answer_of)]
         if any(one.pod.volumes for one in variants.pods) and not bookers:
             return False
         moving = (
             one
-            for one in (*plan.pod_plugins, *plan.reserves)
-            if one.depends is not Depends.STATIC or one not in plan.pod_plugins
+            for one in (*asked.pod_plugins, *asked.reserves)
+            if one.depends is not Depends.STATIC or one not in asked.pod_plugins
         )
         at_once = {one.name for one in bookers}
         others = (one for one in (*books.late, *moving) if one.name not in at_once)
         if not all(books.skips(one, eq_class.answer_of) for one in others):
             return False
-        alone = (one for one in plan.pod_plugins if one not in books.bulk)
+        alone = (one for one in asked.pod_plugins if one not in books.bulk)
         states = (guarded(one, one.pre_filter, variants.pods[0], fleet) for one in alone)
         if not all(isinstance(one, Skip) for one in states):
             return False

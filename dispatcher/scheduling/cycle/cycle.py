@@ -38,6 +38,7 @@ from dispatcher.scheduling.framework import (
     RoomFilter,
     Skip,
 )
+from dispatcher.scheduling.framework.asked import Asked
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import (
     ExplainsRefusals,
@@ -246,7 +247,7 @@ class Scheduler(AssumedPods):
                     or pod_info.refused != first.refused
                 ):
                     break
-                if at >= let_pass and self._pre_filter(pod_info, {}) is not None:
+                if at >= let_pass and self._pre_filter(key, pod_info, {}) is not None:
                     break
                 if not self._stand_alike(key, first, pod_info):
                     break
@@ -331,7 +332,7 @@ class Scheduler(AssumedPods):
             return self._refuse_and_clear_nomination(pod_id, pod_info, refused)
         states: dict[str, object] = {}
         try:
-            refused = self._pre_filter(pod_info, states)
+            refused = self._pre_filter(key, pod_info, states)
             if refused is not None:
                 return self._refuse_and_clear_nomination(pod_id, pod_info, refused)
             for finder in finders:
@@ -358,18 +359,18 @@ class Scheduler(AssumedPods):
             return self._refused_class(cycle, key, pod_id, pod_info, why)
         found = finder.select(pod_id, pod_info)
         if isinstance(found, Decision):
-            result = self._explain_and_book(cycle, found, finder.explainers())
+            result = self._explain_and_book(cycle, key.asked, found, finder.explainers())
             if result is found:
                 finder.booked(found.row)
             return result
         return None if found is None else self._no_place(cycle, key, pod_id, pod_info, found)
 
     def _explain_and_book(
-        self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers
+        self, cycle: CycleState, asked: Asked, decision: Decision, fleet_explainers: Explainers
     ) -> Result:
         """Record what plugins explain, and book the place."""
-        self._explain(cycle, decision, fleet_explainers)
-        refusal = self.book(cycle, decision)
+        self._explain(cycle, asked, decision, fleet_explainers)
+        refusal = self.book(cycle, asked, decision)
         if refusal is not None:
             return self._refuse_and_clear_nomination(
                 decision.pod_id, decision.pod_info, refusal.why
@@ -385,17 +386,21 @@ class Scheduler(AssumedPods):
             return self._refuse_and_clear_nomination(pod_id, pod_info, why)
         return self.post_filters.hopeless(cycle, self.refused(pod_id, pod_info, why), key, why)
 
-    def _pre_filter(self, pod_info: PodInfo, states: dict[str, object]) -> Why | None:
-        for plugin in self.plan.pod_plugins:
+    def _pre_filter(
+        self, key: ClassKey, pod_info: PodInfo, states: dict[str, object]
+    ) -> Why | None:
+        for plugin in key.asked.pod_plugins:
             states[plugin.name] = state = guarded(plugin, plugin.pre_filter, pod_info, self.view)
             if isinstance(state, Refuse):
                 return state.why
         return None
 
-    def _explain(self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers) -> None:
+    def _explain(
+        self, cycle: CycleState, asked: Asked, decision: Decision, fleet_explainers: Explainers
+    ) -> None:
         notes = [
             *fleet_explainers,
-            *((one, cycle.read(one.name)) for one in self.plan.pod_explainers),
+            *((one, cycle.read(one.name)) for one in asked.pod_explainers),
         ]
         for plugin, state in notes:
             if isinstance(state, Skip):
@@ -465,7 +470,9 @@ class Scheduler(AssumedPods):
         """Why no node would be looked at for the pod: for itself, or by a plugin that is asked for
         every pod, as for quota. PluginError.
         """
-        return unfit(pod_info, self) or self._pre_filter(pod_info, {})
+        return unfit(pod_info, self) or self._pre_filter(
+            self._batch_key_of(pod_info, alone=True), pod_info, {}
+        )
 
     # --- refusing
     # ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, SmallInts
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole, parts_of
 
 _NEVER = -1
 
@@ -48,6 +48,7 @@ class RowTables:
 
     def __init__(self, roles: Sequence[PluginRole], fleet: FleetState) -> None:
         self._roles = [role for role in roles if role.scope is AnswerScope.ROW]
+        self._name = parts_of(self._roles)
         self._fleet = fleet
         self._plugins: WeakValueDictionary[tuple[Hashable, ...], RowPlugins] = WeakValueDictionary()
         self._tables: dict[RowTableName, RowTable] = {}
@@ -60,10 +61,11 @@ class RowTables:
 
     def plugins(self, key: ClassKey) -> RowPlugins:
         """Those that look at one row each, for pods of a class's key."""
-        name = tuple([key[role.key_at] for role in self._roles])
+        name = self._name(key)
         found = self._plugins.get(name)
         if found is None:
-            found = RowPlugins([PluginEvaluator(role, self._fleet) for role in self._roles])
+            asked = [role for role in self._roles if role.key_at in key.asked.at]
+            found = RowPlugins([PluginEvaluator(role, self._fleet) for role in asked])
             self._plugins[name] = found
         return found
 

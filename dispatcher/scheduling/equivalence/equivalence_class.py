@@ -84,6 +84,8 @@ class EquivalenceClass(PlaceFinder):
         self.refusal: Why | None = None
         self._static = shared.part(key)
         by_row = {one.role: one for one in rows.plugins.evaluators}
+        self.asked = key.asked
+        roles = [role for role in roles if role.key_at in key.asked.at]
         mine = [role for role in roles if role.scope is not AnswerScope.NODE_OBJECT]
         self.brought = [
             BroughtColumn(role, fleet)

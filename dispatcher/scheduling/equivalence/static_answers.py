@@ -22,7 +22,7 @@ from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import window_of
-from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole, parts_of
 from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
@@ -328,6 +328,7 @@ class StaticAnswersCache:
         self._limit = limit
         self._roles = [role for role in roles if role.scope is AnswerScope.NODE_OBJECT]
         self._by_node = [role for role in self._roles if not role.by_cluster]
+        self._name, self._name_by_node = parts_of(self._roles), parts_of(self._by_node)
         others = [
             role.key_at
             for role in roles
@@ -345,15 +346,15 @@ class StaticAnswersCache:
 
     def part(self, key: ClassKey, *, by_node: bool = False) -> StaticAnswers:
         """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
-        roles = self._by_node if by_node else self._roles
-        keys = (by_node, *[key[role.key_at] for role in roles])
-        roles = [role for role in roles if role.key_at not in key.brought]
+        keys = by_node, (self._name_by_node if by_node else self._name)(key)
         found = self._parts.get(keys)
         if found is None:
             self._make_room(
                 self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW
             )  # it holds its columns
-            columns = [self.column(role, key[role.key_at]) for role in roles]
+            at = key.asked.at.difference(key.brought)
+            roles = self._by_node if by_node else self._roles
+            columns = [self.column(one, key[one.key_at]) for one in roles if one.key_at in at]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self)
         else:
             self._parts.move_to_end(keys)

@@ -5,6 +5,7 @@
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+from dispatcher.scheduling.framework.asked import NOBODY, Asked
 from dispatcher.scheduling.framework.plugin import Plugin
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.pod import template_of
@@ -25,6 +26,7 @@ class ClassKey(tuple[Hashable, ...]):
     """
 
     hash: int
+    asked: Asked  # the plugins that are asked of its pods; None stands for all others
     # what `Plan.key_without_home` found, while clusters and the objects that it read stay alike
     kept: dict[Hashable, Any]
     # by which its pods are decided, if others share it: see `Reserve.batch_key`
@@ -34,10 +36,14 @@ class ClassKey(tuple[Hashable, ...]):
     brought: tuple[int, ...] = ()  # where BROUGHT stands: one pod is decided by a key of its own
 
     @classmethod
-    def of(cls, parts: Iterable[Hashable]) -> "ClassKey":
+    def of(
+        cls, parts: Iterable[Hashable], asked: Asked = NOBODY, brought: tuple[int, ...] = ()
+    ) -> "ClassKey":
         """TypeError for parts that cannot be hashed."""
         key = cls(parts)
         key.hash = tuple.__hash__(key)
+        key.asked = asked
+        key.brought = brought
         key.kept = {}
         return key
 

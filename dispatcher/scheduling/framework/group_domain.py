@@ -30,6 +30,7 @@ class GroupDomain(Filter[Domains]):
 
     name: ClassVar[str] = "GroupDomain"
     REASONS = (Reasons.OUTSIDE_DOMAIN,)
+    reads = ("only_in",)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 

@@ -22,6 +22,7 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
+from dispatcher.scheduling.framework.asked import reads_of
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from shared.model.reasons import Reasons
 
@@ -48,10 +49,14 @@ class NamedNodes(Filter[tuple[Names, str]]):
 
     name: ClassVar[str] = "NamedNodes"
     keyed_by_template = True  # where those plugins are
+    reads: tuple[str, ...] = ()  # what they read
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self, plugins: Sequence[NamesNodes]) -> None:
         self._plugins = tuple(plugins)
+        told = [reads_of(one) if isinstance(one, Plugin) else () for one in plugins]
+        if all(told):
+            self.reads = tuple([name for some in told for name in some])
         self.keyed_by_template = all(
             isinstance(one, Plugin) and keyed_by_template(one) for one in plugins
         )

@@ -92,6 +92,9 @@ class Plugin(ABC, Generic[S]):
     # pod. It says the same of `fleet_key` for pods without volumes, as long as nothing in the fleet
     # moves.
     keyed_by_template: bool = False
+    # Fields of Pod or PodInfo, or keys of annotations: of a pod in which all are empty it is not
+    # asked, see `framework.asked`. Not inherited. (): it is asked of every pod.
+    reads: tuple[str, ...] = ()
     # whether it has hard constraints that count other pods for pods without any of their own
     spreads_all: bool = False
     # The reasons for which it alone refuses. It may name those of `Reasons` besides.

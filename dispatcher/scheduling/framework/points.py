@@ -26,6 +26,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Score,
 )
+from dispatcher.scheduling.framework.asked import Asked, AskedByFields
 from dispatcher.scheduling.framework.class_keys import (
     BROUGHT,
     ClassKey,
@@ -221,19 +222,17 @@ class Scored:
 class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
-    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, and
-    their place in `looks`. `class_plugins`: filters and scores; their PreFilter runs once for a
+    `looks`: who looks at pods; of a pod those that it has something for, `everybody` of one with
+    all fields (see `asked`). `class_plugins`: filters and scores; their PreFilter runs once for a
     class, and its answer is kept. `pod_plugins`: Reserve plugins and those that only pre-filter;
-    their PreFilter runs for every single pod, since what they book changes with every pod; those in
-    `batching` book many at once by a key of their own, and their place in `looks`. A filter or
-    score that reserves, too, and yet says that it is STATIC is no pod plugin: what it books
-    shows in the fleet's objects. `pod_explainers`: pod plugins that add numbers to a decision's
-    record.
+    their PreFilter runs for every single pod, since what they book changes with every pod. A filter
+    or score that reserves, too, and yet says that it is STATIC is no pod plugin: what it books
+    shows in the fleet's objects.
     """
 
     profile: str
     looks: tuple[Plugin, ...]
-    fleet_keyed: tuple[tuple[int, Plugin], ...]
+    everybody: Asked
     class_plugins: tuple[Plugin, ...]
     pod_plugins: tuple[Plugin, ...]
     filters: tuple[Filter, ...]
@@ -241,11 +240,7 @@ class Plan:
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
     keys: ClassKeys
-    batching: tuple[tuple[int, Reserve], ...]
-    bounding_clusters: tuple[Filter, ...]  # that may say which clusters alone are possible
-    keyed_without_home: tuple[tuple[int, Plugin], ...]
     brought: tuple[int, ...]  # places in `looks` of those that only score, by cluster
-    pod_explainers: tuple[ExplainingPlugin, ...] = ()
     plugins: tuple[Plugin, ...] = ()
     pre_enqueues: tuple[PreEnqueue, ...] = ()
     post_filters: tuple[PostFilter, ...] = ()
@@ -263,8 +258,10 @@ class Plan:
         scores = [
             Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)
         ]
-        class_plugins = [one for one in plugins if isinstance(one, Filter | Score)]
-        pod_plugins = [one for one in plugins if _runs_per_pod(one, by_class=one in class_plugins)]
+        idle = [one.plugin for one in scores if one.weight == 0.0 and _only_scores(one.plugin)]
+        at_work = [one for one in plugins if one not in idle]
+        class_plugins = [one for one in at_work if isinstance(one, Filter | Score)]
+        pod_plugins = [one for one in at_work if _runs_per_pod(one, by_class=one in class_plugins)]
         permits = [one for one in plugins if isinstance(one, Permit)]
         post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         looks = [
@@ -275,14 +272,36 @@ class Plan:
         filters = tuple(one for one in plugins if isinstance(one, Filter))
         reserves = tuple(one for one in plugins if isinstance(one, Reserve))
         many = [one for one in pod_plugins if isinstance(one, Reserve) and books_many(one)]
+        placed = tuple(enumerate(looks))
+        everybody = Asked(
+            keyed=placed,
+            fleet_keyed=tuple(
+                [one for one in placed if type(one[1]).fleet_key is not Plugin.fleet_key]
+            ),
+            keyed_without_home=tuple(
+                [one for one in placed if "key_without_home" in vars(type(one[1]))]
+            ),
+            batching=tuple(
+                [(looks.index(one), one) for one in many if "batch_key" in vars(type(one))]
+            ),
+            bounding_clusters=tuple(
+                [one for one in filters if "possible_clusters" in vars(type(one))]
+            ),
+            pod_plugins=tuple(pod_plugins),
+            pod_explainers=tuple(
+                [
+                    one
+                    for one in pod_plugins
+                    if one not in class_plugins and isinstance(one, ExplainingPlugin)
+                ]
+            ),
+            reserves=reserves,
+            permits=tuple(permits),
+        )
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
-            fleet_keyed=tuple(
-                (at, one)
-                for at, one in enumerate(looks)
-                if type(one).fleet_key is not Plugin.fleet_key
-            ),
+            everybody=everybody,
             class_plugins=tuple(class_plugins),
             pod_plugins=tuple(pod_plugins),
             filters=filters,
@@ -290,21 +309,7 @@ class Plan:
             reserves=reserves,
             permits=tuple(permits),
             keys=ClassKeys(looks),
-            batching=tuple(
-                (looks.index(one), one) for one in many if "batch_key" in vars(type(one))
-            ),
-            bounding_clusters=tuple(
-                one for one in filters if "possible_clusters" in vars(type(one))
-            ),
-            keyed_without_home=tuple(
-                (at, one) for at, one in enumerate(looks) if "key_without_home" in vars(type(one))
-            ),
-            brought=tuple(at for at, one in enumerate(looks) if _only_scores_clusters(one)),
-            pod_explainers=tuple(
-                one
-                for one in pod_plugins
-                if one not in class_plugins and isinstance(one, ExplainingPlugin)
-            ),
+            brought=tuple(at for at, one in placed if _only_scores_clusters(one)),
             plugins=tuple(plugins),
             pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
             post_filters=tuple(post_filters),
@@ -338,25 +343,30 @@ class Plan:
         try:
             return self.keys.of(pod_info, self._key_of)
         except Exception:  # whose it was is found by asking one after the other
-            keys = [guarded(plugin, _hashed, plugin.class_key, pod_info) for plugin in self.looks]
-            return self._key((*keys, pod_info.counts_as, self.profile))
+            asked = self.asked(pod_info)
+            keys = [guarded(one, _hashed, one.class_key, pod_info) for _, one in asked.keyed]
+            return self._key_with(keys, pod_info, asked)
 
     def _key_of(self, pod_info: PodInfo) -> ClassKey:
-        """With what it is booked by, of which `looks` need not read anything, and the profile."""
-        return self._key(
-            (
-                *[plugin.class_key(pod_info) for plugin in self.looks],
-                pod_info.counts_as,
-                self.profile,
-            )
-        )
+        asked = self.asked(pod_info)
+        return self._key_with([one.class_key(pod_info) for _, one in asked.keyed], pod_info, asked)
 
-    def _key(self, parts: Sequence[Hashable]) -> ClassKey:
+    def _key_with(self, keys: Sequence[Hashable], pod_info: PodInfo, asked: Asked) -> ClassKey:
+        """With what it is booked by, of which `looks` need not read anything, and the profile."""
+        parts: list[Hashable] = [None] * len(self.looks)
+        for (at, _), key in zip(asked.keyed, keys, strict=True):
+            parts[at] = key
+        return self._key((*parts, pod_info.counts_as, self.profile), asked)
+
+    def _key(
+        self, parts: Sequence[Hashable], asked: Asked, brought: tuple[int, ...] = ()
+    ) -> ClassKey:
         """Of these, and what others share of it."""
-        key = ClassKey.of(parts)
-        shared = {at: guarded(one, _hashed, one.batch_key, parts[at]) for at, one in self.batching}
+        key = ClassKey.of(parts, asked, brought)
+        shared = {at: guarded(one, _hashed, one.batch_key, parts[at]) for at, one in asked.batching}
         if any(parts[at] != part for at, part in shared.items()):
-            key.batch = ClassKey.of([shared.get(at, part) for at, part in enumerate(parts)])
+            alike = [shared.get(at, part) for at, part in enumerate(parts)]
+            key.batch = ClassKey.of(alike, asked, brought)
         return key
 
     def key_without_home(
@@ -374,7 +384,7 @@ class Plan:
     def _shared_key(
         self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, *, alone: bool
     ) -> ClassKey:
-        for plugin in self.bounding_clusters:
+        for plugin in key.asked.bounding_clusters:
             possible = guarded(plugin, plugin.possible_clusters, pod_info, fleet)
             if possible is not None and pod_info.home not in possible:
                 return self._key_without_home(key, pod_info, fleet, possible)
@@ -386,8 +396,9 @@ class Plan:
         self, key: ClassKey, pod_info: PodInfo, fleet: FleetView, possible: frozenset[str] | None
     ) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
-        brought = self.brought if possible is None else ()
-        asked = [(at, one) for at, one in self.keyed_without_home if at not in brought]
+        brought = () if possible is not None else self.brought
+        brought = tuple([at for at in brought if at in key.asked.at])
+        asked = [(at, one) for at, one in key.asked.keyed_without_home if at not in brought]
         keys = (
             possible,
             *[guarded(one, _hashed, one.key_without_home, pod_info, fleet) for _, one in asked],
@@ -398,11 +409,7 @@ class Plan:
                 parts[at] = key[at] if one is None else (possible, one)
             for at in brought:
                 parts[at] = BROUGHT
-            shared = self._key(parts)
-            shared.brought = brought
-            if shared.batch is not None:
-                shared.batch.brought = brought
-            key.without_home = keys, shared
+            key.without_home = keys, self._key(parts, key.asked, brought)
         return key.without_home[1]
 
     def own_key(self, key: ClassKey, pod_info: PodInfo) -> ClassKey:
@@ -416,24 +423,31 @@ class Plan:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin
         fails.
         """
-        for at, plugin in self.fleet_keyed:
+        parts: list[Hashable] | None = None
+        for at, plugin in key.asked.fleet_keyed:
             try:  # asked of every pod: cheaper than `guarded`
                 found = plugin.fleet_key(pod_info, fleet)
+                hash(found)
             except Exception as error:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:
-                brought = key.brought
-                key = ClassKey.of((*key[:at], (key[at], found), *key[at + 1 :]))
-                key.brought = brought
-        return key
+                parts = parts or list(key)
+                parts[at] = key[at], found
+        return key if parts is None else ClassKey.of(parts, key.asked, key.brought)
+
+    @cached_property
+    def asked(self) -> AskedByFields:
+        """Which of `everybody` are asked of a pod."""
+        return AskedByFields(self.everybody)
 
     @cached_property
     def fleet_keys_alike(self) -> tuple[tuple[Plugin, bool], ...]:
-        """Those of `fleet_keyed`, each with whether it says the same of pods of one template
+        """Those that have a `fleet_key`, each with whether it says the same of pods of one template
         without volumes, as long as nothing moves.
         """
         return tuple(
-            (plugin, keyed_by_template(plugin, "fleet_key")) for _, plugin in self.fleet_keyed
+            (plugin, keyed_by_template(plugin, "fleet_key"))
+            for _, plugin in self.everybody.fleet_keyed
         )
 
     @cached_property
@@ -471,17 +485,20 @@ def _with_group_domain(plugins: Sequence[Plugin]) -> list[Plugin]:
     return [*plugins[:at], GroupDomain(), *plugins[at:]]
 
 
+def _only_scores(plugin: Plugin) -> bool:
+    """Whether nobody hears of it but by its scores."""
+    more = (Filter, PostFilter, Reserve, Permit, PreBind, Bind, PostBind, ExplainingPlugin)
+    return not isinstance(plugin, more)
+
+
 def _only_scores_clusters(plugin: Plugin) -> bool:
     """Whether all that it says is one number for all nodes of a cluster, which rests on the pod and
     on clusters alone.
     """
-    more = (
-        *(Filter, DomainPlugin, PreScore, PostFilter),
-        *(Reserve, Permit, PreBind, Bind, PostBind, ExplainingPlugin),
-    )
     return (
         isinstance(plugin, ClusterScore)
-        and not isinstance(plugin, more)
+        and _only_scores(plugin)
+        and not isinstance(plugin, DomainPlugin | PreScore)
         and plugin.depends is Depends.STATIC
         and not plugin.normalizes
         and type(plugin).fleet_key is Plugin.fleet_key

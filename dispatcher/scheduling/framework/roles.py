@@ -1,8 +1,10 @@
 """What each plugin of a plan does in the classes of pods, and how far its answers reach."""
 
 import enum
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from dispatcher.scheduling.framework import (
@@ -77,6 +79,13 @@ class PluginRole:
         return (
             scores_domains and type(plugin).pre_score_domains is not DomainPlugin.pre_score_domains
         )
+
+
+def parts_of(roles: Sequence[PluginRole]) -> Callable[[Sequence[Hashable]], tuple[Hashable, ...]]:
+    """Takes what `roles` look at out of class keys."""
+    if len(roles) < 2:
+        return lambda key: tuple([key[role.key_at] for role in roles])
+    return itemgetter(*[role.key_at for role in roles])
 
 
 def roles_of(plan: Plan) -> tuple[PluginRole, ...]:

@@ -14,7 +14,7 @@ from dispatcher.scheduling.framework.memory import blocks
 from shared.model.resources import MAX_QUANTITY
 
 _NEVER = -1
-_NO_ROWS: RowList = np.zeros(0, dtype=np.intp)
+NO_ROWS: RowList = np.zeros(0, dtype=np.intp)
 _AMPLE = 2  # rows are known that have less free than so many times what was asked for
 
 
@@ -86,7 +86,7 @@ class LowCapacityIndex:
             rows = self._rows_low(column, amount)
             if len(rows):
                 found.append(rows[self._free(column, rows) < amount])
-        return distinct(*found) if found else _NO_ROWS
+        return distinct(*found) if found else NO_ROWS
 
     def _rows_low(self, column: int, amount: int) -> RowList:
         low = self._low.get(column)

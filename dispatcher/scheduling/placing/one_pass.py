@@ -34,7 +34,7 @@ from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import PluginRole
 from dispatcher.scheduling.place_finder import PlaceFinder
-from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
+from dispatcher.scheduling.placing.low_capacity import NO_ROWS, LowCapacityIndex
 from dispatcher.scheduling.placing.rule_groups import MALFORMED, GroupPoints, RuleGroups
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import (
@@ -167,10 +167,11 @@ class PassSetup:
     """What passes have in common whose pods share static answers and are asked about by the same
     plugins.
 
-    `scored`: who scores, in profile order: a column, a role whose scores are by group, or a place
-    in the evaluators by row that score. `common_points`: of columns that give all rows the same,
-    `common` (place in `scored`, raw, normalised) the scores behind it; `columns`: those that
-    normalise and tell rows apart.
+    Who scores stands in profile order in `names`; by their places there are known: `of_columns` the
+    column, `of_groups` the score_at of those whose scores are by group, `of_rows` the place in the
+    evaluators by row that score. `common_points`: of columns that give all rows the same, `common`
+    (place, raw, normalised) the scores behind it; `columns`: those that normalise and tell rows
+    apart.
     """
 
     def __init__(
@@ -193,7 +194,9 @@ class PassSetup:
         scored += [(role, at) for at, role in enumerate(by_row)]
         scored += [(role, role) for role in by_group if role.score_at is not None]
         scored.sort(key=lambda one: one[0].score_at or 0)
-        self.scored = tuple(one for _, one in scored)
+        self.of_columns = list[tuple[int, StaticColumn]]()
+        self.of_groups = list[tuple[int, int | None]]()
+        self.of_rows = list[tuple[int, int]]()
         self.names = (
             tuple(role.name for role, _ in scored),
             tuple(role.weight for role, _ in scored),
@@ -201,7 +204,13 @@ class PassSetup:
         self.common_points = 0.0
         self.common = list[tuple[int, float, float]]()
         for place, (_, one) in enumerate(scored):
-            if isinstance(one, StaticColumn) and one.role.normalizes:
+            if isinstance(one, int):
+                self.of_rows.append((place, one))
+            elif isinstance(one, PluginRole):
+                self.of_groups.append((place, one.score_at))
+            elif not one.role.normalizes:
+                self.of_columns.append((place, one))
+            else:
                 raw = np.asarray(one.values or [0.0]) + 0.0
                 normal = one.evaluator.normalize(raw.copy())
                 self.common.append((place, raw.item(0), normal.item(0)))
@@ -263,6 +272,33 @@ class PassSetup:
         )
 
 
+class Lineup:
+    """Who decides pods that are alike to plugins in all but what they request: `setup`, and
+    `evaluators` by row, `clusters`, what rests on clusters alone, and `policies` by fault domain.
+    """
+
+    def __init__(
+        self,
+        setup: PassSetup,
+        evaluators: Sequence[PluginEvaluator],
+        clusters: ClusterAnswers,
+        policies: Sequence[PluginEvaluator],
+        beside: Sequence[PluginEvaluator],
+    ) -> None:
+        self.setup = setup
+        self.beside = beside  # evaluators and policies, as they were found
+        self.filters = [one for one in evaluators if one.role.filter_at is not None]
+        self.scorers = [one for one in evaluators if one.role.score_at is not None]
+        self.clusters = clusters
+        self.policies = policies
+        columns = [column.evaluator for column in setup.static.active]
+        nodes = sorted([*columns, *clusters.evaluators], key=lambda one: one.role.key_at)
+        self.active = (*nodes, *evaluators, *policies)
+        # who explains the row at any time, and who has to at once
+        self.later = [one for one in (*nodes, *evaluators) if one.role.explainer]
+        self.at_once = [one for one in policies if one.role.explainer]
+
+
 @dataclass(slots=True)
 class _Row:
     """A row with its total, and `raw`, what each evaluator by row scored it."""
@@ -273,32 +309,23 @@ class _Row:
 
 
 class OnePass(PlaceFinder):
-    """The pass for one pod. `evaluators`: its plugins by row; `clusters`: what rests on clusters
-    alone; `policies`: by fault domain, and `groups` of rows by their rules.
-    """
+    """The pass for one pod, by `groups` of rows by the rules of its policies."""
 
-    def __init__(  # noqa: PLR0913 - what a pod is decided by
-        self,
-        fleet: FleetState,
-        setup: PassSetup,
-        evaluators: Sequence[PluginEvaluator],
-        room: LowCapacityIndex,
-        clusters: ClusterAnswers,
-        policies: Sequence[PluginEvaluator],
-        groups: RuleGroups,
+    def __init__(
+        self, fleet: FleetState, lineup: Lineup, room: LowCapacityIndex, groups: RuleGroups
     ) -> None:
         self._fleet = fleet
-        self._setup = setup
-        self._evaluators = evaluators
+        self._lineup = lineup
+        self._setup = lineup.setup
         self._room = room
-        self._clusters = clusters
-        self._policies = policies
+        self._clusters = lineup.clusters
         self._groups = groups
+        self._refused: RowList = NO_ROWS  # rows that filters by row refuse
         self.by_host = False  # whether it found a place, and what domains say rests on hosts
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter; SKIP if it was not asked."""
-        active = (*self._on_nodes(), *self._evaluators, *self._policies)
+        active = self._lineup.active
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
     def select(self, pod_id: PodId, pod_info: PodInfo) -> Decision | None:
@@ -325,15 +352,16 @@ class OnePass(PlaceFinder):
         """[n] why each row is refused, closed clusters apart."""
         n = self._fleet.n
         static = first = self._setup.static.static_filters.refusal_codes[:n]
-        for one in self._evaluators:
-            if one.role.filter_at is None:
-                continue
+        for one in self._lineup.filters:
             rows = self._may_refuse(one)
+            if not len(rows):
+                continue
             rows = rows[first[rows] == 0]
             codes = one.codes(rows) if len(rows) else _NO_CODES
             if np.count_nonzero(codes):
                 first = first.copy() if first is static else first
                 first[rows] = codes
+                self._refused = np.flatnonzero(first != static)
         return first
 
     def _may_refuse(self, one: PluginEvaluator) -> RowList:
@@ -372,7 +400,7 @@ class OnePass(PlaceFinder):
         few = setup.static.static_filters.few_open
         where: Rows = slice(0, fleet.n) if few is None else window_of(few)
         before = setup.points_of(fleet)[where]
-        scorers = [one for one in self._evaluators if one.role.score_at is not None]
+        scorers = self._lineup.scorers
         raws = [one.scores(where) for one in scorers]
         if not is_plain(raws[0]):
             raws[0] = np.ascontiguousarray(raws[0], dtype=np.float64)
@@ -424,7 +452,7 @@ class OnePass(PlaceFinder):
             self._context(first, points),
             fleet.now,
             fleet,
-            self._later(),
+            _explainers(self._lineup.later),
             Scores(
                 *self._setup.names,
                 raw,
@@ -438,10 +466,9 @@ class OnePass(PlaceFinder):
 
     def _context(self, first: Codes, points: GroupPoints) -> DecisionContext:
         fleet = self._fleet
-        static = self._setup.static.static_filters.refusal_codes[: fleet.n]
         refused = points.refused_rows(self._groups.clusters)
-        if first is not static:
-            rows = np.flatnonzero(first != static)
+        rows = self._refused
+        if len(rows):
             refused = merged(count_codes(first[rows], fleet, rows), refused)
         clusters = self._clusters
         if not clusters.closes:
@@ -456,40 +483,28 @@ class OnePass(PlaceFinder):
     def _scores(
         self, one: _Row, numbers: Ints, points: GroupPoints
     ) -> tuple[list[float], list[float]]:
-        """Raw and normalised, in the order of `PassSetup.scored`."""
+        """Raw and normalised, in the order of `PassSetup.names`."""
         group = self._groups.group.item(one.row)
         if len(numbers):
             group += numbers.item(one.row) * self._groups.size
-        raw = list[float]()
-        normal = list[float]()
-        for source in self._setup.scored:
-            if isinstance(source, int):
-                score = scaled = one.raw[source]
-            elif isinstance(source, PluginRole):
-                score = points.raw[source.score_at].item(group)
-                scaled = points.normal[source.score_at].item(group)
-            else:
-                score = scaled = source.raw_at(one.row)
-            raw.append(score)
-            normal.append(scaled)
-        for place, score, scaled in self._setup.common:
+        setup = self._setup
+        raw = [0.0] * len(setup.names[0])
+        for place, at in setup.of_rows:
+            raw[place] = one.raw[at]
+        for place, column in setup.of_columns:
+            raw[place] = column.raw_at(one.row)
+        normal = raw.copy()
+        for place, score_at in setup.of_groups:
+            raw[place] = points.raw[score_at].item(group)
+            normal[place] = points.normal[score_at].item(group)
+        for place, score, scaled in setup.common:
             raw[place], normal[place] = score, scaled
         return raw, normal
 
     def explainers(self) -> Explainers:
         """Policies by fault domain."""
-        return _explainers(self._policies)
-
-    def _on_nodes(self) -> list[PluginEvaluator]:
-        """Those that look at nodes or clusters alone, in profile order."""
-        columns = [column.evaluator for column in self._setup.static.active]
-        beside = self._clusters.evaluators
-        return sorted([*columns, *beside], key=lambda one: one.role.key_at) if beside else columns
-
-    def _later(self) -> Explainers:
-        return _explainers((*self._on_nodes(), *self._evaluators))
+        return _explainers(self._lineup.at_once)
 
 
-def _explainers(active: Sequence[PluginEvaluator]) -> Explainers:
-    told = ((one.role.explainer, one.state) for one in active)
-    return tuple([(plugin, state) for plugin, state in told if plugin is not None])
+def _explainers(explaining: Sequence[PluginEvaluator]) -> Explainers:
+    return tuple([(one.role.plugin, one.state) for one in explaining])

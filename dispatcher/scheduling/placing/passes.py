@@ -14,10 +14,11 @@ from dispatcher.scheduling.framework import PodInfo, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.points import Plan, PluginError
-from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole, parts_of
 from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.placing.one_pass import (
     ClusterAnswers,
+    Lineup,
     OnePass,
     PassSetup,
     is_compiled,
@@ -74,6 +75,8 @@ class OnePasses:
         self._requesting = [PluginEvaluator(role, fleet) for role in others if _by_requests(role)]
         self._others = [role for role in others if not _by_requests(role)]
         self._by_cluster = [role for role in classes.roles if role.by_cluster]
+        self._others_name = parts_of(self._others)
+        self._clusters_name = parts_of(self._by_cluster)
         self._clusters: OrderedDict[tuple[Hashable, ...], tuple[int, ClusterAnswers]] = (
             OrderedDict()
         )
@@ -81,6 +84,7 @@ class OnePasses:
         self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
+        self._lineups: dict[tuple[int, int], Lineup] = {}
         self._room = LowCapacityIndex(fleet)
         self._last: tuple[ClassKey, OnePass] | None = None
 
@@ -136,22 +140,42 @@ class OnePasses:
             return None
         if any(one.role.scope is AnswerScope.FLEET for one in others):
             return None
-        evaluators = [one for one in others if one.role.scope is AnswerScope.ROW]
-        policies = [one for one in others if one.role.scope is AnswerScope.DOMAIN]
-        for one in self._requesting:
-            one.observed.counts.clear()  # of other pods: nobody asks for these any more
-            if one.pre_filter(pod_info) is not None:
-                return None
-            if not one.skipped:
-                evaluators.append(one)
-        evaluators.sort(key=lambda one: one.role.key_at)
-        by_row = [one.role for one in evaluators if one.role.score_at is not None]
-        setup = self._setup(static, by_row, [one.role for one in (*clusters.evaluators, *policies)])
-        groups = self._groups_of(policies, setup, pod_info)
-        if groups is None or not by_row:
+        requesting = self._of_requests(key, pod_info)
+        if requesting is None:
+            return None
+        lineup = self._lineup(static, clusters, [*others, *requesting])
+        groups = self._groups_of(lineup.policies, lineup.setup, pod_info)
+        if groups is None or not lineup.scorers:
             return None
         self._room.refresh()
-        return OnePass(self._fleet, setup, evaluators, self._room, clusters, policies, groups)
+        return OnePass(self._fleet, lineup, self._room, groups)
+
+    def _lineup(
+        self, static: StaticAnswers, clusters: ClusterAnswers, beside: list[PluginEvaluator]
+    ) -> Lineup:
+        """Kept for the next pods that the very same answers are about, until a node changes."""
+        now = static.version, self._fleet.changes.position
+        name = id(static), id(clusters)
+        known = self._lineups.get(name)
+        if known is not None:
+            setup = known.setup
+            same = setup.static is static and known.clusters is clusters
+            if same and setup.made_of == now and known.beside == beside:
+                return known
+        evaluators = [one for one in beside if one.role.scope is AnswerScope.ROW]
+        evaluators.sort(key=lambda one: one.role.key_at)
+        policies = [one for one in beside if one.role.scope is AnswerScope.DOMAIN]
+        by_row = [one.role for one in evaluators if one.role.score_at is not None]
+        by_group = [one.role for one in (*clusters.evaluators, *policies)]
+        setup = self._setup(static, by_row, by_group)
+        made = self._lineups[name] = Lineup(setup, evaluators, clusters, policies, beside)
+        if len(self._lineups) > self._at_most(_MOST_GROUPS):
+            del self._lineups[next(iter(self._lineups))]
+        return made
+
+    def _at_most(self, most: int) -> int:
+        """How many are kept of what holds a few bytes a row."""
+        return min(most, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n))
 
     def _clusters_first(self, static: StaticAnswers) -> bool:
         """Whether those that go by cluster refuse before all others do, so that theirs are the
@@ -167,11 +191,11 @@ class OnePasses:
 
     def _of_clusters(self, key: ClassKey, pod_info: PodInfo) -> ClusterAnswers | None:
         """What those say that rest on clusters alone; None if one of these refuses the pod."""
-        name = tuple([key[role.key_at] for role in self._by_cluster])
+        name = self._clusters_name(key)
         position = self._fleet.changes.position
         found = self._clusters.pop(name, None)
         if found is None or found[0] != position or _is_stale(found[1].moving):
-            evaluators = [PluginEvaluator(role, self._fleet) for role in self._by_cluster]
+            evaluators = self._evaluators(self._by_cluster, key)
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
                     return None
@@ -181,30 +205,47 @@ class OnePasses:
             self._clusters.popitem(last=False)
         return found[1]
 
+    def _evaluators(self, roles: Sequence[PluginRole], key: ClassKey) -> list[PluginEvaluator]:
+        asked = key.asked.at
+        return [PluginEvaluator(role, self._fleet) for role in roles if role.key_at in asked]
+
     def _of_others(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
         """Of those whose answers are kept, who has something to say; None if one of them refuses
         the pod.
         """
-        name = tuple([key[role.key_at] for role in self._others])
+        name = self._others_name(key)
         position = self._fleet.changes.position
         # kept again unless one fails
         known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)
-        if known is None or known.at != position:
-            known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
+        fresh = known is None or known.at != position
+        if known is None or fresh:
+            known = _Asked(position, self._evaluators(self._others, key))
         asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
         for one in asked:
             if one.pre_filter(pod_info) is not None:
                 return None
             one.record_dependencies()
-        if len(asked) == len(self._others):
+        if fresh:
             known.evaluators = [one for one in asked if _may_be_active(one)]
         active = [one for one in known.evaluators if not one.skipped]
         # What has been answered may hold a few bytes a row.
         kept = self._some_active if active else self._all_skipped
         kept[name] = known
-        most = max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n) if active else _MOST_KEPT
-        if len(kept) > min(_MOST_KEPT, most):
+        if len(kept) > (self._at_most(_MOST_KEPT) if active else _MOST_KEPT):
             kept.popitem(last=False)
+        return active
+
+    def _of_requests(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
+        """The same of those that are asked anew."""
+        active = list[PluginEvaluator]()
+        for one in self._requesting:
+            if one.role.key_at not in key.asked.at:
+                continue
+            one.observed.counts.clear()  # of other pods: nobody asks for these any more
+            if one.pre_filter(pod_info) is not None:
+                return None
+            if not one.skipped:
+                active.append(one)
         return active
 
     def _setup(
@@ -252,7 +293,7 @@ class OnePasses:
 
     def _fit_groups(self) -> None:
         """Forget those unused for longest. Each may have come to tell more numbers apart."""
-        most = min(_MOST_GROUPS, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n))
+        most = self._at_most(_MOST_GROUPS)
         used = sum([one.nbytes for one in self._groups.values()])
         while len(self._groups) > 1 and (len(self._groups) > most or used > _GROUP_BYTES):
             used -= self._groups.popitem(last=False)[1].nbytes
