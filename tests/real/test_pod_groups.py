@@ -5,8 +5,10 @@ chart alone. A Job gets its group by its own controller.
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
+from agents.kube.pod_groups import KUBERNETES
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from localfleet.controlplane.binaries import release, selected_minor
@@ -110,6 +112,10 @@ async def test_an_agent_with_the_charts_rights_tells_the_groups_of_kubernetes_an
     agent, fleet = await start(plane)
     try:
         uid = made["metadata"]["uid"]
+        for version in ("v1beta1", "v1alpha3"):
+            listed = await asyncio.to_thread(plane.admin.get, f"/apis/scheduling.k8s.io/{version}/podgroups")
+            read = [KUBERNETES.seen(msgspec.json.encode(one)) for one in listed["items"]]
+            assert [one and one.group for one in read] == [Group(POD_GROUPS, "train", uid, 2, "rack", whole=True)]
         assert await fleet.group_of(name="one") == Group(POD_GROUPS, "train", uid, 2, "rack", whole=True)
         more = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
         await asyncio.to_thread(plane.admin.patch, f"{OF_KUBERNETES}/train", more)
