@@ -132,6 +132,17 @@ def test_an_annotation_that_makes_no_group_holds_the_pod_and_says_so(annotations
     assert all(len(line) <= 300 for line in world.problems())
 
 
+@pytest.mark.parametrize(("within", "meant"), [("racks", "rack"), ("Zone", "zone"), ("rack", ""), ("fleet", "")])
+def test_a_node_label_that_is_like_a_level_is_told(within: str, meant: str) -> None:
+    said = [one.text for one in ours(within=within).invalid_annotation]
+    assert said == [
+        f"metadata.annotations[{names.GROUP_WITHIN}]: {within!r} is no level and so taken as a node label; did you "
+        f"mean {meant!r}?"
+        for _ in meant[:1]
+    ]
+    assert World(ours(within=within)).problems() == ()
+
+
 def test_a_label_in_place_of_the_annotation_holds_the_pod() -> None:
     (problem,) = World(member(labels={names.GROUP: "train"})).problems()
     assert problem.startswith(f"metadata.labels[{names.GROUP}]: is a label and means nothing")
