@@ -39,7 +39,7 @@ _LABELS = {
     "pod-group.scheduling.sigs.k8s.io": COSCHEDULING_OF_OLD,
 }
 _ANNOTATIONS = {
-    "scheduling.k8s.io/group-name": VOLCANO,  # set by KubeRay, LeaderWorkerSet, Trainer
+    "scheduling.k8s.io/group-name": VOLCANO,  # also set by LeaderWorkerSet and Trainer
     "scheduling.volcano.sh/group-name": VOLCANO,
     "pod-group-name": KAI,
 }

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from agents.kube.convert import version_of
-from agents.kube.groups import LABEL_KEY, MAX_COUNT, MAX_NAME, MAX_SHOWN, bound_further
+from agents.kube.groups import LABEL_KEY, MAX_COUNT, MAX_NAME, MAX_PROBLEM, MAX_SHOWN, bound_further
 from agents.kube.wire import BROKEN, BareMeta, Int, Text, Wire, read_bare
 from agents.observer.seen import GroupSeen
 from shared.model.group_kinds import (
@@ -279,7 +279,7 @@ class Api(NamedTuple):
         except _HeldError as error:
             return replace(seen, holds=str(error))
         except BROKEN as error:
-            return replace(seen, holds=f"cannot be read: {error}")
+            return replace(seen, holds=f"cannot be read: {error}"[:MAX_PROBLEM])
         group = found.group
         if group is not None:
             group = msgspec.structs.replace(group, kind=self.kind, name=meta.name)

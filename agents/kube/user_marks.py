@@ -300,13 +300,18 @@ def _about_spread(value: str) -> tuple[str, bool]:
     """
     problems: list[str] = []
     for rule in marks.spread_of({names.SPREAD: value}, problems):
-        if not problems and (meant := meant_level(rule.key)):
-            return (
-                f"{rule.key[:_READ]!r} is no level and so taken as a node label; did you mean "
-                f"{meant!r}?",
-                False,
-            )
+        if not problems and (wrong := _taken_as_label(rule.key)):
+            return wrong, False
     return "", False
+
+
+def _taken_as_label(key: str) -> str:
+    meant = meant_level(key)
+    return (
+        f"{key[:_READ]!r} is no level and so taken as a node label; did you mean {meant!r}?"
+        if meant
+        else ""
+    )
 
 
 def _readable(read: Callable[[str], object], *, holds: bool) -> Callable[[str], tuple[str, bool]]:
@@ -329,6 +334,7 @@ _VALUES: Mapping[str, Callable[[str], tuple[str, bool]]] = {
     names.SPREAD: _about_spread,
     names.DOMAIN_SCOPE: _one_of("cluster", "fleet"),
     names.FAILOVER: _one_of(*marks.FAILOVER_MODES),
+    names.GROUP_WITHIN: lambda value: (_taken_as_label(value), False),
     names.NEAR: _readable(read_near, holds=False),
     names.DATA: _readable(read_dataset, holds=False),
     names.REQUIRE_DATA: _readable(read_dataset, holds=True),

@@ -53,10 +53,19 @@ class ClusterCache:
     the changes.
 
     `kinds` are those of the objects beside nodes and pods that are watched, too. PodGroups are no
-    such objects: what they mean for their pods is told with these.
+    such objects: what they mean for their pods is told with these. One write may have all pods of a
+    group judged anew: at most `judged_at_once` (None: any number) until `judge_late` is called, and
+    the others then, so that nobody who writes often takes the agent's time from others.
     """
 
-    def __init__(self, log: ChangeLog, kinds: Iterable[str] = (), *, groups: bool = False) -> None:
+    def __init__(
+        self,
+        log: ChangeLog,
+        kinds: Iterable[str] = (),
+        *,
+        groups: bool = False,
+        judged_at_once: int | None = None,
+    ) -> None:
         self.log = log
         self.targets: dict[str, NodeTarget] = {}
         self._nodes: dict[str, Node] = {}
@@ -66,6 +75,9 @@ class ClusterCache:
         self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
         self._adopters = Adopters()
         self._groups = PodGroups() if groups else None
+        self._judged_at_once = judged_at_once
+        self._judged = 0  # anew, since `judge_late`
+        self._judging = False
         self._shares = NamespaceShares()
         needed = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
         beside = OBJECTS if groups else ()
@@ -161,7 +173,8 @@ class ClusterCache:
         elif isinstance(seen, ObjectSeen):
             self._put_object(seen)
         elif isinstance(seen, GroupSeen) and self._groups is not None:
-            self._judge(self._groups.put(seen))
+            self._groups.put(seen)
+            self._judge()
 
     def forget(self, kind: str, key: str) -> None:
         """The object was seen to be deleted."""
@@ -182,7 +195,8 @@ class ClusterCache:
             self._drop_pod(key, missing=missing)
         elif kind in OBJECTS:
             if self._groups is not None:
-                self._judge(self._groups.drop(kind, key))
+                self._groups.drop(kind, key)
+                self._judge()
         else:
             self._adopters.drop(kind, key)
             if self._objects[kind].pop(key, None) is not None:
@@ -257,10 +271,26 @@ class ClusterCache:
             self._adopters.put(seen.record)
             self.log.touch(seen.kind, seen.key)
 
-    def _judge(self, members: Iterable[PodSeen]) -> None:
+    def judge_late(self) -> None:
+        """Judge pods that were left out."""
+        self._judged = 0
+        self._judge()
+
+    def _judge(self) -> None:
         """Pods whose group is another one now, or is gone."""
-        for member in members:
-            self._put_pod(member)
+        if self._groups is None or self._judging:
+            return
+        self._judging = True
+        try:
+            most = self._judged_at_once
+            while most is None or self._judged < most:
+                member = self._groups.next_again()
+                if member is None:
+                    break
+                self._judged += 1
+                self._put_pod(member)
+        finally:
+            self._judging = False
 
     def _put_pod(self, seen: PodSeen) -> None:
         if seen.misplaced is not None:
@@ -280,8 +310,7 @@ class ClusterCache:
             return
         for told in self._shares.put(pod, seen.memory):
             self._keep(self._placed(told, self._pods.get(told.uid)))
-        if self._groups is not None:
-            self._judge(self._groups.take_again())
+        self._judge()
 
     def _keep(self, pod: Pod) -> None:
         known = self._pods.get(pod.uid)
@@ -319,7 +348,7 @@ class ClusterCache:
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         if self._groups is not None:
             self._groups.forget_pod(uid)
-            self._judge(self._groups.take_again())
+        self._judge()
         for told in self._shares.drop(uid):
             self._keep(self._placed(told, self._pods.get(told.uid)))
         pod = self._pods.pop(uid, None)

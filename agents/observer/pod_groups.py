@@ -2,7 +2,7 @@
 pod is told to be, and which of those without a place wait for it, and why.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -46,24 +46,24 @@ class PodGroups:
         self._of: dict[str, PodSeen] = {}  # members as they were judged last, by UID
         self._again: dict[str, PodSeen] = {}
 
-    def put(self, seen: GroupSeen) -> Sequence[PodSeen]:
-        """A group as it is now. The pods to be judged anew."""
+    def put(self, seen: GroupSeen) -> None:
+        """A group as it is now: its pods are to be judged anew."""
         key = (seen.kind, seen.namespace, seen.name)
         before = self._defined.get(key)
         self._defined[key] = seen
-        if before is not None and _definition(before) == _definition(seen):
-            return ()
-        return self._seen(key)
+        if before is None or _definition(before) != _definition(seen):
+            self._judge_anew(key)
 
-    def drop(self, kind: str, name: str) -> Sequence[PodSeen]:
-        """The group of this namespace/name is gone. The pods to be judged anew."""
+    def drop(self, kind: str, name: str) -> None:
+        """The group of this namespace/name is gone: its pods are to be judged anew."""
         namespace, _, name = name.partition("/")
         key = (kind, namespace, name)
-        return () if self._defined.pop(key, None) is None else self._seen(key)
+        if self._defined.pop(key, None) is not None:
+            self._judge_anew(key)
 
     def judged(self, seen: PodSeen) -> Pod | None:
         """The pod with its group, and with why it waits for that. Others of the group may have to
-        be judged anew then (`take_again`).
+        be judged anew then (`next_again`).
         """
         pod = seen.pod
         self._move(seen.uid, seen if pod is not None and seen.marks else None)
@@ -73,15 +73,13 @@ class PodGroups:
         """The pod is gone."""
         self._move(uid, None)
 
-    def take_again(self) -> Iterable[PodSeen]:
-        """The pods to be judged anew since others came or went, each time once."""
-        taken = list(self._again.values())
-        self._again.clear()
-        return taken
+    def next_again(self) -> PodSeen | None:
+        """A pod that is to be judged anew since its group, or others of it, came, changed or went."""
+        return next(iter(self._again.values()), None)
 
-    def _seen(self, key: _Key) -> Sequence[PodSeen]:
+    def _judge_anew(self, key: _Key) -> None:
         members = self._members.get(key)
-        return list(members.seen.values()) if members is not None else ()
+        self._again.update(members.seen if members is not None else {})
 
     # --- who is a member
     # ----------------------------------------------------------------------------------------------
@@ -89,6 +87,7 @@ class PodGroups:
     def _move(self, uid: str, seen: PodSeen | None) -> None:
         before = self._of.get(uid)
         if before is None and seen is None:
+            self._again.pop(uid, None)
             return
         touched = {key for one in (before, seen) if one is not None for key in _keys(one)}
         held = {key: self._holds_all(key) for key in touched}
@@ -98,7 +97,7 @@ class PodGroups:
             self._put_in(seen)
         for key, was in held.items():
             if self._holds_all(key) != was:
-                self._again.update((one.uid, one) for one in self._seen(key))
+                self._judge_anew(key)
         self._again.pop(uid, None)
 
     def _holds_all(self, key: _Key) -> bool:
@@ -111,7 +110,8 @@ class PodGroups:
         defined = self._defined.get(key)
         if defined is None or defined.group is None or not defined.of_all:
             return False
-        return len(self._seen(key)) > defined.group.min_count
+        members = self._members.get(key)
+        return members is not None and len(members.seen) > defined.group.min_count
 
     def _put_in(self, seen: PodSeen) -> None:
         self._of[seen.uid] = seen

@@ -39,6 +39,9 @@ EXECUTOR_KINDS = frozenset(
 
 SYNC_LOOK_S = 0.5
 EVENTS_LOOK_S = 2.0  # what is normal waits for so long, or twice, for a status that it comes with
+# Pods that are judged anew for their group, of 30 us each: an eighth of a core at the most.
+JUDGED_AT_ONCE = 1000
+JUDGE_S = 0.25
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -63,7 +66,8 @@ class Watching:
         kinds = [kind for kind in KINDS if _is_watched(kind.name, settings.role)]
         self.log = ChangeLog(max_graves=settings.max_graves, on_change=on_change)
         whole = settings.role != EXECUTOR
-        self.cache = ClusterCache(self.log, (kind.name for kind in kinds), groups=whole)
+        names = (kind.name for kind in kinds)
+        self.cache = ClusterCache(self.log, names, groups=whole, judged_at_once=JUDGED_AT_ONCE)
         self.handler = handler = WatchHandler(self.cache, settings.kubelet.bandwidth, marks)
         self.watches: Sequence[ListWatch] = (
             ListWatch(client, NODES, "/api/v1/nodes", node_seen, handler, pace),
@@ -119,6 +123,7 @@ class Watching:
             self.tasks["Event"] = spawn(self._watch_events(), "watch Event")
             self.tasks["normal Event"] = spawn(self._watch_normal(), "watch normal Event")
             self.tasks["late Event"] = spawn(self._tell_late(), "tell late Event")
+            self.tasks["late members"] = spawn(self._judge_late(), "judge late members")
         for watch in (*self._of_node_groups, *self._of_pod_groups):
             self.tasks[watch.kind] = spawn(watch.run(), f"watch {watch.kind}")
 
@@ -140,6 +145,11 @@ class Watching:
         while True:
             await asyncio.sleep(EVENTS_LOOK_S)
             self.handler.events.tell_late()
+
+    async def _judge_late(self) -> None:
+        while True:
+            await asyncio.sleep(JUDGE_S)
+            self.cache.judge_late()
 
     def start_over(self) -> None:
         """List everything anew: what was shown is to be judged otherwise."""

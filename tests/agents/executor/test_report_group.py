@@ -139,6 +139,16 @@ def test_a_group_that_the_pod_does_not_name_is_not_written(group: Group | None, 
     assert world.conditions == []
 
 
+def test_an_executor_that_watches_no_groups_goes_by_the_name_that_its_pod_says() -> None:
+    world = GroupWorld()
+    world.sync()
+    pod = world.cache.pod(world.member.uid)
+    assert pod is not None
+    assert pod.group == Group(POD_GROUPS, "train")
+    assert world.do(world.report()).verdict == DONE
+    assert len(world.conditions) == 1
+
+
 @pytest.mark.parametrize(
     "ref", [PodRef("default", "web", "another"), PodRef("kube-system", "web", ""), PodRef("default", "db", "")]
 )

@@ -132,6 +132,17 @@ def test_an_annotation_that_makes_no_group_holds_the_pod_and_says_so(annotations
     assert all(len(line) <= 300 for line in world.problems())
 
 
+@pytest.mark.parametrize(("within", "meant"), [("racks", "rack"), ("Zone", "zone"), ("rack", ""), ("fleet", "")])
+def test_a_node_label_that_is_like_a_level_is_told(within: str, meant: str) -> None:
+    said = [one.text for one in ours(within=within).invalid_annotation]
+    assert said == [
+        f"metadata.annotations[{names.GROUP_WITHIN}]: {within!r} is no level and so taken as a node label; did you "
+        f"mean {meant!r}?"
+        for _ in meant[:1]
+    ]
+    assert World(ours(within=within)).problems() == ()
+
+
 def test_a_label_in_place_of_the_annotation_holds_the_pod() -> None:
     (problem,) = World(member(labels={names.GROUP: "train"})).problems()
     assert problem.startswith(f"metadata.labels[{names.GROUP}]: is a label and means nothing")
@@ -195,9 +206,15 @@ def test_a_group_of_another_namespace_is_another_one() -> None:
     assert World(ours(), seen).problems() == ()
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(("2", "3", "bound", "gone"))), max_size=12))
-def test_a_member_has_a_problem_exactly_while_two_that_wait_do_not_agree(steps: list[tuple[int, str]]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from(("2", "3", "bound", "gone"))), max_size=12),
+    st.sampled_from((None, 1, 2)),
+)
+def test_a_member_has_a_problem_exactly_while_two_that_wait_do_not_agree(
+    steps: list[tuple[int, str]], at_once: int | None
+) -> None:
     world, said = World(), dict[str, str]()
+    world.cache = ClusterCache(world.log, groups=True, judged_at_once=at_once)
     for number, what in steps:
         name = f"p{number}"
         if what == "gone":
@@ -206,9 +223,36 @@ def test_a_member_has_a_problem_exactly_while_two_that_wait_do_not_agree(steps: 
             continue
         world.cache.apply(ours(name, **({"nodeName": "n1"} if what == "bound" else {"least": what})))
         said[name] = what
+    for _ in said:
+        world.cache.judge_late()
     waiting = {name: what for name, what in said.items() if what != "bound"}
     differ = len(set(waiting.values())) > 1
     assert {name: bool(world.problems(name)) for name in said} == {name: differ and name in waiting for name in said}
+
+
+def test_one_write_takes_no_more_time_than_is_left_and_the_rest_is_judged_late() -> None:
+    world = World()
+    world.cache = ClusterCache(world.log, groups=True, judged_at_once=10)
+    many = [f"p{number}" for number in range(25)]
+    for name in many:
+        world.cache.apply(ours(name))
+    held: list[int] = []
+
+    def look() -> None:
+        held.append(sum(bool(world.problems(name)) for name in many))
+
+    world.cache.apply(ours("odd", "9"))
+    look()
+    for _ in range(3):
+        world.cache.judge_late()
+        look()
+    assert held == [10, 20, 25, 25]
+    world.cache.apply(ours("odd", "4", nodeName="n1"))
+    world.cache.forget(PODS, "uid-p24")
+    assert sum(bool(world.problems(name)) for name in many[:-1]) == 14
+    world.cache.judge_late()
+    world.cache.judge_late()
+    assert not any(world.problems(name) for name in many[:-1])
 
 
 # --- other projects
