@@ -1,6 +1,6 @@
 """A group goes where the naive definition says, whole or not at all; and where it goes nowhere, no trace is left."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random
@@ -23,7 +23,7 @@ from tests.laws.test_what_if_laws import APP, NAMES, World
 
 LEVELS = ("rack", "zone", "region", "provider", "cluster")
 WITHIN = ("rack", "zone", "cluster", FLEET, "host", "disk")
-KINDS = (
+KINDS: tuple[Callable[[PodBuilder], PodBuilder], ...] = (
     lambda one: one,
     lambda one: one,
     lambda one: one.labels(app="u").spread("zone", 1),

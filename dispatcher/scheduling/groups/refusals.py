@@ -13,6 +13,7 @@ from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace
 from dispatcher.scheduling.groups.templates import Template, as_one
 from dispatcher.scheduling.records.decision import Unschedulable
+from dispatcher.scheduling.records.messages import no_place_message
 from shared.model.pod import Group
 from shared.model.reasons import Reason, Reasons, Why
 from shared.model.resources import PODS
@@ -115,9 +116,8 @@ def missing_of(refused: Unschedulable) -> str:
             nodes -= count
         else:
             counts[why.text] += count
-    return _counted(nodes, counts) if counts else refused.message
+    return _counted(nodes, counts) if counts else refused.message.removesuffix(".")
 
 
 def _counted(nodes: int, counts: Counter[str]) -> str:
-    parts = sorted(f"{count} {text}" for text, count in counts.items() if count)
-    return f"of its {nodes} nodes {', '.join(parts)}" if parts else f"it has {nodes} nodes"
+    return f"there {no_place_message(nodes, counts).removesuffix('.')}"
