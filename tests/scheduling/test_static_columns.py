@@ -32,7 +32,7 @@ class WholeAtFirst(Score[None]):
 
 def test_fractions_that_come_after_whole_numbers_are_kept_as_they_are() -> None:
     state, plugin = fleet(a=[node(f"n{at}").labels(rank="2") for at in range(3)]), WholeAtFirst()
-    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    [role, _] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
     column, one = StaticColumn(role, state), pod("p").placed("a")
     assert column.refresh(one, state) is None
     assert repr(column.raw_of(slice(0, 3)).tolist()) == "[2.0, 2.0, 2.0]"
@@ -53,7 +53,7 @@ class Uniform(WholeAtFirst):
 
 def test_a_node_may_be_scored_otherwise_than_all_were_before() -> None:
     state, plugin = fleet(a=[node(f"n{at}").labels(rank="0") for at in range(3)]), Uniform()
-    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    [role, _] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
     column, one = StaticColumn(role, state), pod("p").placed("a")
     assert column.refresh(one, state) is None
     assert [column.values[at] for at in column.value.tolist()] == column.raw_of(slice(0, 3)).tolist() == [0.0, 0.0, 0.0]
@@ -65,7 +65,7 @@ def test_a_node_may_be_scored_otherwise_than_all_were_before() -> None:
 @pytest.mark.parametrize("plugin", [WholeAtFirst(), Uniform()], ids=["each", "one for all"])
 def test_scores_that_no_node_has_any_more_are_forgotten(plugin: WholeAtFirst) -> None:
     state, nodes = fleet(a=["n0", "n1", "n2"]), cycle((0, 1, 2))
-    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    [role, _] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
     column, one = StaticColumn(role, state), pod("p").placed("a")
     for at in range(2000):
         state.put_node("a", node(f"n{next(nodes)}").labels(rank=f"{at / 4}").build())
@@ -93,7 +93,7 @@ def test_what_is_said_of_clusters_is_kept_for_pods_of_many_homes() -> None:
 
 def test_one_number_stands_for_all_nodes_also_when_more_come_that_are_scored_alike() -> None:
     state, plugin = fleet(a=[node(f"n{at}").labels(rank="2") for at in range(3)]), WholeAtFirst()
-    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    [role, _] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
     column, one = StaticColumn(role, state), pod("p").placed("a")
     for name in ("n3", "n4"):
         assert column.refresh(one, state) is None

@@ -82,13 +82,12 @@ class Members:
         may_fail = len(self.waiting) - self.needed
         results = list[Result]()
         only_in = place.only_in
-        for _, run in groupby(self.waiting, lambda item: self._template_of[item[0]]):
-            results += trial.schedule(
-                [
-                    (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
-                    for pod_id, pod_info in run
-                ]
-            )
+        for at, run in groupby(self.waiting, lambda item: self._template_of[item[0]]):
+            items = [
+                (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
+                for pod_id, pod_info in run
+            ]
+            results += trial.schedule(items, alike=self.templates[at].alike)
             if sum(isinstance(one, Unschedulable) for one in results) > may_fail:
                 break
         return results
