@@ -9,6 +9,7 @@ from benchmarks import (
     beside_kube_scheduler,
     decisions,
     fragmentation,
+    gangs,
     listing,
     scheduler_perf,
     tracing,
@@ -42,10 +43,13 @@ _OWN = (
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
     *tracing.CASES,
+    *gangs.CASES,
 )
 _SECONDS = {
     "half_a_million_nodes": 60,
     "costs_of_a_pass": 30,
+    "best_rack_of_100_clusters": 60,
+    "gangs_that_fit_nowhere": 20,
     "list_and_decode": 40,
     "fragmentation": 60,
     "closed_loop": 40,

@@ -7,7 +7,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from shared.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
+from shared.model.names import HOSTNAME, RACK, REGION, SCHEDULER_NAME, ZONE
 from shared.model.node import Node, Reading
 from shared.model.pod import Pod
 
@@ -15,16 +15,16 @@ NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods"
 ZONES = "abc"
 
 
-def fleet_of(clusters: int, nodes: int, *, read: bool = True) -> FleetState:
+def fleet_of(clusters: int, nodes: int, *, read: bool = True, in_a_rack: int = 0) -> FleetState:
     """`clusters` x `nodes` nodes of 32 CPU and 128 GiB in three zones; `read`: with readings of
-    different load.
+    different load; `in_a_rack`: so many nodes in each rack of a cluster, 0: no racks are known.
     """
     fleet = FleetState(now=1000.0)
     for c in range(clusters):
         name = f"c{c:03}"
         fleet.set_cluster(name, ready=True, synced=True)
         for n in range(nodes):
-            fleet.put_node(name, _node(c, n))
+            fleet.put_node(name, _node(c, n, in_a_rack))
             if not read:
                 continue
             load = ((n * 7919 + c * 104729) % 1000) / 2500
@@ -34,7 +34,7 @@ def fleet_of(clusters: int, nodes: int, *, read: bool = True) -> FleetState:
     return fleet
 
 
-def _node(cluster: int, n: int) -> Node:
+def _node(cluster: int, n: int, in_a_rack: int) -> Node:
     name, zone = f"n{n:04}", ZONES[n % len(ZONES)]
     labels = {
         HOSTNAME: name,
@@ -42,6 +42,8 @@ def _node(cluster: int, n: int) -> Node:
         ZONE: f"r{cluster % 10}{zone}",
         "disk": ("ssd", "hdd")[n % 2],
     }
+    if in_a_rack:
+        labels[RACK] = f"rack-{n // in_a_rack}"
     return Node(
         name, f"c{cluster}-{n}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000
     )

@@ -14,6 +14,17 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "decide_small_pods": "one template of 50m and 64Mi, the core alone",
         "decide_small_pods_without_readings": "the same without readings of live load",
     },
+    "gangs_of_eight": {
+        "gangs_of_eight": "gangs of 8 that ask for one rack, 125 racks, the core alone",
+    },
+    "best_rack_of_100_clusters": {
+        "best_rack_p50": "the best of 12,500 racks in 100 clusters for a gang of 64, median",
+        "best_rack_p99": "the same, p99",
+        "best_rack_first": "the same for the first gang, which waits for columns of nodes",
+    },
+    "gangs_that_fit_nowhere": {
+        "gangs_refused": "5,000 gangs of 8 that no rack has room for, refused again",
+    },
     "mixed_classes": {
         "mixed_one_template": "one template of 500m and 512Mi",
         "mixed_200_classes": "200 templates mixed",

@@ -304,10 +304,10 @@ class Reasons:
         "group",
         "pod group {}",
         remedy="No domain has room for all members that have to start together. The message names "
-        "the best one and says what was missing there; ask for fewer members (`min_count`), for a "
-        "wider domain (`within`), or for less.",
-        # the reasons of its members say what helps
-        helped_by=NEVER,
+        "the best one and says what was missing there: ask for less of it, for fewer members that "
+        "start together, or for a wider domain.",
+        # the reasons of its members say what else helps
+        helped_by=WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
         verbatim=True,
     )
     GROUP_INCOMPLETE = Reason(

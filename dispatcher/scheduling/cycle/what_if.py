@@ -87,9 +87,10 @@ class WhatIf:
         self._fleet.remove(pod_id)
         self._nominations.left(pod_id)
 
-    def schedule(self, items: Sequence[Item]) -> list[Result]:
+    def schedule(self, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
         """Decide pods in order, those that follow each other and are of one class together, and book
-        their places. ValueError for one that has a place, or comes twice.
+        their places; `alike`: all are of one template and home. ValueError for one that has a place,
+        or comes twice.
         """
         if len({pod_id for pod_id, _ in items}) < len(items):
             raise ValueError("a pod is decided twice")
@@ -100,6 +101,8 @@ class WhatIf:
                     f"pod {pod_id[1]} of cluster {pod_id[0]} has a place: it is to be taken away "
                     "first"
                 )
+        if alike:
+            return self._schedule_class(items, alike=True) if items else []
         results = list[Result]()
         for _, run in groupby(items, lambda item: self._of(item[1]).classify(item[1])):
             results += self._schedule_class(list(run))
@@ -109,10 +112,10 @@ class WhatIf:
         """Keep it all, once the context ends without an error."""
         self._committed = True
 
-    def _schedule_class(self, items: Sequence[Item]) -> list[Result]:
+    def _schedule_class(self, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
         scheduler = self._of(items[0][1])
         try:
-            return scheduler.schedule_class(items)
+            return scheduler.schedule_class(items, alike=alike)
         finally:  # whatever was booked before it raised
             for pod_id, _ in items:
                 if scheduler.holds(pod_id):

@@ -1,6 +1,6 @@
 """The members of a group by what they ask for, and how many of each kind have room where."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,7 +17,7 @@ from shared.model.reasons import Reason, Why
 
 @dataclass
 class Template:
-    """Members of one class, and so of one profile.
+    """Members of one class, and so of one profile; `alike`: of one template, too.
 
     `most`: how many of them are not refused for themselves or for quota, as far as that is known.
     `room`, and `in_domains`, by topology key [domains] how many fit: none where `why` says that all
@@ -26,6 +26,7 @@ class Template:
 
     scheduler: Scheduler
     items: list[Item]
+    alike: bool = True
     most: int = 0
     why: Why | None = None
     closed: StaticFilters | None = None
@@ -56,12 +57,21 @@ def templates_of(
     """In the order of their first members; how many fit in the domains of these topology keys is an
     upper bound, whoever else of the group is there. PluginError.
     """
-    found = dict[object, Template]()
+    found = dict[Hashable, Template]()
+    known = dict[int, tuple[object, Template]]()  # by the id of what pods of one template share
     for item in waiting:
-        key = profiles.classify(item[1])
-        if key not in found:
-            found[key] = Template(profiles.of(item[1]), [])
-        found[key].items.append(item)
+        pod_info = item[1]
+        scheduler = profiles.of(pod_info)
+        same = scheduler.plan.class_key(pod_info)
+        if id(same) not in known:
+            key = scheduler.classify(pod_info)
+            template = found.get(key)
+            if template is None:
+                template = found[key] = Template(scheduler, [])
+            else:
+                template.alike = False
+            known[id(same)] = same, template
+        known[id(same)][1].items.append(item)
     nominated = len(profiles.nominations) > 0
     for one in found.values():
         one.most = _most(one)
