@@ -316,5 +316,5 @@ def test_who_comes_while_the_others_are_on_their_way_waits_for_what_becomes_of_t
     fleet.tick()
     assert fleet.told("d") == "pod group train: others of it are about to start"
     assert [name for _, name in fleet.orders()] == ["a", "b", "c"]
-    fleet.run(3)
+    fleet.run(8)
     assert fleet.places() == dict.fromkeys("abcd", "west")
