@@ -50,8 +50,8 @@ def _rows() -> Iterator[tuple[str, ...]]:
         ]
         first = cell(kind, done[0])
         more = [f"{verdict}: {cell(kind, verdict)}" for verdict in done[1:]]
-        cells = ("; ".join([first, *more]), cell(kind, STALE), cell(kind, REFUSED))
-        alike.setdefault(cells, []).append(kind)
+        answers = ("; ".join([first, *more]), cell(kind, STALE), cell(kind, REFUSED))
+        alike.setdefault(answers, []).append(kind)
     for cells, kinds in alike.items():
         yield (", ".join(code(kind.value) for kind in kinds), *cells)
 

@@ -21,6 +21,7 @@ the others.
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 import msgspec
 
@@ -63,6 +64,14 @@ class BookedSet(msgspec.Struct, eq=False):
     whole_at: float
     step: Step = Step.PREPARE
 
+    @property
+    def words(self) -> str:
+        """What those wait for that are through."""
+        return (
+            f"group {self.group.name}: {len(self.left)} of {len(self.members)} pods are not "
+            f"through step {self.step.value} yet"
+        )
+
 
 class StartTimes:
     """How long groups took from their last needed pod to their last bind: a histogram."""
@@ -71,7 +80,13 @@ class StartTimes:
         self.counts: Counter[float] = Counter()  # end of the bucket -> groups, not cumulated
         self.total_s = 0.0
         self.groups = 0
-        self.ends = _COUNTED_S
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: end of a bucket -> groups up to that."""
+        ends = [*_COUNTED_S, float("inf")]
+        counts = accumulate(self.counts[end] for end in ends)
+        names = [*(f"{end:g}" for end in _COUNTED_S), "+Inf"]
+        return list(zip(names, map(float, counts), strict=True))
 
     def note(self, took_s: float) -> None:
         """One more."""

@@ -318,3 +318,30 @@ def test_who_comes_while_the_others_are_on_their_way_waits_for_what_becomes_of_t
     assert [name for _, name in fleet.orders()] == ["a", "b", "c"]
     fleet.run(8)
     assert fleet.places() == dict.fromkeys("abcd", "west")
+
+
+def test_explain_says_how_many_of_how_many_have_a_place_where_and_in_which_step_they_are() -> None:
+    fleet = Fleet()
+
+    def seen() -> tuple[Any, ...]:
+        row = explain(fleet.core, "default", "a")
+        assert row is not None
+        told = row["group"]
+        return tuple(told[key] for key in ("state", "step", "left", "waiting", "placed", "domains"))
+
+    fleet.submit("a", "b", **AWAY)
+    fleet.report()
+    assert seen() == ("incomplete", None, None, 2, 0, [])
+    fleet.submit("c", **AWAY)
+    fleet.report()
+    fleet.tick()
+    assert seen() == ("starting", "claim", 3, 0, 3, ["west"])
+    claims = [one for one in fleet.mail if isinstance(one[1], m.Claim)]
+    fleet.mail = claims[1:]
+    fleet._feed(events.Answered("home", (fleet.home.execute(claims[0][1]),)))
+    row = explain(fleet.core, "default", "a")
+    assert row is not None
+    assert row["waiting"] == "group train: 2 of 3 pods are not through step claim yet; its place is held"
+    fleet.run(5)
+    assert seen() == ("started", None, None, 0, 3, ["west"])
+    assert fleet.core.queue.groups.counts() == {"incomplete": 0, "waiting": 0, "placed": 1}
