@@ -22,7 +22,7 @@ What is promised of the order of pods that are active:
 """
 
 import itertools
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
@@ -43,6 +43,7 @@ from dispatcher.scheduling.queued import (
 )
 from dispatcher.scheduling.queued_groups import QueuedGroups
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
+from dispatcher.scheduling.waiting_groups import WaitingGroups
 from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
@@ -83,20 +84,26 @@ class SchedulingQueue(QueuedGroups):
         longest_s: float = 10.0,
         flush_s: float = 300.0,
     ) -> None:
-        super().__init__()
         self._sort = sort
         self._classify = classify
         self._gates: Gates = gates or NoPlugins()
         self._pause = Backoff(first_s, longest_s)
         self._flush_s = flush_s
+        self._pods: dict[PodId, QueuedPod] = {}
+        self._counts = dict.fromkeys(State, 0)
+        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(
+            int
+        )  # pods into a state, by what moved them
         self._active = ActivePods()
         self._parked = ParkedPods()
         self.listens = self._parked.listens
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
+        self.groups = WaitingGroups()
         # nobody is tried for these any more: the next `flush` sees to it
         self._left: deque[RefusedTogether] = deque()
+        self._tickets = itertools.count(1)
         self._policies = 0
 
     # --- in and out

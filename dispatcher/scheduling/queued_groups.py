@@ -2,10 +2,9 @@
 member stands for its group, and where the others wait.
 """
 
-import itertools
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_info import GroupId, group_id
@@ -26,14 +25,13 @@ _POPPED = State.POPPED
 
 
 class QueuedGroups(ABC):
-    """The part of the queue that knows groups. `incoming`: pods into a state, by what moved them."""
+    """The part of the queue that knows groups."""
 
-    def __init__(self) -> None:
-        self._pods: dict[PodId, QueuedPod] = {}
-        self._counts = dict.fromkeys(State, 0)
-        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)
-        self._tickets = itertools.count(1)
-        self.groups = WaitingGroups()
+    _pods: dict[PodId, QueuedPod]
+    _counts: dict[State, int]
+    incoming: defaultdict[tuple[State, str], int]
+    _tickets: Iterator[int]
+    groups: WaitingGroups
 
     @abstractmethod
     def unschedulable_all(
