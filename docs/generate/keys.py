@@ -107,6 +107,26 @@ USERS = (
         "controller than a "
         "ReplicaSet, StatefulSet or ReplicationController (see [Rebalancing](../rebalancing.md)).",
     ),
+    Key(
+        "GROUP",
+        "pod, annotation",
+        "a name",
+        "The pods of this namespace and cluster with the same name here are one group (gang): they "
+        "start together or not at all (see [Groups](../groups.md)).",
+    ),
+    Key(
+        "GROUP_MIN",
+        "pod, annotation",
+        "a number of pods",
+        "How many members of its group start together at the least; needed with `group`.",
+    ),
+    Key(
+        "GROUP_WITHIN",
+        "pod, annotation",
+        "`cluster` (default), `rack`, `zone`, another level, `fleet`, or a node label",
+        "All members go to nodes of one rack, zone, cluster ...: where their nodes have one and the "
+        "same value. `fleet`: they may be in several clusters.",
+    ),
 )
 ADMINS = (
     Key(

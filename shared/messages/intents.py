@@ -187,6 +187,8 @@ WAITING = "Waiting"
 HOME_ONLY = "StaysHome"
 LOWER_PRIORITY = "LowerPriority"
 NODES_DO_NOT_HELP = "NodesDoNotHelp"
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
 
 
 class ReportUnschedulable(Intent, frozen=True):
@@ -205,6 +207,24 @@ class ReportUnschedulable(Intent, frozen=True):
     reason: str = "Unschedulable"
     nominated_node: str | None = None
     nodes_help: bool = True
+
+
+class ReportGroup(Intent, frozen=True):
+    """Say in the status of the PodGroup `group` (scheduling.k8s.io), in the namespace of its member
+    `pod`, whether it was scheduled: condition PodGroupInitiallyScheduled, of v1alpha2
+    PodGroupScheduled, as kube-scheduler writes it.
+
+    `reason` of one that was not: UNSCHEDULABLE or SCHEDULER_ERROR. DONE: it says so, or it has said
+    before that it was scheduled, which is never taken back. STALE: there is no such group any more,
+    or the pod is no member of it. REFUSED: the cluster does not let it be written. Only for an agent
+    that tells groups: an older one reads no batch that holds it.
+    """
+
+    group: str
+    group_uid: str
+    scheduled: bool
+    reason: str = UNSCHEDULABLE
+    message: str = ""
 
 
 class Evict(Intent, frozen=True):
@@ -272,6 +292,7 @@ AnyIntent = (
     | SelectNode
     | SignManifest
     | UpdateDelegate
+    | ReportGroup
 )
 
 

@@ -58,6 +58,10 @@ OBSERVER = {
     ("apps", "statefulsets", "", "list watch"),
     ("apps", "daemonsets", "", "list watch"),
     ("scheduling.k8s.io", "podgroups", "", "list watch"),
+    ("scheduling.x-k8s.io", "podgroups", "", "list watch"),
+    ("scheduling.sigs.k8s.io", "podgroups", "", "list watch"),
+    ("scheduling.volcano.sh", "podgroups", "", "list watch"),
+    ("scheduling.run.ai", "podgroups", "", "list watch"),
     ("", "events", "", "list watch"),
     ("metrics.k8s.io", "nodes", "", "list"),
     ("metrics.k8s.io", "pods", "", "list"),
@@ -74,6 +78,8 @@ EXECUTOR = {
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
     ("policy", "poddisruptionbudgets", "", "get create patch delete"),
+    ("scheduling.k8s.io", "podgroups", "", "get"),
+    ("scheduling.k8s.io", "podgroups/status", "", "patch"),
 }
 # As whom kubelets are asked, and who may ask for that account's tokens.
 STATS = {("", "nodes/stats", "", "get")}

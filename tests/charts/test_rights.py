@@ -68,10 +68,15 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
 UNUSED: dict[str, dict[Right, str]] = {
     "agent-observer": {
         ("list", "metrics.k8s.io", "pods", ""): "asked once nodes were told: no metrics-server here",
-        ("watch", "scheduling.k8s.io", "podgroups", ""): "once it is listed: API servers do not serve it by default",
+        **{
+            ("watch", f"scheduling.{api}", "podgroups", ""): "once it is listed: API servers do not serve it by default"
+            for api in ("k8s.io", "x-k8s.io", "sigs.k8s.io", "volcano.sh", "run.ai")
+        },
     },
     "agent": {
         ("create", "", "serviceaccounts/token", "agent-kubelets"): "to ask kubelets: no kubelet runs here",
+        ("get", "scheduling.k8s.io", "podgroups", ""): "of a pod that names one: not served by default",
+        ("patch", "scheduling.k8s.io", "podgroups/status", ""): "as above",
         ("get", "", "nodes", ""): "before our taint is put back beside those of others, where somebody took it off",
         ("delete", "", "nodes", ""): "a proxy node, minutes after its cluster is no more in the configuration",
         ("delete", "coordination.k8s.io", "leases", ""): "that of such a node",

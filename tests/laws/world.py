@@ -274,6 +274,9 @@ class ModelCluster:
     def _report(self, intent: m.ReportUnschedulable) -> tuple[str, str, bytes]:
         return m.DONE, "", b""
 
+    def _report_group(self, intent: m.ReportGroup) -> tuple[str, str, bytes]:
+        return m.DONE, "", b""
+
     def _evict(self, intent: m.Evict) -> tuple[str, str, bytes]:
         pod = self.pods.get(intent.pod.uid)
         if pod is None or pod.terminating:
@@ -307,6 +310,7 @@ _EXECUTE: dict[type[m.Intent], Callable[[ModelCluster, Any], tuple[str, str, byt
     m.DeleteSource: ModelCluster._delete_source,
     m.FinishSource: ModelCluster._finish,
     m.ReportUnschedulable: ModelCluster._report,
+    m.ReportGroup: ModelCluster._report_group,
     m.Evict: ModelCluster._evict,
 }
 

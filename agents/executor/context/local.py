@@ -71,6 +71,15 @@ class Reported(NamedTuple):
     nominated: str = ""
 
 
+class ReportedGroup(NamedTuple):
+    """The last condition that was written to a PodGroup, and when."""
+
+    scheduled: bool
+    reason: str
+    message: str
+    written: float
+
+
 class GivenUp(NamedTuple):
     """A delegate (its UID) of attempt `epoch` that was deleted because admission had changed it too
     much, and why.
@@ -130,6 +139,8 @@ class Local:
     events: EventQueue = field(default_factory=EventQueue)
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
+    reported_groups: Recent[str, ReportedGroup] = field(default_factory=Recent)  # by UID
+    group_version: str = ""  # of the API of PodGroups, by which one was found last
     refused: Recent[str, str] = field(
         default_factory=Recent
     )  # why a status is not mirrored, by UID of the source
@@ -199,6 +210,7 @@ class Local:
         """
         self.mirrored.clear()
         self.reported.clear()
+        self.reported_groups.clear()
         self.copies.doubt()
         self.services.doubt()
 

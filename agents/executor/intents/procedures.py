@@ -13,6 +13,7 @@ from agents.executor.intents.evict import evict
 from agents.executor.intents.finish_source import delete_source, finish_source
 from agents.executor.intents.mirror import mirror_status
 from agents.executor.intents.report import report_unschedulable
+from agents.executor.intents.report_group import report_group
 from agents.executor.intents.sign_manifest import sign_manifest
 from agents.executor.intents.volumes import bind_volume, select_node
 from shared.kube.http import Procedure
@@ -35,6 +36,7 @@ from shared.messages import (
     FinishSource,
     MirrorStatus,
     Outcome,
+    ReportGroup,
     ReportUnschedulable,
     RestoreClaim,
     SelectNode,
@@ -57,6 +59,7 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     DeleteSource: delete_source,
     FinishSource: finish_source,
     ReportUnschedulable: report_unschedulable,
+    ReportGroup: report_group,
     BindVolume: bind_volume,
     SelectNode: select_node,
     Evict: evict,

@@ -5,26 +5,16 @@ Both are what kube-scheduler's VolumeBinding writes; the controllers of the clus
 Every write is guarded by the version that was read, and what holds already is not written again.
 """
 
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from agents.executor.context.local import Local, Moment
 from agents.executor.objects.reads import Metadata
-from shared.kube.http import MERGE_PATCH, Procedure, Request
-from shared.kube.verdicts import (
-    LOOKS,
-    NOT_FOUND,
-    POSTPONED,
-    TRIES,
-    Answer,
-    error_text,
-    is_ambiguous,
-    outcome,
-)
-from shared.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
+from agents.executor.objects.rewrite import Patch, rewrite
+from shared.kube.http import Procedure
+from shared.kube.verdicts import Answer, outcome
+from shared.messages import DONE, STALE, BindVolume, Outcome, SelectNode
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -48,9 +38,7 @@ class _Stored(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_STORED = msgspec.json.Decoder(_Stored)
-Patch = dict[str, Any]
-Decide = Callable[[_Stored], Answer | Patch]  # the answer to give, or what is to be written
+_read = msgspec.json.Decoder(_Stored).decode
 
 
 def bind_volume(intent: BindVolume, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -74,7 +62,7 @@ def bind_volume(intent: BindVolume, local: Local, now: Moment) -> Procedure[Outc
         claim_ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **wanted}
         return {"metadata": by_us, "spec": {"claimRef": claim_ref}}
 
-    answer = yield from _write(path, f'persistentvolume "{intent.volume}"', decide)
+    answer = yield from rewrite(path, f'persistentvolume "{intent.volume}"', _read, decide)
     return outcome(intent, *answer)
 
 
@@ -97,50 +85,10 @@ def select_node(intent: SelectNode, local: Local, now: Moment) -> Procedure[Outc
             )
         return {"metadata": {"annotations": {SELECTED_NODE: intent.node}}}
 
-    answer = yield from _write(path, f'persistentvolumeclaim "{name}"', decide)
+    answer = yield from rewrite(path, f'persistentvolumeclaim "{name}"', _read, decide)
     return outcome(intent, *answer)
 
 
 def _same(there: _ClaimRef, wanted: dict[str, str]) -> bool:
     named = (there.namespace, there.name) == (wanted["namespace"], wanted["name"])
     return named and there.uid in ("", wanted["uid"])
-
-
-def _write(path: str, what: str, decide: Decide) -> Procedure[Answer]:
-    """Read-modify-write with the resourceVersion as precondition; tried again after a conflict."""
-    problem = ""
-    for _ in range(TRIES):
-        stored = yield from _look_up(path, what)
-        if isinstance(stored, Answer):
-            return stored
-        decided = decide(stored)
-        if isinstance(decided, Answer):
-            return decided
-        guard = {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version}
-        body = msgspec.json.encode(
-            {**decided, "metadata": {**decided.get("metadata", {}), **guard}}
-        )
-        response = yield Request("PATCH", path, body, MERGE_PATCH)
-        if response.ok:
-            return Answer(DONE)
-        problem = error_text(response)
-        if response.status != NOT_FOUND and not is_ambiguous(response):
-            return Answer(REFUSED, problem)
-    return Answer(UNKNOWN, problem)
-
-
-def _look_up(path: str, what: str) -> Procedure[_Stored | Answer]:
-    problem = ""
-    for _ in range(LOOKS):
-        response = yield Request("GET", path)
-        if response.status == NOT_FOUND:
-            return Answer(STALE, f"{what} not found")
-        if response.ok:
-            try:
-                return _STORED.decode(response.body)
-            except msgspec.MsgspecError:
-                return Answer(UNKNOWN, f"{what} cannot be read")
-        problem = error_text(response)
-        if not response.unknown and response.status not in POSTPONED:
-            return Answer(REFUSED, problem)
-    return Answer(UNKNOWN, problem)

@@ -10,6 +10,7 @@ from agents.executor.trust.state import NAME, NAMESPACE
 from agents.runtime.executor_lease import PLACE
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 from shared.kube.plain_yaml import is_plain
+from shared.model.group_kinds import COSCHEDULING, COSCHEDULING_OF_OLD, KAI, POD_GROUPS, VOLCANO
 
 # the namespace of the agent's account; as `name`: the account beside it as which kubelets are asked
 OWN = "."
@@ -76,6 +77,9 @@ _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and ref
 _PROXIED = "pods/exec pods/attach pods/portforward"
 _FOLLOWING = "pods/ephemeralcontainers pods/resize"
 _LEFT_AS_THEY_WENT = "debug containers and resizes of pods elsewhere do not reach their copies here"
+_GROUPS_OF_OTHERS = f"{COSCHEDULING} {COSCHEDULING_OF_OLD} {VOLCANO} {KAI}"
+_GROUP_STATUS = "podgroups/status.scheduling.k8s.io"
+_UNTOLD = "PodGroups do not show whether their pods have places"
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _TOP = "kubectl top shows nothing of remote pods here"
 _CONFIG = "extension-apiserver-authentication"
@@ -112,7 +116,8 @@ NEEDS = (
         _SEE,
         "default spread constraints do not know which pods belong together",
     ),
-    Need("observer", "podgroups.scheduling.k8s.io", _SEE, "pods that name a PodGroup wait"),
+    Need("observer", POD_GROUPS, _SEE, "pods that name a PodGroup wait"),
+    Need("observer", _GROUPS_OF_OTHERS, _SEE, "pods that bear the mark of such a group wait"),
     Need(
         "observer", "events", _SEE, "warning events of remote pods here are not shown at their home"
     ),
@@ -223,6 +228,8 @@ NEEDS = (
         "",
         SERVED,
     ),
+    Need("executor", POD_GROUPS, "get", _UNTOLD, NOTE, "", SERVED),
+    Need("executor", _GROUP_STATUS, "patch", _UNTOLD, NOTE, "", SERVED),
     Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),
     Need("executor", "serviceaccounts", "get", _LATE, NOTE, "accounts", SERVED),
     Need("executor", "services", _WRITES, _NO_SERVICES, NOTE, "services", SERVED),
