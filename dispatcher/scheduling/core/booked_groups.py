@@ -51,7 +51,7 @@ class Step(enum.Enum):
 class BookedSet(msgspec.Struct, eq=False):
     """Members that got places together. `left`: those that are not through `step` yet.
 
-    `needed`: so many of them have to start, with the others of the group. `until`: all are given
+    `needed`: so many of them have to start, with the others of the group; `bound` have. `until`: all are given
     back if the binds are not sent by then. `whole_at`: when the last pod that the group needed came.
     """
 
@@ -62,7 +62,13 @@ class BookedSet(msgspec.Struct, eq=False):
     needed: int
     until: float
     whole_at: float
+    bound: int = 0
     step: Step = Step.PREPARE
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether enough are on their way still, or bound."""
+        return len(self.members) + self.bound >= self.needed
 
     @property
     def words(self) -> str:
@@ -104,7 +110,7 @@ class BookedGroups:
         self._binding = binding
         self._sets: dict[PodId, BookedSet] = {}
         self.times = StartTimes()
-        self.on_bound: Callable[[BookedSet, float], None] | None = None
+        self.on_started: Callable[[BookedSet, QueuedPod, float], None] | None = None
 
     def __len__(self) -> int:
         return len({id(one) for one in self._sets.values()})
@@ -150,23 +156,28 @@ class BookedGroups:
     def bound(self, pod_id: PodId, now: float) -> None:
         """A member was bound: by its last order, or sooner, as by an older executor."""
         booked = self._sets.get(pod_id)
-        if booked is None:
+        if booked is None or pod_id not in booked.members:
             return
+        if pod_id in booked.left or booked.step is not Step.BIND:
+            booked.bound += 1
+            if booked.bound == booked.needed:
+                self._started(booked, booked.members[pod_id], now)
         if booked.step is not Step.BIND:
             self._leave(booked, pod_id)
-            booked.needed = max(0, booked.needed - 1)
             if not booked.members:
                 self._state.queue.group_starts(booked.name, starting=False)
         self._through(booked, pod_id, now)
+
+    def _started(self, booked: BookedSet, member: QueuedPod, now: float) -> None:
+        self.times.note(now - booked.whole_at)
+        if self.on_started is not None:
+            self.on_started(booked, member, now)
 
     def _through(self, booked: BookedSet, pod_id: PodId, now: float) -> None:
         booked.left.discard(pod_id)
         while not booked.left and booked.members:
             if booked.step is Step.BIND:
                 self._end(booked)
-                self.times.note(now - booked.whole_at)
-                if self.on_bound is not None:
-                    self.on_bound(booked, now)
                 return
             self._advance(booked, now)
 
@@ -217,7 +228,7 @@ class BookedGroups:
         self._leave(booked, pod_id)
         if not booked.members:
             self._state.queue.group_starts(booked.name, starting=False)
-        elif booked.step is Step.BIND or len(booked.members) >= booked.needed:
+        elif booked.step is Step.BIND or booked.has_enough:
             self._through(booked, pod_id, now)
         else:
             self._give_back(booked, f"pod {key} is gone, and the others are too few", now)

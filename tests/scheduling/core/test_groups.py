@@ -9,6 +9,7 @@ from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.core.booked_groups import GIVEN_BACK
 from dispatcher.scheduling.views import explain
 from shared import messages as m
+from shared.model.group_kinds import POD_GROUPS
 from shared.model.names import CLUSTERS as MAY_GO_TO
 from shared.model.node import Node
 from shared.model.pod import FLEET, Group, Pod
@@ -56,7 +57,7 @@ class Fleet:
             outcome = self.world.clusters[cluster].execute(intent)
             self._feed(events.Answered(cluster, (outcome,)))
         self.log += due
-        shown = [one for one in due if not isinstance(one[1], m.ReportUnschedulable)]
+        shown = [one for one in due if not isinstance(one[1], (m.ReportUnschedulable, m.ReportGroup))]
         return [(type(one).__name__, cluster, one.pod.name) for cluster, one in shown]
 
     def run(self, seconds: int) -> None:
@@ -68,7 +69,7 @@ class Fleet:
             self.report()
 
     def submit(self, *names: str, cpu: int = 1000, least: int = 3, within: str = "cluster", **more: Any) -> list[Pod]:
-        group = Group("PodGroup.scheduling.k8s.io", "train", "u1", least, within)
+        group = Group(POD_GROUPS, "train", "u1", least, within)
         return [self.home.submit(name, cpu, group=group, **more) for name in names]
 
     def told(self, name: str) -> str:
@@ -76,7 +77,7 @@ class Fleet:
         return str(row["message"]) if row else ""
 
     def orders(self) -> list[tuple[str, str]]:
-        kept = [one for one in self.mail if not isinstance(one[1], m.ReportUnschedulable)]
+        kept = [one for one in self.mail if not isinstance(one[1], (m.ReportUnschedulable, m.ReportGroup))]
         return sorted((type(one).__name__, one.pod.name) for _, one in kept)
 
     def places(self) -> dict[str, str]:
@@ -345,3 +346,22 @@ def test_explain_says_how_many_of_how_many_have_a_place_where_and_in_which_step_
     fleet.run(5)
     assert seen() == ("started", None, None, 0, 3, ["west"])
     assert fleet.core.queue.groups.counts() == {"incomplete": 0, "waiting": 0, "placed": 1}
+
+
+def test_the_pod_group_says_on_change_only_that_it_found_no_place_and_once_that_it_was_scheduled() -> None:
+    fleet = Fleet()
+    fleet.fill("home")
+    fleet.fill("west")
+    fleet.submit("a", "b", "c", cpu=2000)
+    fleet.run(60)
+    told = [one for _, one in fleet.log if isinstance(one, m.ReportGroup)]
+    assert [(one.group, one.group_uid, one.scheduled, one.reason) for one in told] == [
+        ("train", "u1", False, m.UNSCHEDULABLE)
+    ]
+    assert told[0].message == fleet.told("a")
+    fleet.free("west")
+    fleet.run(20)
+    fleet.submit("d", cpu=8000)
+    fleet.run(20)
+    told = [one for _, one in fleet.log if isinstance(one, m.ReportGroup)]
+    assert [one.scheduled for one in told] == [False, True]
