@@ -133,6 +133,9 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
         features = features_needed(bytes(raw), unread)
         read = _ours(pod, delegate=False, judged=judged)
         elsewhere = _needs(pod, raw)
+        grouped, misread = groups.marks_of(meta, spec)
+        if not user_marks.is_settled(meta, spec):
+            unread.extend(misread)
         ours = msgspec.structs.replace(
             read,
             needs=elsewhere.needs,
@@ -141,11 +144,11 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
             generation=0 if elsewhere.left else read.generation,
             features=features,
             problems=(*read.problems, *unread),
+            group=grouped[0].group if grouped else None,
         )
-        group = "" if user_marks.is_settled(meta, spec) else groups.group_of(spec)
         left = (user_marks.Note(CHANGE_REFUSED, elsewhere.left),) if elsewhere.left else ()
         invalid = _invalid(meta, (*judged.notes, *left))
-        return PodSeen(meta.uid, version, ours, None, invalid, group=group)
+        return PodSeen(meta.uid, version, ours, None, invalid, marks=grouped)
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)

@@ -25,6 +25,7 @@ NARROWING = (
     names.DOMAIN_SCOPE,
     names.FAILOVER,
     names.REQUIRE_DATA,
+    *(names.GROUP, names.GROUP_MIN, names.GROUP_WITHIN),
 )
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD = "AnnotationNotUnderstood"
@@ -61,7 +62,7 @@ _OF_NODES = frozenset(
 )
 _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 _TELLING = frozenset(
-    ("cluster", "clusters", "stay", "spread", "failover")
+    ("cluster", "clusters", "stay", "spread", "failover", "group")
 )  # words of a key that can only narrow
 # of difflib: to be suggested, to hold a pod back, to be our prefix
 _ALIKE = 0.6
@@ -100,7 +101,7 @@ def of_ours(meta: Meta, spec: PodSpec) -> Judged:
     if is_settled(meta, spec) or not (meta.annotations or meta.labels):
         return NOTHING
     problems: list[str] = []
-    notes = [Note(NO_GROUP, text) for text in groups.beside_the_spec(meta)]
+    notes = [Note(NO_GROUP, text) for text in groups.beside_the_spec(meta, spec)]
     for where, key, value in _written(meta, problems):
         about = f"metadata.{where}[{key}]"
         wrong, holds = _about_key(where, key)

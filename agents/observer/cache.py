@@ -18,7 +18,6 @@ from agents.observer.occupancy import Occupancy
 from agents.observer.pod_groups import PodGroups
 from agents.observer.seen import (
     NODES,
-    POD_GROUPS,
     PODS,
     GroupSeen,
     InvalidAnnotation,
@@ -30,6 +29,7 @@ from agents.observer.seen import (
     WrongSchedulerName,
 )
 from agents.observer.target_clusters import names_clusters, unknown_clusters
+from shared.model.group_kinds import OBJECTS, POD_GROUPS
 from shared.model.names import EPOCH, PROXY_NODE_PREFIX
 from shared.model.node import Node
 from shared.model.objects import (
@@ -53,10 +53,19 @@ class ClusterCache:
     the changes.
 
     `kinds` are those of the objects beside nodes and pods that are watched, too. PodGroups are no
-    such objects: what they mean for their pods is told with these.
+    such objects: what they mean for their pods is told with these. One write may have all pods of a
+    group judged anew: at most `judged_at_once` (None: any number) until `judge_late` is called, and
+    the others then, so that nobody who writes often takes the agent's time from others.
     """
 
-    def __init__(self, log: ChangeLog, kinds: Iterable[str] = (), *, groups: bool = False) -> None:
+    def __init__(
+        self,
+        log: ChangeLog,
+        kinds: Iterable[str] = (),
+        *,
+        groups: bool = False,
+        judged_at_once: int | None = None,
+    ) -> None:
         self.log = log
         self.targets: dict[str, NodeTarget] = {}
         self._nodes: dict[str, Node] = {}
@@ -66,9 +75,14 @@ class ClusterCache:
         self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
         self._adopters = Adopters()
         self._groups = PodGroups() if groups else None
+        self._judged_at_once = judged_at_once
+        self._judged = 0  # anew, since `judge_late`
+        self._judging = False
         self._shares = NamespaceShares()
-        watched = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
-        self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
+        needed = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
+        beside = OBJECTS if groups else ()
+        self._versions: dict[str, dict[str, int]] = {kind: {} for kind in (*needed, *beside)}
+        self._needed = frozenset(needed)
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
         self._hidden: set[str] = set()  # kinds that the server does not show (any more)
@@ -158,8 +172,9 @@ class ClusterCache:
             self._put_pod(seen)
         elif isinstance(seen, ObjectSeen):
             self._put_object(seen)
-        elif isinstance(seen, GroupSeen):
-            self._put_group(seen.key, seen.holds)
+        elif isinstance(seen, GroupSeen) and self._groups is not None:
+            self._groups.put(seen)
+            self._judge()
 
     def forget(self, kind: str, key: str) -> None:
         """The object was seen to be deleted."""
@@ -178,8 +193,10 @@ class ClusterCache:
                 self._warned_in[namespace] -= 1
             self._unfinished.pop(key, None)
             self._drop_pod(key, missing=missing)
-        elif kind == POD_GROUPS:
-            self._put_group(key, None)
+        elif kind in OBJECTS:
+            if self._groups is not None:
+                self._groups.drop(kind, key)
+                self._judge()
         else:
             self._adopters.drop(kind, key)
             if self._objects[kind].pop(key, None) is not None:
@@ -254,11 +271,26 @@ class ClusterCache:
             self._adopters.put(seen.record)
             self.log.touch(seen.kind, seen.key)
 
-    def _put_group(self, key: str, holds: str | None) -> None:
-        """`holds`: why its pods wait; None: there is no such group any more."""
-        if self._groups is not None:
-            for member in self._groups.put(key, holds):
+    def judge_late(self) -> None:
+        """Judge pods that were left out."""
+        self._judged = 0
+        self._judge()
+
+    def _judge(self) -> None:
+        """Pods whose group is another one now, or is gone."""
+        if self._groups is None or self._judging:
+            return
+        self._judging = True
+        try:
+            most = self._judged_at_once
+            while most is None or self._judged < most:
+                member = self._groups.next_again()
+                if member is None:
+                    break
+                self._judged += 1
                 self._put_pod(member)
+        finally:
+            self._judging = False
 
     def _put_pod(self, seen: PodSeen) -> None:
         if seen.misplaced is not None:
@@ -278,6 +310,7 @@ class ClusterCache:
             return
         for told in self._shares.put(pod, seen.memory):
             self._keep(self._placed(told, self._pods.get(told.uid)))
+        self._judge()
 
     def _keep(self, pod: Pod) -> None:
         known = self._pods.get(pod.uid)
@@ -315,6 +348,7 @@ class ClusterCache:
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         if self._groups is not None:
             self._groups.forget_pod(uid)
+        self._judge()
         for told in self._shares.drop(uid):
             self._keep(self._placed(told, self._pods.get(told.uid)))
         pod = self._pods.pop(uid, None)
@@ -332,7 +366,7 @@ class ClusterCache:
     @property
     def synced(self) -> bool:
         """Whether every kind was listed once, or is known not to be shown."""
-        return len(self._complete) == len(self._versions)
+        return self._needed <= self._complete
 
     @property
     def kinds(self) -> Iterable[str]:
@@ -456,5 +490,5 @@ def _kind_of(seen: Seen) -> str:
     if isinstance(seen, ObjectSeen):
         return seen.kind
     if isinstance(seen, GroupSeen):
-        return POD_GROUPS
+        return seen.kind
     return NODES if isinstance(seen, NodeSeen) else PODS

@@ -3,6 +3,7 @@ needs of it.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,11 +11,10 @@ from shared.model.delegate_events import DelegateEvent
 from shared.model.node import Node
 from shared.model.node_group import NodeGroup
 from shared.model.objects import AnyWatched
-from shared.model.pod import Pod, PodRef
+from shared.model.pod import Group, Pod, PodRef
 
 NODES = "nodes"
 PODS = "pods"
-POD_GROUPS = "PodGroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,22 @@ class InvalidAnnotation:
     text: str
 
 
+class GroupMark(NamedTuple):
+    """A group that a pod says it is a member of, and in which field. Where an object defines it,
+    `group` holds its kind and name alone.
+    """
+
+    field: str
+    group: Group
+
+
 class PodSeen(msgspec.Struct, frozen=True, gc=False):
     """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no
     room on any node.
 
     `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed
     for it. `size`: bytes of JSON of a delegate. `memory`: bytes that `pod` takes in the dispatcher.
-    `group`: the PodGroup that a pod of ours names while it has no place.
+    `marks`: the groups that a pod of ours names, each once.
     """
 
     uid: str
@@ -93,7 +102,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     invalid_annotation: tuple[InvalidAnnotation, ...] = ()
     unfinished: PodRef | None = None
     size: int = 0
-    group: str = ""
+    marks: tuple[GroupMark, ...] = ()
     memory: int = 0
 
     @property
@@ -123,14 +132,19 @@ class ObjectSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A scheduling.k8s.io PodGroup at one resourceVersion. `holds`: why its pods wait, "" if they
-    are as any other.
+    """A PodGroup at one resourceVersion, of the API that `kind` names (`group_kinds.OBJECTS`).
+
+    `holds`: why its pods wait. Else `group`; None: each of them is placed as any other pod.
+    `of_all`: why they wait while the group has more members than start together; "": they do not.
     """
 
+    kind: str
     namespace: str
     name: str
     version: int
-    holds: str
+    group: Group | None = None
+    holds: str = ""
+    of_all: str = ""
 
     @property
     def key(self) -> str:

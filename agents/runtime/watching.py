@@ -11,13 +11,12 @@ from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
 from agents.kube.pod_events import NORMAL_OF_PODS, PATH, WARNINGS_OF_PODS, event_seen
-from agents.kube.pod_groups import OLDER, group_seen
-from agents.kube.pod_groups import PATH as POD_GROUPS_PATH
+from agents.kube.pod_groups import FOREIGN, KUBERNETES, Api
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.node_groups import NodeGroupWatch
-from agents.observer.seen import NODES, POD_GROUPS, PODS
+from agents.observer.seen import NODES, PODS
 from agents.runtime.health import HealthMonitor
 from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
@@ -40,6 +39,9 @@ EXECUTOR_KINDS = frozenset(
 
 SYNC_LOOK_S = 0.5
 EVENTS_LOOK_S = 2.0  # what is normal waits for so long, or twice, for a status that it comes with
+# Pods that are judged anew for their group, of 30 us each: an eighth of a core at the most.
+JUDGED_AT_ONCE = 1000
+JUDGE_S = 0.25
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -64,18 +66,9 @@ class Watching:
         kinds = [kind for kind in KINDS if _is_watched(kind.name, settings.role)]
         self.log = ChangeLog(max_graves=settings.max_graves, on_change=on_change)
         whole = settings.role != EXECUTOR
-        self.cache = ClusterCache(self.log, (kind.name for kind in kinds), groups=whole)
+        names = (kind.name for kind in kinds)
+        self.cache = ClusterCache(self.log, names, groups=whole, judged_at_once=JUDGED_AT_ONCE)
         self.handler = handler = WatchHandler(self.cache, settings.kubelet.bandwidth, marks)
-        of_groups = ListWatch(
-            client,
-            POD_GROUPS,
-            POD_GROUPS_PATH,
-            group_seen,
-            handler,
-            pace,
-            optional=True,
-            others=OLDER,
-        )
         self.watches: Sequence[ListWatch] = (
             ListWatch(client, NODES, "/api/v1/nodes", node_seen, handler, pace),
             ListWatch(client, PODS, "/api/v1/pods", pod_seen, handler, pace),
@@ -83,7 +76,12 @@ class Watching:
                 ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True)
                 for kind in kinds
             ),
-            *((of_groups,) if whole else ()),
+            *((_watch_of_groups(client, KUBERNETES, handler, pace),) if whole else ()),
+        )
+        # Beside the others: APIs of other projects are no part of Kubernetes, and where one of them
+        # fails no more than its own pods wait.
+        self._of_pod_groups: Sequence[ListWatch] = (
+            [_watch_of_groups(client, api, handler, pace) for api in FOREIGN] if whole else ()
         )
         # Beside the others, which tell whether this view is whole and right: that does not rest on
         # events.
@@ -110,7 +108,7 @@ class Watching:
                 time.monotonic,
                 only_these=settings.node_groups.all,
             )
-            self._of_node_groups = _watches_of_groups(client, settings, self.node_groups, pace)
+            self._of_node_groups = _watches_of_node_groups(client, settings, self.node_groups, pace)
         self.on_went_back: Callable[[], None] = lambda: None
         self.health = HealthMonitor(client, self.watches, api, self.log.bump, self._rewatch)
         self.verifier = WatchVerifier(client, self.watches, api, self._reopen, self._went_back)
@@ -125,7 +123,8 @@ class Watching:
             self.tasks["Event"] = spawn(self._watch_events(), "watch Event")
             self.tasks["normal Event"] = spawn(self._watch_normal(), "watch normal Event")
             self.tasks["late Event"] = spawn(self._tell_late(), "tell late Event")
-        for watch in self._of_node_groups:
+            self.tasks["late members"] = spawn(self._judge_late(), "judge late members")
+        for watch in (*self._of_node_groups, *self._of_pod_groups):
             self.tasks[watch.kind] = spawn(watch.run(), f"watch {watch.kind}")
 
     async def _watch_events(self) -> None:
@@ -146,6 +145,11 @@ class Watching:
         while True:
             await asyncio.sleep(EVENTS_LOOK_S)
             self.handler.events.tell_late()
+
+    async def _judge_late(self) -> None:
+        while True:
+            await asyncio.sleep(JUDGE_S)
+            self.cache.judge_late()
 
     def start_over(self) -> None:
         """List everything anew: what was shown is to be judged otherwise."""
@@ -179,7 +183,12 @@ def _is_watched(kind: str, role: str) -> bool:
     )
 
 
-def _watches_of_groups(
+def _watch_of_groups(client: KubeClient, api: Api, handler: WatchHandler, pace: Pace) -> ListWatch:
+    path, *others = api.paths
+    return ListWatch(client, api.kind, path, api.seen, handler, pace, optional=True, others=others)
+
+
+def _watches_of_node_groups(
     client: KubeClient, settings: AgentSettings, sink: NodeGroupWatch, pace: Pace
 ) -> Sequence[ListWatch]:
     """Of node groups and their autoscaler. Beside the others, too: on none of them rests whether

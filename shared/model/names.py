@@ -214,6 +214,21 @@ GENERATED_LABELS = frozenset(
         "batch.kubernetes.io/job-completion-index",
     )
 )
+# By which schedulers know the groups that a pod is a member of, also those that are placed whole
+# here: a delegate comes alone, and whoever counts members where it runs is not to count it.
+_GROUP_MARKS = frozenset(
+    (
+        "scheduling.x-k8s.io/pod-group",
+        "pod-group.scheduling.sigs.k8s.io",
+        "scheduling.k8s.io/group-name",
+        "scheduling.volcano.sh/group-name",
+        "pod-group-name",
+        "kai.scheduler/subgroup-name",
+        "yunikorn.apache.org/task-group-name",
+        "yunikorn.apache.org/task-groups",
+    )
+)
+_GROUP_DOMAINS = ("pod-group.scheduling.sigs.k8s.io/", "gang.scheduling.koordinator.sh/")
 
 
 def is_ours(scheduler_name: str) -> bool:
@@ -241,12 +256,17 @@ def steers(key: str) -> bool:
     return any(domain == name or domain.endswith(f".{name}") for name in _STEERING_DOMAINS)
 
 
+def marks_group(key: str) -> bool:
+    """Whether a label or annotation key says of which group a pod is, to some scheduler."""
+    return key in _GROUP_MARKS or key.startswith(_GROUP_DOMAINS)
+
+
 @lru_cache(maxsize=4096)
 def is_app_label(key: str) -> bool:
     """Whether a label says what a pod is, rather than who made it: those travel with a delegate,
     the others do not.
     """
-    if key in GENERATED_LABELS or steers(key):
+    if key in GENERATED_LABELS or steers(key) or marks_group(key):
         return False
     return key.startswith(_APP_LABELS) or not is_reserved(key)
 

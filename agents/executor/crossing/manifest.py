@@ -5,9 +5,9 @@ at the target.
 asked of its policy when it makes the delegate (`restrict`), and never known at the source. Beyond
 that table, here:
 - left behind are reserved labels and annotations (*.kubernetes.io, *.k8s.io, ours;
-  app.kubernetes.io/ labels stay), and the labels that controllers make for themselves, else a
-  ReplicaSet, a Job or a Service of the target would adopt or count the delegate; and the token that
-  every pod gets (the delegate runs without one);
+  app.kubernetes.io/ labels stay), the labels that controllers make for themselves, and the marks of
+  groups, else a ReplicaSet, a Job, a Service or a PodGroup of the target would adopt or count the
+  delegate; and the token that every pod gets (the delegate runs without one);
 - kept to be asked for, and left behind where that is granted: a ServiceAccount other than
   `default`, tokens that the pod itself asks for (`automountServiceAccountToken: true` does), and
   its PriorityClass, unless it says that it needs none. With an account that is kept,
@@ -45,6 +45,7 @@ from shared.model.names import (
     SERVICE_ACCOUNT,
     is_app_label,
     is_reserved,
+    marks_group,
     steers,
 )
 
@@ -312,6 +313,8 @@ def _metadata(metadata: Object, files: Object) -> Object:
 
 
 def _may_cross(annotation: str) -> bool:
+    if marks_group(annotation):
+        return False
     return not is_reserved(annotation) or matches(CARRIED_ANNOTATIONS, annotation)
 
 
@@ -328,7 +331,7 @@ def left_behind(pod: bytes) -> list[str]:
         {
             key
             for key in (*annotations, *labels)
-            if not matches((*CARRIED_ANNOTATIONS, *_HEEDED_AT_HOME), key)
+            if not matches((*CARRIED_ANNOTATIONS, *_HEEDED_AT_HOME), key) and not marks_group(key)
         }
     )
 

@@ -1,9 +1,8 @@
 """ReportGroup: the condition of a PodGroup that tells its owner, and whoever made it for him,
 whether its pods have their places.
 
-The condition is kube-scheduler's (pkg/scheduler/schedule_one_podgroup.go of 1.37,
-`updatePodGroupCondition`): False with the reason Unschedulable or SchedulerError, True with the
-reason Scheduled, and once True for ever.
+The condition is kube-scheduler's (pkg/scheduler/schedule_one_podgroup.go of 1.37): False with the
+reason Unschedulable or SchedulerError, True with the reason Scheduled, and once True for ever.
 """
 
 from functools import partial

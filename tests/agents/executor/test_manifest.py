@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.executor.crossing.manifest import MAX_BYTES, ManifestError, sanitise
+from agents.executor.crossing.manifest import MAX_BYTES, ManifestError, left_behind, sanitise
+from agents.kube import groups
 from shared.model import names
 from tests.agents.executor.world import pod_object
 
@@ -60,6 +61,17 @@ def test_what_means_something_else_elsewhere_is_left_behind() -> None:
     }
 
 
+def test_no_mark_of_a_group_crosses_and_none_is_told_as_left_behind() -> None:
+    pod = pod_object(schedulingGroup={"podGroupName": "g"})
+    keys = (*groups._KEYS, *groups._NOTED_ANNOTATIONS, groups._KOORDINATOR_MIN, groups._LIGHTWEIGHT_MIN)
+    marks = dict.fromkeys(keys, "g")
+    pod["metadata"] |= {"labels": {"app": "web", **marks}, "annotations": {"example.com/own": "x", **marks}}
+    clean = crossed(pod)
+    assert clean["metadata"] == {"labels": {"app": "web"}, "annotations": {"example.com/own": "x"}}
+    assert "schedulingGroup" not in clean["spec"]
+    assert left_behind(msgspec.json.encode(pod)) == ["example.com/own"]
+
+
 def test_token_volumes_are_left_behind_with_their_mounts() -> None:
     mount = {"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     pod = pod_object(
@@ -78,6 +90,9 @@ LABELS = {
     "app": True,
     "app.kubernetes.io/name": True,
     "example.com/team": True,
+    "scheduling.x-k8s.io/pod-group": False,
+    "pod-group.scheduling.sigs.k8s.io": False,
+    "pod-group.scheduling.sigs.k8s.io/name": False,
     "sidecar.istio.io/inject": True,  # the target's policy says more of these
     "security.istio.io/tlsMode": True,
     "pod-template-hash": False,

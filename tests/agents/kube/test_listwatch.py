@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
-from agents.kube.pod_groups import OLDER, PATH, group_seen
+from agents.kube.pod_groups import KUBERNETES
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
-from agents.observer.seen import POD_GROUPS
 from shared.kube.client import PAGES_AT_ONCE, KubeClient, Patience
 from shared.kube.http import Request, Response
 from shared.kube.session import Access
+from shared.model.group_kinds import POD_GROUPS
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import Object, pod_object, raw
 from tests.agents.kube.test_objects import BY_NAME
@@ -413,7 +413,8 @@ async def test_of_an_api_with_several_versions_the_first_that_is_served_is_watch
         api.scheduling = "v1alpha2"
         client = KubeClient(Access(api.kubeconfig(tmp_path)), Patience(connect_s=1.0, request_s=0.3))
         pace = Pace(backoff_s=0.001, max_backoff_s=0.002, absent_s=0.01)
-        watch = ListWatch(client, POD_GROUPS, PATH, group_seen, cache, pace, optional=True, others=OLDER)
+        path, *others = KUBERNETES.paths
+        watch = ListWatch(client, POD_GROUPS, path, KUBERNETES.seen, cache, pace, optional=True, others=others)
         task = asyncio.create_task(watch.run())
         try:
             for version, name in (("v1alpha2", "a"), ("v1beta1", "b"), ("v1", "c")):

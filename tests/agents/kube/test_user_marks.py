@@ -248,24 +248,21 @@ def test_a_pod_of_another_scheduler_is_told_what_of_ours_means_nothing(
 
 
 @pytest.mark.parametrize(
-    ("metadata", "where"),
+    ("metadata", "what"),
     [
-        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "labels[scheduling.x-k8s.io/pod-group]"),
-        ({"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, "labels[pod-group.scheduling.sigs.k8s.io]"),
-        ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, "annotations[scheduling.k8s.io/group-name]"),
-        ({"annotations": {"pod-group-name": "g"}}, "annotations[pod-group-name]"),
-        ({"labels": {"kai.scheduler/queue": "g"}}, "labels[kai.scheduler/queue]"),
+        ({"annotations": {"yunikorn.apache.org/task-group-name": "g"}}, "pod group"),
+        ({"labels": {"kai.scheduler/queue": "g"}}, "queue"),
         ({"labels": {"kueue.x-k8s.io/pod-group-name": "g"}}, None),
+        ({"labels": {"kai.scheduler/queue": "g"}, "annotations": {"pod-group-name": "g"}}, None),
     ],
-    ids=["coscheduling", "coscheduling of old", "volcano", "KAI", "KAI's queue", "kueue admits by its own gate"],
+    ids=["YuniKorn", "KAI's queue", "kueue admits by its own gate", "KAI's PodGroup says all of it"],
 )
-def test_a_group_of_another_project_is_told_and_its_pods_are_placed_singly(
-    metadata: dict[str, Any], where: str | None
+def test_a_group_that_only_another_scheduler_knows_is_told_and_its_pods_are_placed_singly(
+    metadata: dict[str, Any], what: str | None
 ) -> None:
     seen = seen_of(pod_object(metadata=metadata))
-    what = "queue" if where and "queue" in where else "pod group"
-    assert [one.reason for one in seen.invalid_annotation] == ([NO_GROUP] if where else [])
-    assert all(one.text.startswith(f"metadata.{where}: {what} 'g' is not known") for one in seen.invalid_annotation)
+    assert [one.reason for one in seen.invalid_annotation] == ([NO_GROUP] if what else [])
+    assert all(f"]: {what} 'g' is not known here" in one.text for one in seen.invalid_annotation)
     assert problems_of(pod_object(metadata=metadata)) == ()
 
 

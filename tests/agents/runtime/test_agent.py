@@ -76,6 +76,22 @@ async def test_a_pod_whose_pod_group_is_missing_goes_on_when_the_group_appears(t
             await dispatcher.poll_until(lambda: not dispatcher.pods["one"].problems)
 
 
+async def test_groups_of_other_projects_that_cannot_be_listed_hold_no_more_than_their_own_pods(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        api.put("pods", pod_object("one"))
+        of_volcano = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
+        api.put("pods", pod_object("two", metadata=of_volcano))
+        failing = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(dispatcher.well)
+            assert dispatcher.pods["one"].problems == ()
+            assert "does not serve podgroups.scheduling.volcano.sh" in dispatcher.pods["two"].problems[0]
+            await until(lambda: sum(failing in one for one in api.requests) > 1)  # it is asked again and again
+            await dispatcher.poll(0.3)
+            assert dispatcher.last is not None
+            assert dispatcher.last.problem == ""
+
+
 async def test_an_api_server_without_pod_groups_is_well(tmp_path: Path) -> None:
     async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
         await dispatcher.poll_until(dispatcher.well)

@@ -33,6 +33,7 @@ PRIORITY_CLASSES, PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses", (10
 UNSHOWN = (
     *("/apis/metrics.k8s.io", "/apis/storage.k8s.io", POLICY),
     *(f"/apis/scheduling.k8s.io/{rest}" for rest in ("v1/podgroups", "v1alpha", "v1beta")),
+    *(f"/apis/scheduling.{api}/" for api in ("x-k8s.io", "sigs.k8s.io", "volcano.sh", "run.ai")),
 )
 # Kinds of which no world has any. To watch them, too, shows nothing more, and takes as long as all else.
 EMPTY = (
