@@ -32,19 +32,17 @@ from dispatcher.scheduling.framework.lifecycle import (
 )
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.budgets import Budgets, Left
+from dispatcher.scheduling.rules.victims import SHIFT, Badness, badness, by_importance
 
 _NOBODY = ("No preemption victims found for incoming pod",)
-# kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
-_SHIFT = 2**31
 _FIRST_TRY = 1  # rows; each try is of twice as many as the one before
-_Badness = tuple[float | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     row: int
     victims: tuple[Victim, ...]  # from the highest priority down
-    badness: _Badness
+    badness: Badness
 
 
 class PreemptionArgs(Args):
@@ -115,7 +113,7 @@ class DefaultPreemption(PostFilter[None]):
         return NoHelp(f"preemption: {_message(trial, [trial.known[row] for row in rows.tolist()])}")
 
 
-def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[int, _Badness]]:
+def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[int, Badness]]:
     """`due` rows, of which nothing is known yet, each with the least badness that it can have, in
     the order of that.
 
@@ -123,7 +121,7 @@ def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[in
     alone is worse.
     """
     priority, count, latest = trial.victim_bounds(due)
-    total = count * (priority + _SHIFT)
+    total = count * (priority + SHIFT)
     order = np.lexsort((fleet.nodes.by_name()[due], -latest, count, total, priority))
     bounds = np.stack([priority, total, count, -latest])
     for at in order:  # mostly the first few are asked for
@@ -131,9 +129,7 @@ def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[in
         yield row, (0, *bounds[:, at].tolist(), *fleet.nodes.name_of(row))
 
 
-def _chunks(
-    rows: Iterator[tuple[int, _Badness]], most: int
-) -> Iterator[list[tuple[int, _Badness]]]:
+def _chunks(rows: Iterator[tuple[int, Badness]], most: int) -> Iterator[list[tuple[int, Badness]]]:
     """Few rows first, then more and more, `most` at most."""
     size = min(_FIRST_TRY, most)
     while chunk := list(islice(rows, size)):
@@ -180,7 +176,7 @@ class _Tried:
         one row.
         """
         answers: dict[int, _Candidate | tuple[str, ...]] = dict.fromkeys(rows.tolist(), _NOBODY)
-        victims = {row: _by_importance(self._trial.lower(row)) for row in answers}
+        victims = {row: by_importance(self._trial.lower(row)) for row in answers}
         for row, pods in victims.items():
             found = self._reckoned(row, pods) if pods else None
             if found is not None:
@@ -252,31 +248,10 @@ class _Tried:
         return [one for one in marked if one[1]] + [one for one in marked if not one[1]]
 
 
-def _importance(victim: Victim) -> tuple[int, float]:
-    pod = victim.pod_info.pod
-    return -pod.priority, pod.started or np.inf  # not started: starts now, after all others
-
-
-def _by_importance(victims: Sequence[Victim]) -> list[Victim]:
-    """The most important first; equals by name, those that have not started backwards, as in
-    kube-scheduler's sort.
-    """
-    named = sorted(victims, key=lambda one: (one.pod_info.pod.key, one.pod_id))
-    started = [one for one in named if one.pod_info.pod.started]
-    return sorted(
-        [*started, *(one for one in reversed(named) if not one.pod_info.pod.started)],
-        key=_importance,
-    )
-
-
 def _candidate(
     where: tuple[str, str], row: int, evicted: Sequence[tuple[Victim, bool]]
 ) -> _Candidate:
     """A node and what it costs: kube-scheduler's pickOneNodeForPreemption, smallest is best."""
-    victims = tuple(_by_importance([victim for victim, _ in evicted]))
-    pods = [victim.pod_info.pod for victim in victims]
-    highest = pods[0].priority
-    started = min(one.started or np.inf for one in pods if one.priority == highest)
-    total = sum(one.priority for one in pods) + _SHIFT * len(pods)
+    victims = tuple(by_importance([victim for victim, _ in evicted]))
     violations = sum(violated for _, violated in evicted)
-    return _Candidate(row, victims, (violations, highest, total, len(pods), -started, *where))
+    return _Candidate(row, victims, (*badness(victims, violations), *where))

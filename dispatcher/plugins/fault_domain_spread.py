@@ -7,7 +7,8 @@ may enter (`entry`), satisfy its selector and affinity (unless nodeAffinityPolic
 with nodeTaintsPolicy Honor, have no taint that it does not tolerate. Hard: the pod may go to domain
 d if  count(d) + own - min <= max_skew;  own is 1 if the pod matches its own selector.
     min is the least count over the domains of such nodes, Ready or not, so the skew holds through a
-    lost zone; it is 0 while there are fewer of them than `min_domains`.
+    lost zone; it is 0 while there are fewer of them than `min_domains`. Of a pod whose group is tried
+    in one domain, they are nodes of that domain alone.
 Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 100 * (largest +
 least - cost) / largest
     cost, rounded down; `domains` of feasible nodes alone. 0 where a node lacks a key. Unit: pods.
@@ -42,8 +43,10 @@ from dispatcher.scheduling.framework.domain_counts import (
     Scale,
     ScoreTerm,
 )
+from dispatcher.scheduling.framework.group_domain import bounds_of, rows_in
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
+from dispatcher.scheduling.framework.pod_info import Domains
 from dispatcher.scheduling.framework.value_columns import Column, fields
 from dispatcher.scheduling.rules.eligibility import (
     LabelMasks,
@@ -295,6 +298,8 @@ class FaultDomainSpread(CountedPlugin[_State]):
         pod = pod_info.pod
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
         key = selection_key(pod)
+        # the domain that its group is tried in is all the ground that hard constraints know
+        only_in = bounds_of(pod_info) if rules[0].hard else None
         found = list[ConstraintDomains]()
         selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
         open_clusters_of = cache(partial(self._open_clusters, pod_info, fleet))
@@ -302,8 +307,12 @@ class FaultDomainSpread(CountedPlugin[_State]):
             selects = rule.honor_affinity and key is not None
             open_ = open_clusters_of(rule.honor_taints)
             if not rule.honor_taints:
-                rows = partial(self._rows, pod if selects else None, fleet, open_)
-                asked = key if selects else None, None if open_ is None else open_.tobytes()
+                rows = partial(self._rows, pod if selects else None, fleet, open_, only_in)
+                asked = (
+                    key if selects else None,
+                    None if open_ is None else open_.tobytes(),
+                    only_in,
+                )
                 found.append(
                     self._known.area_of(
                         rule, pod, fleet, levels, (asked, rows) if any(asked) else None
@@ -315,6 +324,8 @@ class FaultDomainSpread(CountedPlugin[_State]):
             )
             if selects:
                 eligible = eligible & selected()
+            if only_in is not None:
+                eligible = np.isin(np.arange(fleet.n), rows_in(only_in, fleet)) & eligible
             found.append(
                 area_of(rule, pod, fleet, eligible & self._taints.tolerated(pod_info, fleet))
             )
@@ -328,11 +339,22 @@ class FaultDomainSpread(CountedPlugin[_State]):
         asked = partial(open_clusters, filters, pod_info, honor_taints=honor_taints)
         return fleet.of_clusters(self._entries, (honor_taints, told), asked)
 
-    def _rows(self, selecting: Pod | None, fleet: FleetView, open_: Bools | None) -> RowList:
-        """The live rows of `open_` clusters that a pod selects, ascending."""
-        if selecting is None:
+    def _rows(
+        self,
+        selecting: Pod | None,
+        fleet: FleetView,
+        open_: Bools | None,
+        only_in: Domains | None,
+    ) -> RowList:
+        """The live rows of `open_` clusters and of the domains that a pod selects, ascending."""
+        if only_in is not None:
+            rows = rows_in(only_in, fleet)
+            if selecting is not None:
+                rows = rows[self._masks.selected(selecting, fleet, rows)]
+        elif selecting is None:
             return np.flatnonzero(fleet.nodes.live if open_ is None else _in_clusters(open_, fleet))
-        rows = self._masks.rows(selecting, fleet)
+        else:
+            rows = self._masks.rows(selecting, fleet)
         return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
     def refresh(
@@ -413,7 +435,8 @@ def _key_of_ground(pod_info: PodInfo, rules: Sequence[SpreadConstraint]) -> tupl
     `clusters_key` looks at.
     """
     taints = tolerations_key(pod_info) if any(rule.honor_taints for rule in rules) else None
-    return selection_key(pod_info.pod), clusters_key(pod_info), taints
+    only_in = pod_info.only_in if any(rule.hard for rule in rules) else None
+    return selection_key(pod_info.pod), clusters_key(pod_info), taints, only_in
 
 
 def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:

@@ -1,21 +1,26 @@
 """A group goes where the naive definition says, whole or not at all; and where it goes nowhere, no trace is left."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from dispatcher.scheduling.cycle.batches import Item
+from dispatcher.scheduling.fleet.nominations import is_seat
 from dispatcher.scheduling.framework import Depends, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.group_domain import ANYWHERE
-from dispatcher.scheduling.framework.pod_info import Domains
+from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.pod_info import Domains, group_id
 from dispatcher.scheduling.groups.place_group import GroupResult, place_group
-from dispatcher.scheduling.records.decision import Decision
-from shared.model.pod import FLEET, Group
+from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from dispatcher.scheduling.rules.victims import badness, by_importance
+from shared.model.pod import FLEET, Group, PodId
 from shared.model.reasons import Reasons
 from tests.builders import PodBuilder, node, pod
 from tests.laws.examples import examples
@@ -23,7 +28,7 @@ from tests.laws.test_what_if_laws import APP, NAMES, World
 
 LEVELS = ("rack", "zone", "region", "provider", "cluster")
 WITHIN = ("rack", "zone", "cluster", FLEET, "host", "disk")
-KINDS = (
+KINDS: tuple[Callable[[PodBuilder], PodBuilder], ...] = (
     lambda one: one,
     lambda one: one,
     lambda one: one.labels(app="u").spread("zone", 1),
@@ -53,22 +58,24 @@ class Racks(World):
                 one = one.label({"disk": labels["disk"]})
                 self.fleet.put_node(cluster, (one.cordoned() if dice.random() < 0.1 else one).build())
 
-    def gang(self, dice: Random) -> "Gang":
+    def gang(self, dice: Random, priority: int | None = None) -> "Gang":
         """Of one or two templates, in one namespace."""
         count = dice.choice((1, 2, 3, 5, 7))
         least = count if dice.random() < 0.6 else dice.randint(1, count)
         within = dice.choice(WITHIN)
         space = "team" if dice.random() < 0.3 else "default"
         home = dice.choice("ab")
-        found = Gang(Group("PodGroup", f"g{self.made}", min_count=least, within=within))
+        whole = dice.random() < 0.5
+        found = Gang(Group("PodGroup", f"g{self.made}", "", least, within, whole))
         kinds = [(dice.choice(KINDS), dice.choice((100, 300, 900, 1500))) for _ in range(dice.choice((1, 1, 2)))]
         for at in range(count):
             kind, cpu = kinds[min(at, len(kinds) - 1)]
             built: PodBuilder = kind(pod(f"m{self.made}").cpu(f"{cpu}m").memory("100Mi")).namespace(space)
             self.made += 1
+            built = built if priority is None else built.priority(priority)
             info = built.set(group=found.group).placed(home)
             found.waiting.append(((home, info.pod.uid), info))
-        if dice.random() < 0.25 and count > 1:
+        if dice.random() < 0.25 and count > 1 and priority is None:
             some = self.profiles.schedule_class(found.waiting[:1])[0]
             if isinstance(some, Decision):
                 found.placed.append((some.cluster, some.node))
@@ -151,9 +158,15 @@ class Naive:
             times.append(max(free, 0) // amount)
         return min(times)
 
+    def room_in(self, domain: tuple[int, str, str], items: list[Item]) -> int:
+        """Whoever is less important and only promised a place there is in nobody's way."""
+        first = max(items, key=lambda one: one[1].pod.priority)
+        with self.world.profiles.nominations.aside_for(*first):
+            return sum(self.room_on(row, items[0][1]) for row in self.rows(domain))
+
     def by_room(self, domain: tuple[int, str, str]) -> tuple[int, int, float]:
         """(members without room, level, how many such groups)"""
-        rooms = [sum(self.room_on(row, items[0][1]) for row in self.rows(domain)) for items in self.kinds]
+        rooms = [self.room_in(domain, items) for items in self.kinds]
         allowed = [self.world.profiles.of(some[0][1]).fitting(some) for some in self.kinds]
         held = sum(min(room, most) for room, most in zip(rooms, allowed, strict=True))
         left = min(room / len(items) for room, items in zip(rooms, self.kinds, strict=True))
@@ -202,8 +215,97 @@ class Naive:
         return min(found, key=lambda one: one[0])[1:] if found else None
 
 
+class NaiveVictims(Naive):
+    """All domains emptied of pods of lower priority, who come back one by one as long as the group fits."""
+
+    def units(self, rows: list[int]) -> list[list[Victim]]:
+        least = min(one.pod.priority for _, one in self.gang.waiting)
+        lower = {
+            one.pod_id: one
+            for one in self.fleet.occupants()
+            if one.pod_info.pod.priority < least and not is_seat(one.pod_id)
+        }
+        everybody = {one.pod_id: one for one in self.fleet.occupants()}
+        found: dict[object, list[Victim]] = {}
+        for pod_id, one in lower.items():
+            if one.row not in rows:
+                continue
+            group = one.pod_info.pod.group
+            whole = group_id(one.pod_info) if group and group.whole else None
+            pods = [one] if whole is None else [
+                other for other in everybody.values()
+                if other.pod_info.pod.group and group_id(other.pod_info) == whole and not is_seat(other.pod_id)
+            ]  # fmt: skip
+            if len({other.cluster for other in pods}) == 1 and all(other.pod_id in lower for other in pods):
+                victims = [Victim(other.pod_id, other.pod_info, other.cluster, other.node) for other in pods]
+                found[whole or pod_id] = by_importance(victims)
+        return sorted(found.values(), key=unit_importance)
+
+    def without(self, domain: tuple[int, str, str], units: list[list[Victim]]) -> list[tuple[str, str] | None] | None:
+        """Where each goes once these are gone; None if they do not fit."""
+        with self.world.profiles.what_if() as trial:
+            for victim in itertools.chain.from_iterable(units):
+                trial.take_away(victim.pod_id)
+            nodes = self.nodes(domain)
+        return nodes if sum(one is not None for one in nodes) >= self.gang.needed else None
+
+    def emptied(self, domain: tuple[int, str, str]) -> tuple[Any, ...] | None:
+        """(rank, victims, nodes)"""
+        units = evicted = self.units(self.rows(domain))
+        if not units or self.without(domain, evicted) is None:
+            return None
+        for unit in units:
+            fewer = [one for one in evicted if one is not unit]
+            if fewer and self.without(domain, fewer) is not None:
+                evicted = fewer
+        victims = by_importance(list(itertools.chain.from_iterable(evicted)))
+        rank = (*badness(victims, 0), *domain)
+        return rank, {one.pod_id for one in victims}, self.without(domain, evicted)
+
+    def best_victims(self) -> tuple[set[PodId], list[tuple[str, str] | None]] | None:
+        """Whom to evict, and where the members are nominated."""
+        allowed = sum(self.world.profiles.of(some[0][1]).fitting(some) for some in self.kinds)
+        if allowed < self.gang.needed:
+            return None
+        found = [one for domain in self.domains() if (one := self.emptied(domain)) is not None]
+        return min(found, key=lambda one: one[0])[1:] if found else None
+
+
+def unit_importance(unit: list[Victim]) -> tuple[Any, ...]:
+    first = unit[0].pod_info.pod
+    return -first.priority, len(unit) == 1, first.started or np.inf, first.key, unit[0].pod_id
+
+
 def nodes_of(found: GroupResult) -> list[tuple[str, str] | None]:
     return [(one.cluster, one.node) if isinstance(one, Decision) else None for one in found.results]
+
+
+def check(world: Racks, gang: Gang) -> GroupResult:
+    """Where the naive definition says; else no trace is left but what victims are evicted for."""
+    naive = Naive(world, gang).best()
+    victims = NaiveVictims(world, gang).best_victims() if naive is None else None
+    before = world.state()
+    found = place_group(world.profiles, gang.group, gang.waiting, gang.placed)
+    if naive is not None:
+        assert found.place is not None
+        assert tuple(found.place) == naive[0][1:]
+        assert nodes_of(found) == naive[1]
+        there = {one.pod_id: one for one in world.fleet.occupants()}
+        booked = [one for one in found.results if isinstance(one, Decision)]
+        assert len(booked) >= gang.needed
+        assert all(there[one.pod_id].pod_info.only_in is None for one in booked)
+        return found
+    assert not found.is_booked
+    refused = [one for one in found.results if isinstance(one, Unschedulable)]
+    assert len(refused) == len(gang.waiting)
+    assert all(Reasons.GROUP in one.reasons for one in refused)
+    told = {victim.pod_id for one in refused for victim in one.victims}
+    assert (told, [one.nominated for one in refused]) == (victims or (set(), [None] * len(refused)))
+    if not any(one.displaced for one in refused):
+        for one in refused:
+            world.profiles.nominations.drop(one.pod_id)
+        assert world.state() == before
+    return found
 
 
 @pytest.mark.parametrize("seed", range(examples(120)))
@@ -213,18 +315,16 @@ def test_a_group_goes_where_the_naive_definition_says_or_leaves_no_trace(seed: i
     for _ in range(dice.choice((0, 2, 6))):
         world.live_on(1)
     for _ in range(4):
+        check(world, world.gang(dice))
+
+
+@pytest.mark.parametrize("seed", range(examples(120)))
+def test_the_victims_of_a_group_are_those_of_the_naive_definition(seed: int) -> None:
+    """Pods and groups, some of which go as a whole, fill the fleet before one comes that is more important."""
+    world = Racks(1000 + seed)
+    dice = world.dice
+    for _ in range(4):
+        world.live_on(1)
         gang = world.gang(dice)
-        naive = Naive(world, gang).best()
-        before = world.state()
-        found = place_group(world.profiles, gang.group, gang.waiting, gang.placed)
-        if naive is None:
-            assert not found.is_booked
-            assert all(Reasons.GROUP in one.reasons for one in found.results)  # type: ignore[union-attr]
-            assert world.state() == before
-        else:
-            assert found.place is not None
-            assert tuple(found.place) == naive[0][1:]
-            assert nodes_of(found) == naive[1]
-            assert sum(isinstance(one, Decision) for one in found.results) >= gang.needed
-            there = {one.pod_id: one for one in world.fleet.occupants()}
-            assert all(there[one.pod_id].pod_info.only_in is None for one in found.results if isinstance(one, Decision))
+        place_group(world.profiles, gang.group, gang.waiting, gang.placed)
+    check(world, world.gang(dice, 300))

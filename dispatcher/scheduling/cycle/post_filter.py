@@ -52,7 +52,7 @@ class PostFilters:
         self._nominations = nominations
         self._fault = fault
         self._view = view_of(fleet)
-        self._least = LeastPods(fleet)
+        self.least = LeastPods(fleet)
         self._no_help: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
         self._known: OrderedDict[Hashable, PostFilterCache] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
@@ -146,7 +146,7 @@ class PostFilters:
             fleet,
             pod_info,
             first,
-            self._least.refresh(),
+            self.least.refresh(),
             self.may_evict,
             promised,
             known,

@@ -39,8 +39,7 @@ class GroupDomain(Filter[Domains]):
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Domains | Refuse | Skip:
         """The domains; SKIP for a pod that may go to any."""
-        only_in = pod_info.only_in
-        return SKIP if only_in is None or only_in.key == ANYWHERE else only_in
+        return bounds_of(pod_info) or SKIP
 
     def filter(self, state: Domains, fleet: FleetView, rows: Rows) -> Codes:
         """OUTSIDE_DOMAIN everywhere but in the domains."""
@@ -51,6 +50,12 @@ class GroupDomain(Filter[Domains]):
     def open_rows(self, state: Domains, fleet: FleetView) -> tuple[Ints, int] | None:
         """The rows of the domains."""
         return rows_in(state, fleet), fleet.reasons.code(Reasons.OUTSIDE_DOMAIN)
+
+
+def bounds_of(pod_info: PodInfo) -> Domains | None:
+    """The domains that a pod may go to; None for one that may go to any."""
+    only_in = pod_info.only_in
+    return None if only_in is None or only_in.key == ANYWHERE else only_in
 
 
 def rows_in(domains: Domains, fleet: FleetView) -> Ints:

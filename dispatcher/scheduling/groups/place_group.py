@@ -6,20 +6,19 @@ docs/algorithms/groups.md.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import msgspec
-import numpy as np
 
 from dispatcher.scheduling.cycle.batches import Item, Result
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.cycle.what_if import WhatIf
-from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.framework import Floats, Ints
+from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_info import Domains
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.groups.candidates import Candidates, Rank
-from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace, keys_up_to
+from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace
+from dispatcher.scheduling.groups.members import Members, NodeName, held
+from dispatcher.scheduling.groups.preemption import Emptied, GroupPreemption
 from dispatcher.scheduling.groups.refusals import (
     Tried,
     missing_in,
@@ -27,13 +26,11 @@ from dispatcher.scheduling.groups.refusals import (
     refusals,
     refused_alone,
 )
-from dispatcher.scheduling.groups.rooms import RoomTables
-from dispatcher.scheduling.groups.templates import Template, templates_of
+from dispatcher.scheduling.groups.templates import Template
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
 
-NodeName = tuple[str, str]  # (cluster, node)
 # what-ifs of one group; each is about a millisecond. Only filters that look further than at room and
 # at node objects make more than one fail.
 MOST_TRIED = 256
@@ -65,17 +62,22 @@ def place_group(
     that has a place.
 
     `placed`: the nodes of members that have a place, which say in which domain the others go.
+
+    Where pods of lower priority are in the way, refusals may tell victims, and to which nodes the
+    members are nominated then; what they were promised before is taken back if it is of no use.
     """
     if not waiting:
         raise ValueError("a group without members that wait")
     nominations = profiles.nominations
-    if not any(nominations.of(pod_id) for pod_id, _ in waiting):
-        return _Search(profiles, group, waiting, placed).run()
+    promised = [one for pod_id, _ in waiting if (one := nominations.of(pod_id)) is not None]
+    search = _Search(profiles, group, waiting, placed, promised)
+    if not promised:
+        return search.run()
     with profiles.what_if() as trial:  # what members are promised is there for each of them
-        for pod_id, _ in waiting:
-            nominations.drop(pod_id)
-        found = _Search(profiles, group, waiting, placed).run()
-        if found.is_booked:
+        for nominee in promised:
+            nominations.drop(nominee.pod_id)
+        found = search.run()
+        if not search.waits:
             trial.commit()
     return found
 
@@ -89,24 +91,17 @@ class _Search:
         group: Group,
         waiting: Sequence[Item],
         placed: Sequence[NodeName],
+        promised: Sequence[Nominee],
     ) -> None:
         self._profiles = profiles
-        self._fleet = profiles.fleet
+        self._promised = promised
+        self.waits = False  # for pods that leave the nodes which members are promised
         self._group = group
         self._waiting = waiting
         self._placed = placed
-        needed = max(1, group.min_count - len(placed))
-        kept = profiles.of_groups
-        if "levels" not in kept:
-            kept["levels"] = levels = DomainLevels(self._fleet)
-            kept["rooms"] = RoomTables(self._fleet, levels)
-        self._levels: DomainLevels = kept["levels"]
-        self._rooms: RoomTables = kept["rooms"]
-        self._keys = keys_up_to(group.within)
-        self._templates: list[Template] = []
-        self._template_of: dict[PodId, int] = {}
-        self._tried = Tried(group, len(placed), needed)
+        self._tried = Tried(group, len(placed), max(1, group.min_count - len(placed)))
         self._told: Unschedulable | None = None  # the refusal of a member in the best domain
+        self._emptied: Emptied | None = None  # what evictions could do
 
     def run(self) -> GroupResult:
         """The best place, booked; or refusals."""
@@ -117,7 +112,42 @@ class _Search:
             self._refuse(Why(Reasons.PLUGIN_ERROR, error.plugin))
         if found is not None:
             return found
-        return GroupResult(refusals(self._profiles, self._waiting, self._tried, self._told))
+        self.waits = any(one.victims for one in self._promised)
+        if self.waits:
+            self._tried.missing += "; it waits for pods to leave that were evicted for it"
+        refused = refusals(self._profiles, self._waiting, self._tried, self._told)
+        if self.waits:
+            for one, nominee in self._with_promise(refused):
+                one.nominated = nominee.cluster, nominee.node
+        elif self._emptied is not None:
+            self._nominate(refused, self._emptied)
+        return GroupResult([*refused])
+
+    def _with_promise(
+        self, refused: Sequence[Unschedulable]
+    ) -> list[tuple[Unschedulable, Nominee]]:
+        by_pod = {one.pod_id: one for one in self._promised}
+        return [(one, by_pod[one.pod_id]) for one in refused if one.pod_id in by_pod]
+
+    def _nominate(self, refused: Sequence[Unschedulable], emptied: Emptied) -> None:
+        """Promise the members their nodes: what PostFilter does for one pod."""
+        where = {
+            one.pod_id: (one.cluster, one.node)
+            for one in emptied.results
+            if isinstance(one, Decision)
+        }
+        to_go = [one for one in refused if one.pod_id in where]
+        victims = _shared_out(emptied.victims, [(one.pod_id, *where[one.pod_id]) for one in to_go])
+        nominations = self._profiles.nominations
+        for one in to_go:
+            one.nominated = where[one.pod_id]
+            one.victims = tuple(victims[one.pod_id])
+            one.displaced = tuple(nominations.lower_on(*one.nominated, one.pod_info))
+            for pod_id in one.displaced:
+                nominations.drop(pod_id)
+        for one in to_go:
+            evicted = frozenset(victim.pod_id for victim in one.victims)
+            nominations.put(Nominee(one.pod_id, one.pod_info, *where[one.pod_id], evicted))
 
     def _place(self) -> GroupResult | None:
         tried = self._tried
@@ -126,19 +156,18 @@ class _Search:
             text = f"{self._group.name}: its pods name several profiles: {', '.join(names)}"
             self._refuse(Why(Reasons.INVALID, text))
             return None
-        self._templates = templates_of(self._profiles, self._waiting, self._rooms, self._keys)
-        self._template_of = {
-            pod_id: at for at, one in enumerate(self._templates) for pod_id, _ in one.items
-        }
         if tried.needed > len(self._waiting):
             self._refuse(Why(Reasons.GROUP, f"{len(self._waiting)} of {tried.needed} members wait"))
             return None
-        alone = refused_alone(self._templates, tried.needed)
+        members = Members(self._profiles, self._group, self._waiting, self._placed)
+        alone = refused_alone(members.templates, tried.needed)
         if alone is not None:
             self._refuse(alone)
             return None
-        candidates = self._candidates()
-        return self._first_that_fits(candidates) if len(candidates) else None
+        found = self._first_that_fits(members, self._candidates(members))
+        if found is None and not any(one.victims for one in self._promised):
+            self._emptied = GroupPreemption(members).best()
+        return found
 
     def _refuse(self, why: Why) -> None:
         self._tried.place = None
@@ -148,64 +177,38 @@ class _Search:
     # --- which domains may hold it
     # ----------------------------------------------------------------------------------------------
 
-    def _candidates(self) -> Candidates:
+    def _candidates(self, members: Members) -> Candidates:
         """The domains whose room may be enough; if there is none, the best of the others is noted."""
         tried = self._tried
         found = Candidates(len(self._waiting))
-        for level, key in enumerate(self._keys):
-            codes = self._codes(key)
+        for level, key in enumerate(members.keys):
+            codes = members.codes(key)
             if len(codes):
-                found.add(level, codes, *self._fitting_in(key))
-        tried.reasons |= {one for some in self._templates for one in some.reasons}
+                found.add(level, codes, *members.fitting_in(key))
+        tried.reasons |= {one for some in members.templates for one in some.reasons}
         if not len(found):
             placed = "the members that have a place are in no common one" if self._placed else ""
             self._refuse(Why(Reasons.OUTSIDE_DOMAIN, ""))
             tried.missing = f"no domain of {self._group.within}: {placed or 'no node has one'}"
             return found
-        held, level, code = found.most()
-        if held < tried.needed:
-            key = self._keys[level]
-            self._note(key, code, held)
-            worst = min(
-                self._templates,
-                key=lambda one: one.in_domains[key].item(code) / len(one.items) if one.room else -1,
-            )
-            tried.missing = missing_in(worst, self._levels, key, code)
+        most, level, code = found.most()
+        if most < tried.needed:
+            key = members.keys[level]
+            self._note(members.levels, key, members.levels.place(key, code), most)
+            tried.missing = missing_in(members.templates, members.levels, key, code)
         found.keep(tried.needed)
         return found
 
-    def _fitting_in(self, key: str) -> tuple[Ints, Floats]:
-        """[domains] how many members have room, and how many such groups."""
-        size = self._levels.size(key)
-        fit: Ints = np.zeros(size, dtype=np.int64)
-        left: Floats = np.full(size, np.inf)
-        for one in self._templates:
-            room = one.in_domains.get(key)
-            if room is None:
-                left[:] = 0.0
-            else:
-                fit += np.minimum(room, one.most)
-                np.minimum(left, room / len(one.items), out=left)
-        return fit, left
-
-    def _codes(self, key: str) -> RowList:
-        """The domains with nodes, or the one that holds all members that have a place."""
-        if not self._placed:
-            return self._levels.with_nodes(key)
-        rows = [self._fleet.row_of(*one) for one in self._placed]
-        codes = {-1 if row is None else self._levels.codes(key).item(row) for row in rows}
-        return np.asarray([*codes] if len(codes) == 1 and -1 not in codes else [], dtype=np.intp)
-
-    def _note(self, key: str, code: int, held: int) -> None:
+    def _note(self, levels: DomainLevels, key: str, place: GroupPlace, most: int) -> None:
         tried = self._tried
-        tried.place = self._levels.place(key, code)
-        tried.held = held
-        tried.domains = len(self._levels.with_nodes(key))
+        tried.place = place
+        tried.held = most
+        tried.domains = len(levels.with_nodes(key))
 
     # --- which of them does
     # ----------------------------------------------------------------------------------------------
 
-    def _first_that_fits(self, candidates: Candidates) -> GroupResult | None:
+    def _first_that_fits(self, members: Members, candidates: Candidates) -> GroupResult | None:
         """Book in the best domain that holds so many. The bound says in which order they are tried:
         the first that holds as many as it says is the best of all.
         """
@@ -215,99 +218,57 @@ class _Search:
             rank, at = candidates.best()
             if best is not None and best[0] <= rank:
                 break
-            key = self._keys[rank.level]
-            chosen = self._preferred(key, candidates.codes(at))
-            place = self._levels.place(key, candidates.codes(at)[chosen])
+            key = members.keys[rank.level]
+            codes = candidates.codes(at)
+            chosen = _preferred(members, key, codes)
+            place = members.levels.place(key, codes[chosen])
             candidates.drop(at.item(chosen))
             tried += 1
             following = candidates.best()[0] if len(candidates) else None
             with self._profiles.what_if() as trial:
-                results = self._members_in(trial, place)
-                held = sum(isinstance(one, Decision) for one in results)
-                found = rank._replace(missing=len(self._waiting) - held)
-                if held >= self._tried.needed and (best is None or found < best[0]):
+                results = members.decide_in(trial, place)
+                found = rank._replace(missing=len(self._waiting) - held(results))
+                fits = held(results) >= members.needed
+                if fits and (best is None or found < best[0]):
                     best = found, place
                     if following is None or found <= following:
                         trial.commit()
-                        return self._booked(place, results)
-            if held < self._tried.needed and self._failed(place, key, results, held):
+                        return self._booked(members, place, results)
+            if not fits and self._failed(members, place, results):
                 break
-        return None if best is None else self._book(best[1])
+        return None if best is None else self._book(members, best[1])
 
-    def _preferred(self, key: str, codes: Sequence[int]) -> int:
-        """Of domains that are alike, the one where a member of the most frequent template would go
-        by itself; the first where it would go nowhere.
-        """
-        if len(codes) == 1:
-            return 0
-        most = max(self._templates, key=lambda one: len(one.items))
-        pod_id, pod_info = most.items[0]
-        if not self._hold_all_room(most, key, codes):
-            values = tuple([self._levels.place(key, code).value for code in codes])
-            pod_info = msgspec.structs.replace(pod_info, only_in=Domains(key, values))
-        decision = most.scheduler.would_choose(pod_id, pod_info)
-        if decision is None:
-            by_name = {self._levels.place(key, code).value: at for at, code in enumerate(codes)}
-            return by_name[min(by_name)]
-        return codes.index(self._levels.codes(key).item(decision.row))
-
-    def _hold_all_room(self, template: Template, key: str, codes: Sequence[int]) -> bool:
-        """Whether no node elsewhere has room, so that no more need be said than the pod says."""
-        if template.room is None or len(self._profiles.nominations):
-            return False
-        inside: int = template.in_domains[key][codes].sum().item()
-        return inside == int(template.room.by_row.sum())
-
-    def _members_in(self, trial: WhatIf, place: GroupPlace) -> list[Result]:
-        """Decide the members there in their order, until too many find no place."""
-        may_fail = len(self._waiting) - self._tried.needed
-        results = list[Result]()
-        only_in = place.only_in
-        for _, run in groupby(self._waiting, lambda item: self._template_of[item[0]]):
-            results += trial.schedule(
-                [
-                    (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
-                    for pod_id, pod_info in run
-                ]
-            )
-            if sum(isinstance(one, Unschedulable) for one in results) > may_fail:
-                break
-        return results
-
-    def _failed(self, place: GroupPlace, key: str, results: Sequence[Result], held: int) -> bool:
+    def _failed(self, members: Members, place: GroupPlace, results: Sequence[Result]) -> bool:
         """Note what was missing; whether it would be so in every domain."""
         tried = self._tried
         refused = [one for one in results if isinstance(one, Unschedulable)]
         tried.reasons |= {reason for one in refused for reason in one.reasons}
-        if held > tried.held:
+        if held(results) > tried.held:
             self._told = refused[0]
-            tried.place = place
-            tried.held = held
-            tried.domains = len(self._levels.with_nodes(key))
+            self._note(members.levels, place.key, place, held(results))
             tried.missing = missing_of(refused[0])
         scheduler = self._profiles.of(refused[0].pod_info)
         anywhere = len(scheduler.bulk) == len(scheduler.plan.pod_plugins)
         alone = sum(not one.context.evaluated for one in refused)
-        return anywhere and alone > len(self._waiting) - tried.needed
+        return anywhere and alone > len(self._waiting) - members.needed
 
     # --- booked
     # ----------------------------------------------------------------------------------------------
 
-    def _book(self, place: GroupPlace) -> GroupResult:
+    def _book(self, members: Members, place: GroupPlace) -> GroupResult:
         """What was tried there before, once more and to stay."""
         with self._profiles.what_if() as trial:
-            results = self._members_in(trial, place)
+            results = members.decide_in(trial, place)
             trial.commit()
-        return self._booked(place, results)
+        return self._booked(members, place, results)
 
-    def _booked(self, place: GroupPlace, results: list[Result]) -> GroupResult:
+    def _booked(self, members: Members, place: GroupPlace, results: list[Result]) -> GroupResult:
         """Members need not carry their domain any more; those without room are told which it is."""
-        held = sum(isinstance(one, Decision) for one in results)
         note = {
             "group": self._group.name,
             "domain": place.words,
-            "domains": len(self._levels.with_nodes(place.key)),
-            "members": held + len(self._placed),
+            "domains": len(members.levels.with_nodes(place.key)),
+            "members": held(results) + len(self._placed),
         }
         for result, (pod_id, pod_info) in zip(results, self._waiting, strict=True):
             result.pod_info = pod_info
@@ -319,3 +280,43 @@ class _Search:
                 result.message = Why(Reasons.GROUP, missing).text
                 result.reasons |= {Reasons.GROUP}
         return GroupResult(results, place)
+
+
+def _shared_out(
+    victims: Sequence[Victim], members: Sequence[tuple[PodId, str, str]]
+) -> dict[PodId, list[Victim]]:
+    """Each victim is evicted for one member: on its node, else in its cluster."""
+    found: dict[PodId, list[Victim]] = {pod_id: [] for pod_id, _, _ in members}
+    by_node = {(cluster, node): pod_id for pod_id, cluster, node in reversed(members)}
+    by_cluster = {cluster: pod_id for pod_id, cluster, _ in reversed(members)}
+    for victim in victims:
+        in_cluster = by_cluster.get(victim.cluster, members[0][0])
+        found[by_node.get((victim.cluster, victim.node), in_cluster)].append(victim)
+    return found
+
+
+def _preferred(members: Members, key: str, codes: Sequence[int]) -> int:
+    """Of domains that are alike, the one where a member of the most frequent template would go by
+    itself; the first by name where it would go nowhere.
+    """
+    if len(codes) == 1:
+        return 0
+    levels = members.levels
+    most = max(members.templates, key=lambda one: len(one.items))
+    pod_id, pod_info = most.items[0]
+    if not _hold_all_room(members, most, key, codes):
+        values = tuple([levels.place(key, code).value for code in codes])
+        pod_info = msgspec.structs.replace(pod_info, only_in=Domains(key, values))
+    decision = most.scheduler.would_choose(pod_id, pod_info)
+    if decision is None:
+        by_name = {levels.place(key, code).value: at for at, code in enumerate(codes)}
+        return by_name[min(by_name)]
+    return codes.index(levels.codes(key).item(decision.row))
+
+
+def _hold_all_room(members: Members, template: Template, key: str, codes: Sequence[int]) -> bool:
+    """Whether no node elsewhere has room, so that no more need be said than the pod says."""
+    if template.room is None or len(members.profiles.nominations):
+        return False
+    inside: int = template.in_domains[key][codes].sum().item()
+    return inside == int(template.room.by_row.sum())

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dispatcher.scheduling.cycle.batches import Item, Result
+from dispatcher.scheduling.cycle.batches import Item
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace
 from dispatcher.scheduling.groups.templates import Template, as_one
 from dispatcher.scheduling.records.decision import Unschedulable
+from dispatcher.scheduling.records.messages import no_place_message
 from shared.model.pod import Group
 from shared.model.reasons import Reason, Reasons, Why
 from shared.model.resources import PODS
@@ -47,11 +48,11 @@ class Tried:
 
 def refusals(
     profiles: Profiles, waiting: Sequence[Item], tried: Tried, told: Unschedulable | None
-) -> list[Result]:
+) -> list[Unschedulable]:
     """The same for each member. `told`: the refusal of one of them in the best domain."""
     why = Why(Reasons.GROUP, tried.text)
     reasons = frozenset((*tried.reasons, Reasons.GROUP))
-    found = list[Result]()
+    found = list[Unschedulable]()
     same: Unschedulable | None = None
     for pod_id, pod_info in waiting:
         if same is None:
@@ -83,8 +84,11 @@ def refused_alone(templates: Sequence[Template], needed: int) -> Why | None:
     return why or Why(Reasons.QUOTA, f"{allowed} of {needed} members are let pass")
 
 
-def missing_in(template: Template, levels: DomainLevels, key: str, code: int) -> str:
-    """What the nodes of a domain lack for more pods of a template, as counts of nodes by reason."""
+def missing_in(templates: Sequence[Template], levels: DomainLevels, key: str, code: int) -> str:
+    """What the nodes of a domain lack for more pods of the template that has the least room there,
+    as counts of nodes by reason.
+    """
+    template = min(templates, key=lambda one: _left(one, key, code))
     if template.room is None or template.closed is None:
         return template.why.text if template.why else ""
     fleet = template.scheduler.fleet
@@ -101,8 +105,14 @@ def missing_in(template: Template, levels: DomainLevels, key: str, code: int) ->
         for (name, _), nodes in zip(wants, full.sum(axis=1).tolist(), strict=True):
             pods = Why(Reasons.TOO_MANY_PODS)
             why = pods if name == PODS else Why(Reasons.INSUFFICIENT, name)
-            counts[why.text] += nodes
+            if nodes:
+                counts[why.text] += nodes
     return _counted(len(codes), counts)
+
+
+def _left(template: Template, key: str, code: int) -> float:
+    room = template.in_domains.get(key)
+    return -1.0 if room is None else room.item(code) / len(template.items)
 
 
 def missing_of(refused: Unschedulable) -> str:
@@ -115,9 +125,8 @@ def missing_of(refused: Unschedulable) -> str:
             nodes -= count
         else:
             counts[why.text] += count
-    return _counted(nodes, counts) if counts else refused.message
+    return _counted(nodes, counts) if counts else refused.message.removesuffix(".")
 
 
 def _counted(nodes: int, counts: Counter[str]) -> str:
-    parts = sorted(f"{count} {text}" for text, count in counts.items() if count)
-    return f"of its {nodes} nodes {', '.join(parts)}" if parts else f"it has {nodes} nodes"
+    return f"there {no_place_message(nodes, counts).removesuffix('.')}"

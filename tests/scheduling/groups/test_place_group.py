@@ -46,7 +46,7 @@ def test_where_one_member_too_many_waits_none_is_booked_and_all_are_told_why() -
         frozenset((Reasons.GROUP, Reasons.INSUFFICIENT, Reasons.TOO_MANY_PODS))
     }
     assert {one.message for one in found.results if isinstance(one, Unschedulable)} == {
-        "pod group train: 4 of 5 members fit in rack r2 of cluster a, the best of 2; of its 2 nodes 2 Insufficient cpu"
+        "pod group train: 4 of 5 members fit in rack r2 of cluster a, the best of 2; there 0/2 nodes are available: 2 Insufficient cpu"
     }
 
 

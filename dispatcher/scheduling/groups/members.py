@@ -1,0 +1,99 @@
+"""The members of a group that wait, what is known of their room, and their decision in one domain."""
+
+from collections.abc import Hashable, Sequence
+from itertools import groupby
+
+import msgspec
+import numpy as np
+
+from dispatcher.scheduling.cycle.batches import Item, Result
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.cycle.what_if import WhatIf
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.framework import Floats, Ints
+from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace, keys_up_to
+from dispatcher.scheduling.groups.rooms import RoomTables
+from dispatcher.scheduling.groups.templates import templates_of
+from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from shared.model.pod import Group
+
+NodeName = tuple[str, str]  # (cluster, node)
+
+
+class Members:
+    """`needed`: so many of those that wait have to find a place, or none goes. `keys`: of the levels
+    of domains that they may go to. PluginError.
+    """
+
+    def __init__(
+        self,
+        profiles: Profiles,
+        group: Group,
+        waiting: Sequence[Item],
+        placed: Sequence[NodeName],
+    ) -> None:
+        self.profiles = profiles
+        self.group = group
+        self.waiting = waiting
+        self.placed = placed
+        self.needed = max(1, group.min_count - len(placed))
+        self.keys = keys_up_to(group.within)
+        kept = profiles.of_groups
+        if "levels" not in kept:
+            kept["levels"] = levels = DomainLevels(profiles.fleet)
+            kept["rooms"] = RoomTables(profiles.fleet, levels)
+            kept["hopeless"] = {}
+        self.levels: DomainLevels = kept["levels"]
+        rooms: RoomTables = kept["rooms"]
+        # shapes of groups that no eviction helps, each with how the fleet stood, and when
+        self.hopeless: dict[Hashable, tuple[tuple[int, ...], float]] = kept["hopeless"]
+        self.templates = templates_of(profiles, waiting, rooms, self.keys)
+        self._template_of = {
+            pod_id: at for at, one in enumerate(self.templates) for pod_id, _ in one.items
+        }
+
+    def codes(self, key: str) -> RowList:
+        """The domains with nodes, or the one that holds all members that have a place."""
+        if not self.placed:
+            return self.levels.with_nodes(key)
+        rows = [self.profiles.fleet.row_of(*one) for one in self.placed]
+        codes = {-1 if row is None else self.levels.codes(key).item(row) for row in rows}
+        return np.asarray([*codes] if len(codes) == 1 and -1 not in codes else [], dtype=np.intp)
+
+    def fitting_in(self, key: str) -> tuple[Ints, Floats]:
+        """[domains] how many members have room at most, and how many such groups."""
+        rooms = [one.in_domains.get(key) for one in self.templates]
+        return self.fitting(rooms, self.levels.size(key))
+
+    def fitting(self, rooms: Sequence[Ints | None], size: int) -> tuple[Ints, Floats]:
+        """The same where so many of each template have room. [domains]"""
+        fit: Ints = np.zeros(size, dtype=np.int64)
+        left: Floats = np.full(size, np.inf)
+        for one, room in zip(self.templates, rooms, strict=True):
+            if room is None:
+                left[:] = 0.0
+            else:
+                fit += np.minimum(room, one.most)
+                np.minimum(left, room / len(one.items), out=left)
+        return fit, left
+
+    def decide_in(self, trial: WhatIf, place: GroupPlace) -> list[Result]:
+        """Decide them there in their order, until too many find no place."""
+        may_fail = len(self.waiting) - self.needed
+        results = list[Result]()
+        only_in = place.only_in
+        for _, run in groupby(self.waiting, lambda item: self._template_of[item[0]]):
+            results += trial.schedule(
+                [
+                    (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
+                    for pod_id, pod_info in run
+                ]
+            )
+            if sum(isinstance(one, Unschedulable) for one in results) > may_fail:
+                break
+        return results
+
+
+def held(results: Sequence[Result]) -> int:
+    """How many have a place."""
+    return sum(isinstance(one, Decision) for one in results)

@@ -1,0 +1,417 @@
+"""Whom to evict so that a whole group has a place: the domain whose victims matter least.
+
+Candidates are all domains where pods of lower priority than every member run. Of a domain all of
+these are supposed gone; if the group fits then, as many as possible stay, those whose eviction a
+PodDisruptionBudget forbids first, each time from the most important down; pods of a group that goes
+as a whole (`Group.whole`) stay or go together, before single pods of equal priority. The domain:
+kube-scheduler's criteria for a node (`rules.victims.badness`), then the narrower level, then its
+name. Domains are tried in the order of the least that their victims can matter, until no other can
+be better than the best so far.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dispatcher.scheduling.cycle.batches import Result
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.least_pods import ROOM
+from dispatcher.scheduling.fleet.nominations import is_seat
+from dispatcher.scheduling.fleet.occupants import Occupant
+from dispatcher.scheduling.fleet.trial import KEPT_S, standing_of
+from dispatcher.scheduling.framework import Bools, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework.group_domain import ANYWHERE, rows_in
+from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.pod_info import GroupId, group_id
+from dispatcher.scheduling.groups.domain_levels import GroupPlace
+from dispatcher.scheduling.groups.members import Members, held
+from dispatcher.scheduling.groups.rooms import MOST
+from dispatcher.scheduling.groups.templates import Template
+from dispatcher.scheduling.rules.budgets import Budgets, Left
+from dispatcher.scheduling.rules.victims import SHIFT, Badness, badness, by_importance, importance
+from shared.model.pod import PodId
+from shared.model.resources import PODS
+
+MOST_EMPTIED = 64  # domains that are tried for one group
+_MOST_ASKED = 256  # what-ifs of one domain
+_MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
+_UNKNOWN = 1 << 40
+Unit = tuple[Victim, ...]  # that stay or go together
+
+
+class Emptied(NamedTuple):
+    """A domain where the group fits once the victims are gone, and where its members go then."""
+
+    place: GroupPlace
+    victims: Unit  # from the most important down
+    results: list[Result]
+
+
+class GroupPreemption:
+    """Looks for the victims of one group."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._fleet = members.profiles.fleet
+        scheduler = members.templates[0].scheduler
+        self._post_filters = scheduler.post_filters
+        self._may = bool(scheduler.plan.post_filters) and all(
+            one.pod.preempts for _, one in members.waiting
+        )
+        self._budgets = Budgets(scheduler.view.objects)
+        self._least = self._post_filters.least
+        self._whole: dict[GroupId, list[Occupant]] | None = None
+        self._by_room_alone = True
+
+    def best(self) -> Emptied | None:
+        """The domain whose victims matter least; None if nobody's leaving makes the group fit."""
+        if not self._may:
+            return None
+        hopeless = self._members.hopeless
+        kind = self._kind()
+        now = standing_of(self._fleet)
+        since = self._fleet.now
+        if kind in hopeless and hopeless[kind][0] == now and since - hopeless[kind][1] <= KEPT_S:
+            return None
+        found = self._best()
+        if found is None and self._by_room_alone:
+            if len(hopeless) >= _MOST_HOPELESS:
+                hopeless.clear()
+            hopeless[kind] = now, since
+        return found
+
+    def _kind(self) -> Hashable:
+        """All that says who may be evicted for a group of this shape, as far as room is asked for."""
+        members = self._members
+        shapes = [
+            (one.closed, one.room.wants if one.room else None, len(one.items), one.most)
+            for one in members.templates
+        ]
+        pods = {
+            (one.home, one.pod.namespace, one.pod.priority, one.over) for _, one in members.waiting
+        }
+        return (*shapes, frozenset(pods), members.needed, *members.keys, *members.placed)
+
+    def _best(self) -> Emptied | None:
+        self._priority = self._priorities()
+        names = [info.name for info in self._fleet.clusters]
+        self._by_cluster: dict[str, int] = dict(zip(names, self._priority.tolist(), strict=True))
+        fleet = self._fleet
+        self._least.refresh()
+        hopeful = fleet.live & (
+            self._least.priority[: fleet.n] < self._priority[fleet.cluster[: fleet.n]]
+        )
+        if not hopeful.any():
+            return None
+        found: tuple[Badness, Emptied] | None = None
+        for tried, (bound, level, place) in enumerate(self._by_bound(hopeful)):
+            if tried >= MOST_EMPTIED or (found is not None and found[0] < bound):
+                break
+            one = self._emptied(place)
+            if one is None:
+                continue
+            emptied, violations = one
+            rank = (*badness(emptied.victims, violations), level, *place)
+            if found is None or rank < found[0]:
+                found = rank, emptied
+        return None if found is None else found[1]
+
+    def _priorities(self) -> Ints:
+        """[clusters] the least of any member there; below all where nobody is evicted for them."""
+        fleet = self._fleet
+        kinds = {
+            (one.pod.priority, one.pod.needs, one.home): one for _, one in self._members.waiting
+        }
+        over = {refused for _, one in self._members.waiting for refused in one.over}
+        home = self._members.waiting[0][1].home
+        found = []
+        for info in fleet.clusters:
+            spared = any(one.spares(info.name, home) for one in over)
+            of = [fleet.priorities.of(one, info.name) for one in kinds.values()]
+            found.append(-_UNKNOWN if spared else min(of))
+        return np.asarray(found, dtype=np.int64)
+
+    # --- which domains may do
+    # ----------------------------------------------------------------------------------------------
+
+    def _by_bound(self, hopeful: Bools) -> Iterator[tuple[Badness, int, GroupPlace]]:
+        """Domains that the group may fit in, each with the least badness that it can have, in the
+        order of that.
+        """
+        members = self._members
+        rows = np.flatnonzero(hopeful)
+        emptied = [self._room_without(one, rows) for one in members.templates]
+        gains = [self._most_a_victim(one, rows) for one in members.templates]
+        gain: Floats = np.sum(gains, axis=0)
+        bounds = []
+        for level, key in enumerate(members.keys):
+            codes = members.codes(key)
+            size = members.levels.size(key)
+            domain = members.levels.codes(key)[rows]
+            inside = domain >= 0
+            here = domain[inside]
+            rooms = list[Ints | None]()
+            for one, more in zip(members.templates, emptied, strict=True):
+                room: Ints = _summed(more[inside], here, size)
+                rooms.append(None if one.room is None else room + one.in_domains[key])
+            could, _ = members.fitting(rooms, size)
+            least = np.full(size, _UNKNOWN)
+            np.minimum.at(least, here, self._least.priority[rows[inside]])
+            most = np.ones(size)
+            np.maximum.at(most, here, gain[inside])
+            now, _ = members.fitting_in(key)
+            at = codes[(could[codes] >= members.needed) & (least[codes] < _UNKNOWN)]
+            count = np.maximum(np.ceil((members.needed - now[at]) / most[at]), 1.0)
+            found = zip(at.tolist(), least[at].tolist(), count.tolist(), strict=True)
+            bounds += [
+                ((0, priority, number * (priority + SHIFT), number), level, key, code)
+                for code, priority, number in found
+            ]
+        for bound, level, key, code in sorted(bounds):
+            yield bound, level, members.levels.place(key, code)
+
+    def _room_without(self, template: Template, rows: RowList) -> Ints:
+        """[rows] how many more may fit there at most if all pods were gone."""
+        fleet = self._fleet
+        found: Ints = np.zeros(len(rows), dtype=np.int64)
+        if template.room is None or template.closed is None:
+            return found
+        found[:] = MOST
+        for name, amount in template.room.wants:
+            column = fleet.axis.column(name)
+            if column is None:
+                return np.zeros(len(rows), dtype=np.int64)
+            np.minimum(found, fleet.allocatable[column][rows] // amount, out=found)
+        found[template.closed.refusal_codes[: fleet.n][rows] != 0] = 0
+        np.maximum(found - template.room.by_row[rows], 0, out=found)
+        return found
+
+    def _most_a_victim(self, template: Template, rows: RowList) -> Floats:
+        """[rows] how many more fit at most for each pod that leaves, by what is shortest there."""
+        found: Floats = np.full(len(rows), np.inf)
+        if template.room is None or not template.room.wants:
+            return found
+        shortest = template.room.by_want(rows).argmin(axis=0)
+        for at, (name, amount) in enumerate(template.room.wants):
+            here = shortest == at
+            if name == PODS:
+                found[here] = 1.0
+            elif name in ROOM:
+                largest = self._least.largest[1, ROOM.index(name)][rows[here]]
+                found[here] = np.ceil(largest / amount)
+        return found
+
+    # --- the victims of a domain
+    # ----------------------------------------------------------------------------------------------
+
+    def _emptied(self, place: GroupPlace) -> tuple[Emptied, int] | None:
+        """The domain without its victims, and how many budgets forbid; None if the group does not
+        fit though all leave, or would without any.
+        """
+        rows = self._rows(place)
+        units, forbidden = self._units(rows)
+        if not units:
+            return None
+        victims = self._reckoned(units, rows)
+        if victims is None:
+            return None
+        results = self._decided(place, victims) if victims else None
+        if results is None:
+            victims = self._tried(place, units)
+            results = self._decided(place, victims) if victims else None
+        if results is None:
+            return None
+        evicted = tuple(by_importance([one for unit in victims for one in unit]))
+        violations = sum(one.pod_id in forbidden for one in evicted)
+        return Emptied(place, evicted, results), violations
+
+    def _rows(self, place: GroupPlace) -> RowList:
+        only_in = place.only_in
+        if only_in.key == ANYWHERE:
+            return np.flatnonzero(self._fleet.live)
+        return rows_in(only_in, self._members.templates[0].scheduler.view)
+
+    def _units(self, rows: RowList) -> tuple[list[Unit], set[PodId]]:
+        """Who may be evicted on these rows, in the order in which they may stay; and of whom a budget
+        forbids it.
+        """
+        units = dict[object, Unit]()
+        for row in rows.tolist():
+            if self._least.priority[row] >= self._priority[self._fleet.cluster[row]]:
+                continue
+            for one in self._fleet.occupants_on(*self._fleet.name_of(row)):
+                if not self._is_lower(one):
+                    continue
+                whole = _whole_group(one)
+                if whole is None:
+                    units[one.pod_id] = (_victim(one),)
+                elif whole not in units and (unit := self._all_of(whole)):
+                    units[whole] = unit
+        in_order = sorted(units.values(), key=_importance)
+        left = Left()
+        forbidden = {
+            one.pod_id for unit in in_order for one in unit if self._budgets.take(one, left)
+        }
+        guarded = [any(one.pod_id in forbidden for one in unit) for unit in in_order]
+        first = [unit for unit, is_guarded in zip(in_order, guarded, strict=True) if is_guarded]
+        others = [
+            unit for unit, is_guarded in zip(in_order, guarded, strict=True) if not is_guarded
+        ]
+        return first + others, forbidden
+
+    def _is_lower(self, one: Occupant) -> bool:
+        priority = self._by_cluster.get(one.cluster, -_UNKNOWN)
+        lower = one.pod_info.pod.priority < priority and not is_seat(one.pod_id)
+        return lower and self._post_filters.may_evict(one, self._members.waiting[0][1].home)
+
+    def _all_of(self, group: GroupId) -> Unit:
+        """All pods of a group that goes as a whole; none if not all of them may go."""
+        if self._whole is None:
+            self._whole = {}
+            for one in self._fleet.occupants():
+                if (known := _whole_group(one)) is not None:
+                    self._whole.setdefault(known, []).append(one)
+        pods = self._whole[group]
+        together = len({one.cluster for one in pods}) == 1 and all(map(self._is_lower, pods))
+        return tuple(by_importance(list(map(_victim, pods)))) if together else ()
+
+    def _reckoned(self, units: Sequence[Unit], rows: RowList) -> list[Unit] | None:
+        """Who has to go by what pods request alone; None if even all of them are not enough. If the
+        group fits once these are gone, they are the very ones that trying would find: who stays
+        here, stays there.
+        """
+        room = RoomLeft(self._members.templates, self._fleet, rows)
+        for unit in units:
+            room.free(unit)
+        if room.fitting < self._members.needed:
+            return None
+        evicted = list[Unit]()
+        for unit in units:
+            room.take(unit)
+            if room.fitting < self._members.needed:
+                room.free(unit)
+                evicted.append(unit)
+        return evicted
+
+    def _tried(self, place: GroupPlace, units: Sequence[Unit]) -> list[Unit]:
+        """The same by trying, for what looks at more than room: ever more at a time may stay."""
+        evicted = list(units)
+        self._by_room_alone = False
+        if self._decided(place, evicted) is None:
+            return []
+        at = 0
+        size = 1
+        for _ in range(_MOST_ASKED):
+            if at >= len(units):
+                break
+            some = set(map(id, units[at : at + size]))
+            without = [unit for unit in evicted if id(unit) not in some]
+            if without and self._decided(place, without) is not None:
+                evicted = without
+                at += size
+                size *= 2
+            elif size > 1:
+                size = 1
+            else:
+                at += 1
+        return evicted
+
+    def _decided(self, place: GroupPlace, units: Sequence[Unit]) -> list[Result] | None:
+        """Where the members go once these are gone; None if they do not fit."""
+        with self._members.profiles.what_if() as trial:
+            for unit in units:
+                for one in unit:
+                    trial.take_away(one.pod_id)
+            results = self._members.decide_in(trial, place)
+        return results if held(results) >= self._members.needed else None
+
+
+def _summed(values: Ints, domain: SmallInts, size: int) -> Ints:
+    sums: Ints = np.bincount(domain, weights=values, minlength=size).astype(np.int64)
+    return sums
+
+
+def _whole_group(one: Occupant) -> GroupId | None:
+    group = one.pod_info.pod.group
+    return group_id(one.pod_info) if group is not None and group.whole else None
+
+
+def _victim(one: Occupant) -> Victim:
+    return Victim(one.pod_id, one.pod_info, one.cluster, one.node)
+
+
+def _importance(unit: Unit) -> tuple[object, ...]:
+    """As of its most important pod; groups before single pods."""
+    first = unit[0]
+    priority, started = importance(first)
+    return priority, len(unit) == 1, started, first.pod_info.pod.key, first.pod_id
+
+
+class RoomLeft:
+    """Room of the members on some rows, as pods leave and come back."""
+
+    def __init__(self, templates: Sequence[Template], fleet: FleetState, rows: RowList) -> None:
+        self._fleet = fleet
+        self._templates = [one for one in templates if one.room is not None]
+        self._free = dict[int, dict[str, int]]()
+        self._room = [dict[int, int]() for _ in self._templates]
+        self._sums = [0 for _ in self._templates]
+        self._open = []
+        names = {
+            name for one in self._templates for name, _ in (one.room.wants if one.room else ())
+        }
+        for row in rows.tolist():
+            self._free[row] = {name: self._free_of(name, row) for name in names}
+        for at, one in enumerate(self._templates):
+            closed = one.closed.refusal_codes[rows] if one.closed else np.ones(len(rows))
+            self._open.append(
+                {row for row, code in zip(rows.tolist(), closed.tolist(), strict=True) if not code}
+            )
+            for row in rows.tolist():
+                self._look(at, row)
+
+    def _free_of(self, name: str, row: int) -> int:
+        column = self._fleet.axis.column(name)
+        if column is None:
+            return 0
+        return int(self._fleet.allocatable[column, row] - self._fleet.requested[column, row])
+
+    def _look(self, at: int, row: int) -> None:
+        one = self._templates[at]
+        room = 0
+        if row in self._open[at] and one.room is not None:
+            free = self._free[row]
+            room = min(
+                [max(free[name], 0) // amount for name, amount in one.room.wants], default=MOST
+            )
+        self._sums[at] += room - self._room[at].get(row, 0)
+        self._room[at][row] = room
+
+    @property
+    def fitting(self) -> int:
+        """How many members have room at most."""
+        return sum(
+            min(one.most, room) for one, room in zip(self._templates, self._sums, strict=True)
+        )
+
+    def free(self, unit: Unit) -> None:
+        """These leave."""
+        self._move(unit, 1)
+
+    def take(self, unit: Unit) -> None:
+        """These come back."""
+        self._move(unit, -1)
+
+    def _move(self, unit: Unit, sign: int) -> None:
+        for one in unit:
+            row = self._fleet.row_of(one.cluster, one.node)
+            if row is None or row not in self._free:
+                continue
+            free = self._free[row]
+            requests = one.pod_info.at(one.cluster).pod.requests
+            for name in free:
+                free[name] += sign * (1 if name == PODS else requests.get(name, 0))
+            for at in range(len(self._templates)):
+                self._look(at, row)
