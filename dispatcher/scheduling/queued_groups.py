@@ -70,10 +70,17 @@ class QueuedGroups(ABC):
         return taken
 
     def group_refused(
-        self, items: Sequence[QueuedPod], lead: QueuedPod, reasons: frozenset[Reason], now: float
+        self,
+        items: Sequence[QueuedPod],
+        lead: QueuedPod,
+        reasons: frozenset[Reason],
+        now: float,
+        *,
+        alone: bool = False,
     ) -> None:
         """Popped members found no place: from now on `lead`, one of them, waits for an event on
-        behalf of all, after one back-off.
+        behalf of all, after one back-off. What refused them holds for groups like theirs unless
+        `alone`.
         """
         group = None
         for item in items:
@@ -84,7 +91,8 @@ class QueuedGroups(ABC):
         if group is not None:
             group.lead = lead
             alike = {id(item.class_key) for item in items}
-            lead.shape = None if len(alike) > 1 or group.placed else group.shape
+            alone = alone or len(alike) > 1 or bool(group.placed)
+            lead.shape = None if alone else group.shape
         self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
         if group is not None:
             others = min(self._counts[_BACKOFF], len(self.groups))
@@ -146,6 +154,7 @@ class QueuedGroups(ABC):
         """
         lead = group.lead
         if group.starting or not group.is_whole:
+            self.groups.short.add(group.group_id)
             if lead is not None and lead.state is not _POPPED:
                 group.lead = None
                 self._note_left(lead)

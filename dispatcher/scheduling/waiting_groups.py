@@ -72,6 +72,7 @@ class WaitingGroups:
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, WaitingGroup] = {}
+        self.short: set[GroupId] = set()  # of late: for what they were promised, see the core
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -33,6 +33,7 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework.pod_info import GroupId
 from dispatcher.scheduling.queue import QueuedPod
 from shared.model.pod import Group, PodId
+from shared.model.wake_events import WakeEvent
 
 GIVEN_BACK = "groups_given_back"  # a counter, by the step that one did not get through
 _COUNTED_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # ends of buckets
@@ -237,6 +238,7 @@ class BookedGroups:
         """Time has passed: who does not wait for anything any more has left, and who waits too long
         is given back.
         """
+        self._give_up_promises(now)
         for booked in list({id(one): one for one in self._sets.values()}.values()):
             for pod_id in list(booked.members):
                 tracked = self._state.tracked.get(pod_id)
@@ -249,6 +251,21 @@ class BookedGroups:
                     self.lost(pod_id, "it has no place any more", now)
             if booked.members and booked.step is not Step.BIND and now >= booked.until:
                 self._give_back(booked, self._late(booked), now)
+
+    def _give_up_promises(self, now: float) -> None:
+        """A group that is short of members now, and cannot start, holds no room: evictions may have
+        made it.
+        """
+        groups = self._state.queue.groups
+        nominations = self._state.profiles.nominations
+        names = groups.short if len(nominations) else set[GroupId]()
+        groups.short = set()
+        dropped = False
+        for group in filter(None, map(groups.get, names)):
+            for pod_id in group.members if not (group.starting or group.is_whole) else ():
+                dropped = nominations.drop(pod_id) is not None or dropped
+        if dropped:
+            self._state.queue.wake(WakeEvent.POD_REMOVED, now)
 
     def _late(self, booked: BookedSet) -> str:
         one = min(booked.left)

@@ -307,7 +307,8 @@ class Deciding:
         # what refuses its pods: that it is a group is helped by what helps these
         reasons = first.reasons - {Reasons.GROUP, Reasons.OUTSIDE_DOMAIN} or first.reasons
         items = [item for item, _ in refused]
-        state.queue.group_refused(items, lead, reasons, now)
+        promised = any(one.nominated for _, one in refused)
+        state.queue.group_refused(items, lead, reasons, now, alone=promised)
         helps = state.profiles.nodes_help(lead.pod_info, first.reasons)
         for item, result in refused:
             state.log.add(result)

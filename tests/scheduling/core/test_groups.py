@@ -365,3 +365,34 @@ def test_the_pod_group_says_on_change_only_that_it_found_no_place_and_once_that_
     fleet.run(20)
     told = [one for _, one in fleet.log if isinstance(one, m.ReportGroup)]
     assert [one.scheduled for one in told] == [False, True]
+
+
+def test_room_that_is_freed_for_a_group_is_kept_for_it_until_it_cannot_start_any_more() -> None:
+    fleet = Fleet()
+    mine = {"annotations": {MAY_GO_TO: "home"}}
+    low = [fleet.home.submit(f"low{at}", 2000, **mine) for at in range(4)]
+    fleet.run(3)
+    assert len(fleet.places()) == len(low)
+    a, *_ = fleet.submit("a", "b", "c", cpu=2000, priority=10, **mine)
+    fleet.report()
+    fleet.tick()
+    evicted = [one for _, one in fleet.mail if isinstance(one, m.Evict)]
+    assert len(evicted) == 3
+    nominations = fleet.core.profiles.nominations
+    assert len(nominations) == 3
+    fleet.carry_out(m.Evict)
+    fleet.home.submit("new", 2000, **mine)  # a newcomer does not get what was freed
+    fleet.run(8)
+    assert {"a", "b", "c"} <= set(fleet.places())
+    assert "new" not in fleet.places()
+    assert len(nominations) == 0
+    # others of the group's kind, of which one goes while it waits for its victims
+    group = Group(POD_GROUPS, "more", "u2", 2)
+    pods = [fleet.home.submit(name, 2000, 20, group=group, **mine) for name in ("x", "y")]
+    fleet.report()
+    fleet.tick()
+    assert len(nominations) == 2
+    fleet.home.delete(pods[0].uid)
+    fleet.report()
+    fleet.tick()
+    assert len(nominations) == 0
