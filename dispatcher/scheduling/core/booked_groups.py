@@ -75,7 +75,7 @@ class BookedSet(msgspec.Struct, eq=False):
     def words(self) -> str:
         """What those wait for that are through."""
         return (
-            f"group {self.group.name}: {len(self.left)} of {len(self.members)} pods are not "
+            f"pod group {self.group.name}: {len(self.left)} of {len(self.members)} pods are not "
             f"through step {self.step.value} yet"
         )
 
@@ -282,7 +282,7 @@ class BookedGroups:
         self._state.counters[GIVEN_BACK, booked.step.value] += 1
         members = dict(booked.members)
         self._end(booked)
-        words = f"group {booked.group.name} was given back as a whole: {why}"
+        words = f"pod group {booked.group.name} was given back as a whole: {why}"
         for pod_id, item in members.items():
             self._state.queue.member_displaced(pod_id, item.pod_info)
             tracked = self._state.tracked.get(pod_id)

@@ -178,7 +178,7 @@ def test_what_waits_too_long_in_the_protocol_is_given_back_as_a_whole() -> None:
     fleet.carry_out(m.Unclaim)
     fleet.report()
     fleet.tick()
-    words = "group train was given back as a whole: 1 of 3 pods, default/c first, did not get through step claim"
+    words = "pod group train was given back as a whole: 1 of 3 pods, default/c first, did not get through step claim"
     assert fleet.told("a").startswith(words)
     assert fleet.core.fleet.occupant(("home", "home-1")) is None
     assert all(pod.claim is None for pod in fleet.home.sources())
@@ -342,7 +342,7 @@ def test_explain_says_how_many_of_how_many_have_a_place_where_and_in_which_step_
     fleet._feed(events.Answered("home", (fleet.home.execute(claims[0][1]),)))
     row = explain(fleet.core, "default", "a")
     assert row is not None
-    assert row["waiting"] == "group train: 2 of 3 pods are not through step claim yet; its place is held"
+    assert row["waiting"] == "pod group train: 2 of 3 pods are not through step claim yet; its place is held"
     fleet.run(5)
     assert seen() == ("started", None, None, 0, 3, ["west"])
     assert fleet.core.queue.groups.counts() == {"incomplete": 0, "waiting": 0, "placed": 1}
