@@ -21,7 +21,7 @@ the others.
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -33,8 +33,10 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework.pod_info import GroupId
 from dispatcher.scheduling.queue import QueuedPod
 from shared.model.pod import Group, PodId
+from shared.model.reasons import Reasons, Why
 from shared.model.wake_events import WakeEvent
 
+_MOST_TOLD = 256  # members of a group that are told again each time when others come
 GIVEN_BACK = "groups_given_back"  # a counter, by the step that one did not get through
 _COUNTED_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # ends of buckets
 
@@ -238,7 +240,7 @@ class BookedGroups:
         """Time has passed: who does not wait for anything any more has left, and who waits too long
         is given back.
         """
-        self._give_up_promises(now)
+        self._see_to_short_groups(now)
         for booked in list({id(one): one for one in self._sets.values()}.values()):
             for pod_id in list(booked.members):
                 tracked = self._state.tracked.get(pod_id)
@@ -252,20 +254,26 @@ class BookedGroups:
             if booked.members and booked.step is not Step.BIND and now >= booked.until:
                 self._give_back(booked, self._late(booked), now)
 
-    def _give_up_promises(self, now: float) -> None:
-        """A group that is short of members now, and cannot start, holds no room: evictions may have
-        made it.
+    def _see_to_short_groups(self, now: float) -> None:
+        """Groups that have got, or lost, members of late and are too few to start: these are told
+        how many are here, and hold no room that evictions have made.
         """
-        groups = self._state.queue.groups
-        nominations = self._state.profiles.nominations
-        names = groups.short if len(nominations) else set[GroupId]()
+        state = self._state
+        groups = state.queue.groups
+        nominations = state.profiles.nominations
+        names = groups.short
         groups.short = set()
         dropped = False
         for group in filter(None, map(groups.get, names)):
-            for pod_id in group.members if not (group.starting or group.is_whole) else ():
+            if group.starting or group.is_whole:
+                continue
+            for pod_id in group.members if len(nominations) else ():
                 dropped = nominations.drop(pod_id) is not None or dropped
+            text = Why(Reasons.GROUP_INCOMPLETE, group.note).text
+            for tracked in state.tracked.get_all(list(islice(group.members, _MOST_TOLD))):
+                state.report(tracked, text, now, nodes_help=False)
         if dropped:
-            self._state.queue.wake(WakeEvent.POD_REMOVED, now)
+            state.queue.wake(WakeEvent.POD_REMOVED, now)
 
     def _late(self, booked: BookedSet) -> str:
         one = min(booked.left)

@@ -396,3 +396,12 @@ def test_room_that_is_freed_for_a_group_is_kept_for_it_until_it_cannot_start_any
     fleet.report()
     fleet.tick()
     assert len(nominations) == 0
+
+
+def test_those_that_came_first_are_told_of_the_others_too() -> None:
+    fleet = Fleet()
+    fleet.submit("a", least=4)
+    fleet.run(2)
+    fleet.submit("b", "c", least=4)
+    fleet.run(12)
+    assert {fleet.told(name) for name in "abc"} == {"pod group train: 3 of min 4 pods are here"}
