@@ -3,7 +3,7 @@ no colour needed.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli.output import Column, harmless, print_trimmed, table_of
@@ -133,22 +133,31 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
                 f"{found['also_in'][0]}`",
             )
         )
-    if found.get("in_flight"):
-        lines.append(("Now", f"waiting for the agent's answer ({found['in_flight']})"))
-    if found.get("waiting"):
-        lines.append(("Now", found["waiting"]))
-    if found.get("left_behind"):
-        lines.append(("Not along", found["left_behind"]))
-    if found.get("lower_priority"):
-        lines.append(("Priority", found["lower_priority"]))
-    if found.get("moved"):
-        lines.append(("Moved", _moved(found["moved"])))
+    told: list[tuple[str, str, Callable[[Any], str]]] = [
+        ("Now", "in_flight", "waiting for the agent's answer ({})".format),
+        ("Now", "waiting", str),
+        ("Group", "group", _group),
+        ("Not along", "left_behind", str),
+        ("Priority", "lower_priority", str),
+        ("Moved", "moved", _moved),
+    ]
+    lines += [(head, words(found[key])) for head, key, words in told if found.get(key)]
     if decision.get("nominated"):
         lines.append(("Now", _promised(decision)))
     rows = [(head, Text(harmless(str(text)))) for head, text in lines]
     for head, text in (rows[0], ("To", _place(found)), *rows[1:]):
         table.add_row(Text(head, style="dim"), text)
     return table
+
+
+def _group(group: Record) -> str:
+    """Like: train (PodGroup), starting: 8 of min 8 pods have a place, in zone a of cluster west."""
+    have = f"{group['placed']} of min {group['min_count']} pods have a place"
+    where = f", in {', '.join(map(str, group['domains']))}" if group["domains"] else ""
+    more = f", {group['waiting']} wait" if group["waiting"] else ""
+    step = f" (step {group['step']}, {group['left']} left)" if group.get("step") else ""
+    within = f"; all within one {group['within']}" if group["within"] != "fleet" else ""
+    return f"{group['name']} ({group['kind']}), {group['state']}{step}: {have}{where}{more}{within}"
 
 
 def _place(found: Record) -> "RenderableType":

@@ -270,7 +270,7 @@ def plugin_new(
     example: Annotated[
         PluginExample,
         typer.Option(
-            help="What it starts as: a filter and a score by labels, or a gang at Permit."
+            help="What it starts as: a filter and a score by labels, or one app after another at Permit."
         ),
     ] = PluginExample.FILTER_SCORE,
     directory: Annotated[

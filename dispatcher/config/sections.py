@@ -471,6 +471,15 @@ class TimingSection(Section):
             "for so long; 0: evicts at once",
         ),
     ] = 0.0
+    group_s: Annotated[
+        float,
+        Field(
+            ge=5,
+            le=60,
+            description="members of a group that have places and are not bound within that time "
+            "give them back, all of them",
+        ),
+    ] = 60.0
     delegate_lease_s: Annotated[
         float,
         Field(

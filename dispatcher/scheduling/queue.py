@@ -30,7 +30,6 @@ from dispatcher.scheduling.fair_order import active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
 from dispatcher.scheduling.queued import (
     QUOTA,
     Cause,
@@ -44,8 +43,9 @@ from dispatcher.scheduling.queued import (
     note_gated,
     order_of,
 )
+from dispatcher.scheduling.queued_groups import QueuedGroups
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
-from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
+from dispatcher.scheduling.waiting_groups import WaitingGroups
 from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
@@ -68,7 +68,7 @@ _POPPED = State.POPPED
 _PARKED = (_UNSCHEDULABLE, _GATED)
 
 
-class SchedulingQueue:
+class SchedulingQueue(QueuedGroups):
     """Holds every pod that waits. `classify` names the class of a pod: equal names are decided
     together.
 
@@ -409,116 +409,10 @@ class SchedulingQueue:
         item.class_key = class_key
         item.policies = self._policies
 
-    # --- groups that are decided as a whole (see `waiting_groups`)
-    # ----------------------------------------------------------------------------------------------
-
-    def is_lead(self, item: QueuedPod) -> bool:
-        """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
-        group = self.groups.waits_in(item)
-        return group is not None and group.lead is item
-
-    def take_group(self, lead: QueuedPod) -> list[QueuedPod]:
-        """Take out the members that wait with a popped one, oldest first, itself among them."""
-        taken = self.groups.take(lead)
-        for item in taken:
-            if item is not lead:
-                del self._pods[item.pod_id]
-                self._leave(item)
-                item.state = _POPPED
-                item.attempts = lead.attempts
-        return taken
-
     def update(self, item: QueuedPod, pod_info: PodInfo) -> None:
         """What is known of a popped pod is this now."""
         item.pod_info = pod_info
         self._renew(item)
-
-    def group_refused(
-        self, items: Sequence[QueuedPod], lead: QueuedPod, reasons: frozenset[Reason], now: float
-    ) -> None:
-        """Popped members found no place: from now on `lead`, one of them, waits for an event on
-        behalf of all, after one back-off.
-        """
-        group = None
-        for item in items:
-            group = self.groups.enter(item)
-            if item is not lead:
-                self._pods[item.pod_id] = item
-                self._stand_back(item, Cause.FAILED)
-        if group is not None:
-            group.lead = lead
-            alike = {id(item.class_key) for item in items}
-            lead.shape = None if len(alike) > 1 or group.placed else (len(items), group.group)
-        self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
-        if group is not None:
-            self._lead(group, Cause.FAILED)
-
-    def member_placed(self, pod_id: PodId, pod_info: PodInfo) -> None:
-        """A member of a group has a place, as far as is known now."""
-        if (group := self.groups.place(pod_id, pod_info)) is not None:
-            self._lead(group, Cause.MEMBER)
-
-    def member_displaced(self, pod_id: PodId, pod_info: PodInfo) -> None:
-        """It has none, or is gone."""
-        if (group := self.groups.displace(pod_id, pod_info)) is not None:
-            self._lead(group, Cause.MEMBER)
-
-    def group_starts(self, name: GroupId, *, starting: bool) -> None:
-        """Members of the group are on their way to their places from now on, or have come to their
-        end.
-        """
-        if (group := self.groups.get(name)) is not None:
-            group.starting = starting
-            self._lead(group, Cause.MEMBER)
-
-    def _follows(self, item: QueuedPod) -> bool:
-        """Whether a popped pod is of a group, and does not stand for it."""
-        return group_id(item.pod_info) is not None and not self.is_lead(item)
-
-    def _waits_with_group(self, item: QueuedPod, cause: str) -> bool:
-        """Whether a pod that is to be decided waits with its group: another stands for it, or too
-        few are here.
-        """
-        if item.pod_info.pod.group is None or self.is_lead(item):
-            return False
-        group = self.groups.enter(item)
-        if group is None:
-            return False
-        self._note_left(item)
-        self._stand_back(item, cause)
-        self._lead(group, cause, came=True)
-        return True
-
-    def _stand_back(self, item: QueuedPod, cause: str) -> None:
-        self._leave(item)
-        item.state = _GATED
-        item.ticket = next(self._tickets)
-        self._counts[_GATED] += 1
-        self.incoming[_GATED, cause] += 1
-
-    def _leave_group(self, item: QueuedPod) -> None:
-        if item.pod_info.pod.group is None:
-            return
-        if (group := self.groups.leave(item)) is not None:
-            self._lead(group, Cause.MEMBER)
-
-    def _lead(self, group: WaitingGroup, cause: str, *, came: bool = False) -> None:
-        """See to it that one member stands for a group that is whole, and none for another. Who
-        came may help one that found no place.
-        """
-        lead = group.lead
-        if group.starting or not group.is_whole:
-            if lead is not None and lead.state is not _POPPED:
-                group.lead = None
-                self._note_left(lead)
-                self._stand_back(lead, cause)
-        elif lead is None and group.members:
-            lead = group.lead = next(iter(group.members.values()))
-            lead.attempts = group.attempts
-            lead.ready_at = group.ready_at
-            self._move(lead, _BACKOFF if group.attempts else _ACTIVE, cause)
-        elif lead is not None and came and lead.state is _UNSCHEDULABLE:
-            self._move(lead, _BACKOFF, cause)
 
     # --- waking
     # ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ A pod that has scheduling gates of its own does not count here, as it cannot be 
 for each pod that comes or goes; what is known of a group ends with its last pod.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import msgspec
 
@@ -47,6 +47,12 @@ class WaitingGroup(msgspec.Struct, eq=False):
         """Whether as many members have a place as have to start together: others join them."""
         return len(self.placed) >= self.group.min_count
 
+    @property
+    def shape(self) -> Hashable:
+        """What groups of pods of one class have in common that find a place, or none, alike."""
+        group = self.group
+        return len(self.members), group.min_count, group.within
+
     def failed(self, lead: QueuedPod) -> None:
         """It was decided in vain: all back off as its lead does."""
         self.attempts = lead.attempts
@@ -66,6 +72,7 @@ class WaitingGroups:
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, WaitingGroup] = {}
+        self.short: set[GroupId] = set()  # of late: for what they were promised, see the core
 
     def __len__(self) -> int:
         return len(self._groups)

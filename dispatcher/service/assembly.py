@@ -30,6 +30,7 @@ from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.links.link import AgentLink
 from dispatcher.service.metrics.counters import Metrics
+from dispatcher.service.metrics.groups import GroupCollector
 from dispatcher.service.metrics.links import LinkCollector
 from dispatcher.service.metrics.load import LoadCollector
 from dispatcher.service.metrics.owners import OwnerUseCollector
@@ -102,7 +103,9 @@ def assemble(
         service.metrics.watch(
             WrittenCollector({"journal": journal, "quota_ledger": service.quota_file})
         )
-        for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
+        groups = GroupCollector(core.queue.groups, core.booked.times, core.counters)
+        others = (RelayCollector(links), groups)
+        for collector in (*_collectors(config, service, fleet, ledger), *others):
             service.metrics.watch(collector)
         return Dispatcher(
             service,
@@ -213,6 +216,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         mirror_s=timing.mirror_s,
         start_s=timing.start_s,
         node_wait_s=timing.node_wait_s,
+        group_s=timing.group_s,
         fenced_per_s=timing.fenced_per_s,
         evictions_abroad_per_s=timing.evictions_abroad_per_s,
         delegate_lease_s=timing.delegate_lease_s,

@@ -8,8 +8,10 @@ from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from agents.runtime.metrics import AgentCollector, AgentStatus
+from dispatcher.scheduling.core.booked_groups import StartTimes
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.waiting_groups import WaitingGroups
 from dispatcher.service.collectors import (
     LeaderCollector,
     ReloadCollector,
@@ -18,6 +20,7 @@ from dispatcher.service.collectors import (
 )
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.metrics.counters import Metrics
+from dispatcher.service.metrics.groups import GroupCollector
 from dispatcher.service.metrics.links import LinkCollector
 from dispatcher.service.metrics.load import LoadCollector
 from dispatcher.service.metrics.owners import OwnerUseCollector
@@ -48,6 +51,7 @@ def families() -> list[Metric]:
     metrics.watch(OwnerUseCollector(FleetState()))
     metrics.watch(LoadCollector(FleetState()))
     metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
+    metrics.watch(GroupCollector(WaitingGroups(), StartTimes(), {}))
     metrics.watch(CertificateCollector("", ""))
     metrics.watch(RelayCollector(()))
     metrics.watch(LeaderCollector(lambda: True))

@@ -21,6 +21,7 @@ FOLLOWS = {
 # What the others lead to.
 MEANS = {
     Transition.SETTLE: "it holds; waits until the watch shows it",
+    Transition.MADE: "the delegate is there, unbound: the same intent binds it once those of its group are there",
     Transition.GIVE_BACK: "forgets the place, and is queued again with back-off",
     Transition.AGAIN: "the same intent again, later; so does `unknown`, and no answer, of all but `sign` and `update`",
     Transition.LATER: "holds no place: is looked at again after a pause that grows; so do these two",
@@ -42,13 +43,15 @@ def _rows() -> Iterator[tuple[str, ...]]:
     """One for all intents of which every answer leads to the same."""
     alike: dict[tuple[str, ...], list[IntentKind]] = {}
     for kind in IntentKind:
-        (done,) = (
+        done = [
             verdict
             for one, verdict in TRANSITIONS
             if one is kind and verdict not in {STALE, REFUSED}
-        )
-        answers = (done, STALE, REFUSED)
-        alike.setdefault(tuple(cell(kind, verdict) for verdict in answers), []).append(kind)
+        ]
+        first = cell(kind, done[0])
+        more = [f"{verdict}: {cell(kind, verdict)}" for verdict in done[1:]]
+        answers = ("; ".join([first, *more]), cell(kind, STALE), cell(kind, REFUSED))
+        alike.setdefault(answers, []).append(kind)
     for cells, kinds in alike.items():
         yield (", ".join(code(kind.value) for kind in kinds), *cells)
 

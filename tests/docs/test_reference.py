@@ -28,7 +28,7 @@ def test_the_protocols_page_has_the_states_of_intents_as_the_code_has_them() -> 
     for kind, verdict in TRANSITIONS:
         column = {STALE: 2, REFUSED: 3}.get(verdict, 1)
         (row,) = (row for row in rows if f"`{kind.value}`" in row[0])
-        assert row[column].removesuffix(" |") == transitions.cell(kind, verdict)
+        assert transitions.cell(kind, verdict) in row[column].removesuffix(" |")
 
 
 @pytest.mark.parametrize("name", chart_readme.NAMES)

@@ -68,6 +68,7 @@ BESIDES: dict[str, float] = {
     "executors": 0.1,
     "followers": 0.15,
     "secrets": 0.1,
+    "groups": 0.15,
 }
 NAMED = ("", "shared", "shared own", "shared ?own", "?own ?lacking", "?stays shared")  # by one pod
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
@@ -111,6 +112,7 @@ THEMES["secrets"] = {  # Secrets, too, by consent of both
     "agent-dies": (1, 10),
     "restore": (1, 0),
 }
+THEMES["groups"] = {"gang": (4, 0), "delete": (1, 0), "webhook-refuses": (1, 0)}
 SECRETS = ("$pass", "$lent", "$pass $lent", "$pass shared", "?$lent $pass", "?$pass", "shared")  # by one pod
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {

@@ -11,7 +11,7 @@ from typing import Any
 from tests.simulation.acts import ACTS, Act, Stage, naming, plain_pod, spread_by_zone
 from tests.simulation.acts.objects import provide
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import budgets, copies, followers, progress, protocol, room, secrets, spread
+from tests.simulation.judges import budgets, copies, followers, groups, progress, protocol, room, secrets, spread
 from tests.simulation.judges.court import Judge, NothingRaises, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.judges.followers import left_of
@@ -53,6 +53,9 @@ JUDGES: tuple[type[Judge], ...] = (
     protocol.ProxiesAreMembers,
     spread.SpreadKept,
     spread.NoCascade,
+    groups.NeverHalfAGroup,
+    groups.HeldForAMoment,
+    groups.OneDomain,
     progress.OneLeads,
     progress.GoesElsewhere,
     progress.OthersGoOn,

@@ -1,5 +1,5 @@
 """Policies of a running dispatcher: profiles by schedulerName, kube-scheduler's own file, plugins of files and of an
-installed package; gates and gangs; and what happens when one of the files changes.
+installed package; gates and pods that wait for others; and what happens when one of the files changes.
 """
 
 import json
@@ -18,7 +18,7 @@ from tests.system.test_bad_input import PODS, message_of, pod
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-GANG, SIZE, SHUN = "example.com/gang", "example.com/gang-size", "example.com/shun"
+AFTER, SHUN = "example.com/after", "example.com/shun"
 ZONE = "north-a"
 NODES = 3
 KUBE = f"""
@@ -39,11 +39,12 @@ profiles:
 
 def write_policies(folder: Path) -> None:
     """Two plugin files, a package with a third plugin, and four profiles."""
-    quiet, gang = new_plugin("QuietZone"), new_plugin("PodGang", Example.PERMIT)
+    quiet, after = new_plugin("QuietZone"), new_plugin("StartsAfter", Example.PERMIT)
     (folder / "quiet_zone.py").write_text(quiet["quiet_zone.py"])
-    (folder / "pod_gang.py").write_text(gang["pod_gang.py"])
+    (folder / "starts_after.py").write_text(after["starts_after.py"])
     plugins = yaml.safe_load(quiet["profile.yaml"])["plugins"][:-1]
-    write_profile(folder / "default.yaml", "global-dispatcher", [*plugins, {"name": "QuietZone"}, {"name": "PodGang"}])
+    ours = [{"name": "QuietZone"}, {"name": "StartsAfter"}]
+    write_profile(folder / "default.yaml", "global-dispatcher", [*plugins, *ours])
     packing = yaml.safe_load((ROOT / "configs" / "profiles" / "packing.yaml").read_text())
     (folder / "packing.yaml").write_text(json.dumps({**packing, "scheduler_name": "global-dispatcher-packing"}))
     (folder / "kube.yaml").write_text(KUBE)
@@ -73,7 +74,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     write_policies(folder)
     config = {
         "profiles": ["default.yaml", "packing.yaml", "kube.yaml", "far.yaml"],
-        "plugin_files": ["quiet_zone.py", "pod_gang.py"],
+        "plugin_files": ["quiet_zone.py", "starts_after.py"],
     }
     env = {"PYTHONPATH": f"{folder / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
     with System(folder, specs(nodes=NODES, options=QUICK_NODES), config, env=env) as fleet:
@@ -89,13 +90,13 @@ def submit(
     *,
     cpu: str = "100m",
     spread: str = "",
-    gang: tuple[str, str] | None = None,
+    after: str = "",
 ) -> None:
     notes = {"global-dispatcher.io/spread": spread} if spread else {}
     body = deployment(name, replicas, requests={"cpu": cpu}, annotations=notes)
     template = body["spec"]["template"]
     template["spec"] |= {"schedulerName": scheduler} if scheduler else {}
-    template["metadata"]["labels"] |= dict(zip((GANG, SIZE), gang, strict=True)) if gang else {}
+    template["metadata"]["labels"] |= {AFTER: after} if after else {}
     assert system.home.create(DEPLOYMENTS, body).status_code == 201
 
 
@@ -169,21 +170,22 @@ def phase(system: System, name: str) -> str:
 
 
 def held(system: System) -> list[str]:
-    """Pods that wait for their gang, as the list of pods says."""
-    return [row["name"] for row in system.get("/v1/pods") if "Permit plugin PodGang" in row["reason"]]
+    """Pods that wait for another, as the list of pods says."""
+    return [row["name"] for row in system.get("/v1/pods") if "Permit plugin StartsAfter" in row["reason"]]
 
 
-def test_a_gang_holds_its_places_says_so_and_goes_together(system: System) -> None:
-    submit(system, "train", 2, gang=("train", "3"))
+def test_pods_that_wait_for_another_hold_their_places_say_so_and_go_with_it(system: System) -> None:
+    submit(system, "train", 2, after="base")
     eventually(lambda: len(held(system)) == 2, 30, lambda: system.log)
     assert placed(system, "train") == []
     name = held(system)[0]
-    assert system.explain(name)["waiting"] == "waiting on Permit plugin PodGang"
+    assert system.explain(name)["waiting"] == "waiting on Permit plugin StartsAfter"
     told = eventually(lambda: [text for reason, text in events_of(system, name) if reason == "Waiting"], 30)
-    assert told[0].startswith("waiting on Permit plugin PodGang; its place on ")
-    system.home.merge(f"{DEPLOYMENTS}/train", {"spec": {"replicas": 3}})
-    wait_placed(system, "train", 3)
+    assert told[0].startswith("waiting on Permit plugin StartsAfter; its place on ")
+    submit(system, "base", 1)
+    wait_placed(system, "train", 2)
     remove(system, "train")
+    remove(system, "base")
 
 
 def test_a_plugin_of_a_package_refuses_by_name_until_its_changed_profile_lets_go(system: System) -> None:

@@ -31,7 +31,7 @@ _FILES = {
 }
 _ARGUMENTS: Mapping[Example, Mapping[str, object]] = {
     Example.FILTER_SCORE: {"avoid": "example.com/avoid", "prefer": "example.com/prefer"},
-    Example.PERMIT: {"group": "example.com/gang", "least": "example.com/gang-size", "wait_s": 60},
+    Example.PERMIT: {"after": "example.com/after", "app": "app", "wait_s": 60},
 }
 
 

@@ -21,6 +21,7 @@ the others.
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -32,7 +33,10 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework.pod_info import GroupId
 from dispatcher.scheduling.queue import QueuedPod
 from shared.model.pod import Group, PodId
+from shared.model.reasons import Reasons, Why
+from shared.model.wake_events import WakeEvent
 
+_MOST_TOLD = 256  # members of a group that are told again each time when others come
 GIVEN_BACK = "groups_given_back"  # a counter, by the step that one did not get through
 _COUNTED_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # ends of buckets
 
@@ -50,7 +54,7 @@ class Step(enum.Enum):
 class BookedSet(msgspec.Struct, eq=False):
     """Members that got places together. `left`: those that are not through `step` yet.
 
-    `needed`: so many of them have to start, with the others of the group. `until`: all are given
+    `needed`: so many of them have to start, with the others of the group; `bound` have. `until`: all are given
     back if the binds are not sent by then. `whole_at`: when the last pod that the group needed came.
     """
 
@@ -61,7 +65,21 @@ class BookedSet(msgspec.Struct, eq=False):
     needed: int
     until: float
     whole_at: float
+    bound: int = 0
     step: Step = Step.PREPARE
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether enough are on their way still, or bound."""
+        return len(self.members) + self.bound >= self.needed
+
+    @property
+    def words(self) -> str:
+        """What those wait for that are through."""
+        return (
+            f"pod group {self.group.name}: {len(self.left)} of {len(self.members)} pods are not "
+            f"through step {self.step.value} yet"
+        )
 
 
 class StartTimes:
@@ -71,7 +89,13 @@ class StartTimes:
         self.counts: Counter[float] = Counter()  # end of the bucket -> groups, not cumulated
         self.total_s = 0.0
         self.groups = 0
-        self.ends = _COUNTED_S
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: end of a bucket -> groups up to that."""
+        ends = [*_COUNTED_S, float("inf")]
+        counts = accumulate(self.counts[end] for end in ends)
+        names = [*(f"{end:g}" for end in _COUNTED_S), "+Inf"]
+        return list(zip(names, map(float, counts), strict=True))
 
     def note(self, took_s: float) -> None:
         """One more."""
@@ -89,7 +113,7 @@ class BookedGroups:
         self._binding = binding
         self._sets: dict[PodId, BookedSet] = {}
         self.times = StartTimes()
-        self.on_bound: Callable[[BookedSet, float], None] | None = None
+        self.on_started: Callable[[BookedSet, QueuedPod, float], None] | None = None
 
     def __len__(self) -> int:
         return len({id(one) for one in self._sets.values()})
@@ -135,23 +159,28 @@ class BookedGroups:
     def bound(self, pod_id: PodId, now: float) -> None:
         """A member was bound: by its last order, or sooner, as by an older executor."""
         booked = self._sets.get(pod_id)
-        if booked is None:
+        if booked is None or pod_id not in booked.members:
             return
+        if pod_id in booked.left or booked.step is not Step.BIND:
+            booked.bound += 1
+            if booked.bound == booked.needed:
+                self._started(booked, booked.members[pod_id], now)
         if booked.step is not Step.BIND:
             self._leave(booked, pod_id)
-            booked.needed = max(0, booked.needed - 1)
             if not booked.members:
                 self._state.queue.group_starts(booked.name, starting=False)
         self._through(booked, pod_id, now)
+
+    def _started(self, booked: BookedSet, member: QueuedPod, now: float) -> None:
+        self.times.note(now - booked.whole_at)
+        if self.on_started is not None:
+            self.on_started(booked, member, now)
 
     def _through(self, booked: BookedSet, pod_id: PodId, now: float) -> None:
         booked.left.discard(pod_id)
         while not booked.left and booked.members:
             if booked.step is Step.BIND:
                 self._end(booked)
-                self.times.note(now - booked.whole_at)
-                if self.on_bound is not None:
-                    self.on_bound(booked, now)
                 return
             self._advance(booked, now)
 
@@ -202,7 +231,7 @@ class BookedGroups:
         self._leave(booked, pod_id)
         if not booked.members:
             self._state.queue.group_starts(booked.name, starting=False)
-        elif booked.step is Step.BIND or len(booked.members) >= booked.needed:
+        elif booked.step is Step.BIND or booked.has_enough:
             self._through(booked, pod_id, now)
         else:
             self._give_back(booked, f"pod {key} is gone, and the others are too few", now)
@@ -211,6 +240,7 @@ class BookedGroups:
         """Time has passed: who does not wait for anything any more has left, and who waits too long
         is given back.
         """
+        self._see_to_short_groups(now)
         for booked in list({id(one): one for one in self._sets.values()}.values()):
             for pod_id in list(booked.members):
                 tracked = self._state.tracked.get(pod_id)
@@ -223,6 +253,27 @@ class BookedGroups:
                     self.lost(pod_id, "it has no place any more", now)
             if booked.members and booked.step is not Step.BIND and now >= booked.until:
                 self._give_back(booked, self._late(booked), now)
+
+    def _see_to_short_groups(self, now: float) -> None:
+        """Groups that have got, or lost, members of late and are too few to start: these are told
+        how many are here, and hold no room that evictions have made.
+        """
+        state = self._state
+        groups = state.queue.groups
+        nominations = state.profiles.nominations
+        names = groups.short
+        groups.short = set()
+        dropped = False
+        for group in filter(None, map(groups.get, names)):
+            if group.starting or group.is_whole:
+                continue
+            for pod_id in group.members if len(nominations) else ():
+                dropped = nominations.drop(pod_id) is not None or dropped
+            text = Why(Reasons.GROUP_INCOMPLETE, group.note).text
+            for tracked in state.tracked.get_all(list(islice(group.members, _MOST_TOLD))):
+                state.report(tracked, text, now, nodes_help=False)
+        if dropped:
+            state.queue.wake(WakeEvent.POD_REMOVED, now)
 
     def _late(self, booked: BookedSet) -> str:
         one = min(booked.left)
@@ -239,7 +290,7 @@ class BookedGroups:
         self._state.counters[GIVEN_BACK, booked.step.value] += 1
         members = dict(booked.members)
         self._end(booked)
-        words = f"group {booked.group.name} was given back as a whole: {why}"
+        words = f"pod group {booked.group.name} was given back as a whole: {why}"
         for pod_id, item in members.items():
             self._state.queue.member_displaced(pod_id, item.pod_info)
             tracked = self._state.tracked.get(pod_id)

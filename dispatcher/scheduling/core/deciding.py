@@ -9,6 +9,7 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.booked_groups import BookedGroups
 from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.group_status import GroupStatus
 from dispatcher.scheduling.core.lower_priority import LowerPriority
 from dispatcher.scheduling.core.once_an_hour import OnceAnHour
 from dispatcher.scheduling.core.retries import Retries
@@ -129,6 +130,8 @@ class Deciding:
         self.binding = BindingCycle(state, self._launch)
         self.booked = BookedGroups(state, self.binding)
         self.binding.on_lost = self.booked.lost
+        self._group_status = GroupStatus(state)
+        self.booked.on_started = self._group_status.started
         self.evictions = Evictions(state, self.binding)
         self.retries = Retries(state)
         self._slow = SlowDecisions()
@@ -283,11 +286,16 @@ class Deciding:
         going = [(item, one) for item, one in pairs if isinstance(one, Decision)]
         for item, _ in going:
             self._state.queue.member_placed(item.pod_id, item.pod_info)
-        if len(going) > 1:
+        told = items[0].pod_info.pod.group
+        is_met = told is None or placed >= told.min_count
+        if len(going) > 1 or (going and not is_met):
             self.booked.begin(name, [item for item, _ in going], placed, now)
         refused = [(item, one) for item, one in pairs if isinstance(one, Unschedulable)]
         if refused:
             self._park_group(refused, now)
+            if not (going or is_met):
+                member, result = refused[0]
+                self._group_status.refused(name, member, result.full_message, now)
         for item, decision in going:
             self._decided(item, decision, now)
 
@@ -299,7 +307,8 @@ class Deciding:
         # what refuses its pods: that it is a group is helped by what helps these
         reasons = first.reasons - {Reasons.GROUP, Reasons.OUTSIDE_DOMAIN} or first.reasons
         items = [item for item, _ in refused]
-        state.queue.group_refused(items, lead, reasons, now)
+        promised = any(one.nominated for _, one in refused)
+        state.queue.group_refused(items, lead, reasons, now, alone=promised)
         helps = state.profiles.nodes_help(lead.pod_info, first.reasons)
         for item, result in refused:
             state.log.add(result)

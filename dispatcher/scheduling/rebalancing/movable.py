@@ -34,6 +34,8 @@ def keeps_place(pod: Pod) -> str:
         return "no controller would replace it"
     if kind in _NEVER or (kind not in CONTROLLERS and said != "true"):
         return f"it is of a {kind}"
+    if pod.group is not None:
+        return f"it is of group {pod.group.name}, whose other pods would wait for it"
     if pod.priority >= _CRITICAL:
         return "it is critical to the system"
     return ""

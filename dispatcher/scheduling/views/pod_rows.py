@@ -8,6 +8,7 @@ from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.views.group_rows import group_row
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
 from shared.model.leases import LEASE, failover_text, stopped_after_s
 from shared.model.pod import Pod, PodId
@@ -104,6 +105,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "waiting": _waiting(core, tracked),
         "left_behind": tracked.left_behind if _abroad(tracked) else None,
         "lower_priority": _lower_priority(core, tracked),
+        "group": group_row(core, tracked),
         "message": tracked.reported,
         "refusals": _refusals(core, tracked.pod_id, tracked.source),
         "moved": core.rebalancing.of(tracked.pod_id, PodInfo(tracked.source, tracked.home)),
@@ -156,6 +158,9 @@ def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
     """
     if tracked.in_flight is not None and tracked.in_flight.doubted_at <= core.fleet.now:
         return tracked.in_flight.doubt
+    booked = core.booked.of(tracked.pod_id)
+    if booked is not None and tracked.in_flight is not None and tracked.in_flight.held:
+        return f"{booked.words}; its place is held"
     item = core.queue.get(tracked.pod_id)
     waits = item is not None and core.queue.state_of(tracked.pod_id) == "waiting"
     if item is not None and waits:

@@ -120,6 +120,42 @@ def test_a_delegate_that_is_being_deleted_is_waited_for_before_its_place_is_give
     assert the_delegate(world)["metadata"]["uid"] != first
 
 
+def unbound(**more: Any) -> CreateDelegate:
+    return msgspec.structs.replace(delegate(), unbound=True, **more)
+
+
+def test_one_of_a_group_is_created_first_and_bound_by_a_second_order_that_names_it() -> None:
+    world = target()
+    made = world.do(unbound())
+    uid = the_delegate(world)["metadata"]["uid"]
+    assert (made.verdict, made.delegate_uid) == (DONE, uid)
+    assert "nodeName" not in the_delegate(world)["spec"]
+    for _ in range(2):
+        assert world.do(msgspec.structs.replace(delegate(), made=uid)).verdict == BOUND
+    assert the_delegate(world)["metadata"]["uid"] == uid
+    assert (world.api.count("create"), world.api.count("bind")) == (1, 1)
+
+
+def test_the_room_of_one_that_is_created_and_not_bound_is_kept_for_it() -> None:
+    world = target(node_object(cpu="150m"))
+    first, second = PodRef("default", "one", "u1"), PodRef("default", "two", "u2")
+    orders = [msgspec.structs.replace(delegate(ref=ref), unbound=True) for ref in (first, second)]
+    assert [world.do(order).verdict for order in orders] == [DONE, REFUSED]
+
+
+@pytest.mark.parametrize("there", ["gone", "another"])
+def test_a_delegate_that_was_created_for_a_group_and_is_not_there_any_more_is_not_made_anew(there: str) -> None:
+    world = target()
+    uid = world.do(unbound()).delegate_uid
+    world.api.answer(delete_request(PodRef("default", delegate_of(SOURCE), uid)))
+    world.api.kubelet_stops()
+    if there == "another":
+        world.do(unbound())
+    outcome = world.do(msgspec.structs.replace(delegate(), made=uid))
+    assert outcome.verdict == (STALE if there == "gone" else UNKNOWN)
+    assert world.api.count("bind") == 0
+
+
 def test_a_pod_of_somebody_else_under_the_name_is_refused_and_left_alone() -> None:
     world = target()
     world.submit(pod_object(delegate_of(SOURCE)))

@@ -9,6 +9,7 @@ from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.core.booked_groups import GIVEN_BACK
 from dispatcher.scheduling.views import explain
 from shared import messages as m
+from shared.model.group_kinds import POD_GROUPS
 from shared.model.names import CLUSTERS as MAY_GO_TO
 from shared.model.node import Node
 from shared.model.pod import FLEET, Group, Pod
@@ -56,7 +57,7 @@ class Fleet:
             outcome = self.world.clusters[cluster].execute(intent)
             self._feed(events.Answered(cluster, (outcome,)))
         self.log += due
-        shown = [one for one in due if not isinstance(one[1], m.ReportUnschedulable)]
+        shown = [one for one in due if not isinstance(one[1], (m.ReportUnschedulable, m.ReportGroup))]
         return [(type(one).__name__, cluster, one.pod.name) for cluster, one in shown]
 
     def run(self, seconds: int) -> None:
@@ -68,7 +69,7 @@ class Fleet:
             self.report()
 
     def submit(self, *names: str, cpu: int = 1000, least: int = 3, within: str = "cluster", **more: Any) -> list[Pod]:
-        group = Group("PodGroup.scheduling.k8s.io", "train", "u1", least, within)
+        group = Group(POD_GROUPS, "train", "u1", least, within)
         return [self.home.submit(name, cpu, group=group, **more) for name in names]
 
     def told(self, name: str) -> str:
@@ -76,7 +77,7 @@ class Fleet:
         return str(row["message"]) if row else ""
 
     def orders(self) -> list[tuple[str, str]]:
-        kept = [one for one in self.mail if not isinstance(one[1], m.ReportUnschedulable)]
+        kept = [one for one in self.mail if not isinstance(one[1], (m.ReportUnschedulable, m.ReportGroup))]
         return sorted((type(one).__name__, one.pod.name) for _, one in kept)
 
     def places(self) -> dict[str, str]:
@@ -177,7 +178,7 @@ def test_what_waits_too_long_in_the_protocol_is_given_back_as_a_whole() -> None:
     fleet.carry_out(m.Unclaim)
     fleet.report()
     fleet.tick()
-    words = "group train was given back as a whole: 1 of 3 pods, default/c first, did not get through step claim"
+    words = "pod group train was given back as a whole: 1 of 3 pods, default/c first, did not get through step claim"
     assert fleet.told("a").startswith(words)
     assert fleet.core.fleet.occupant(("home", "home-1")) is None
     assert all(pod.claim is None for pod in fleet.home.sources())
@@ -316,5 +317,91 @@ def test_who_comes_while_the_others_are_on_their_way_waits_for_what_becomes_of_t
     fleet.tick()
     assert fleet.told("d") == "pod group train: others of it are about to start"
     assert [name for _, name in fleet.orders()] == ["a", "b", "c"]
-    fleet.run(3)
+    fleet.run(8)
     assert fleet.places() == dict.fromkeys("abcd", "west")
+
+
+def test_explain_says_how_many_of_how_many_have_a_place_where_and_in_which_step_they_are() -> None:
+    fleet = Fleet()
+
+    def seen() -> tuple[Any, ...]:
+        row = explain(fleet.core, "default", "a")
+        assert row is not None
+        told = row["group"]
+        return tuple(told[key] for key in ("state", "step", "left", "waiting", "placed", "domains"))
+
+    fleet.submit("a", "b", **AWAY)
+    fleet.report()
+    assert seen() == ("incomplete", None, None, 2, 0, [])
+    fleet.submit("c", **AWAY)
+    fleet.report()
+    fleet.tick()
+    assert seen() == ("starting", "claim", 3, 0, 3, ["west"])
+    claims = [one for one in fleet.mail if isinstance(one[1], m.Claim)]
+    fleet.mail = claims[1:]
+    fleet._feed(events.Answered("home", (fleet.home.execute(claims[0][1]),)))
+    row = explain(fleet.core, "default", "a")
+    assert row is not None
+    assert row["waiting"] == "pod group train: 2 of 3 pods are not through step claim yet; its place is held"
+    fleet.run(5)
+    assert seen() == ("started", None, None, 0, 3, ["west"])
+    assert fleet.core.queue.groups.counts() == {"incomplete": 0, "waiting": 0, "placed": 1}
+
+
+def test_the_pod_group_says_on_change_only_that_it_found_no_place_and_once_that_it_was_scheduled() -> None:
+    fleet = Fleet()
+    fleet.fill("home")
+    fleet.fill("west")
+    fleet.submit("a", "b", "c", cpu=2000)
+    fleet.run(60)
+    told = [one for _, one in fleet.log if isinstance(one, m.ReportGroup)]
+    assert [(one.group, one.group_uid, one.scheduled, one.reason) for one in told] == [
+        ("train", "u1", False, m.UNSCHEDULABLE)
+    ]
+    assert told[0].message == fleet.told("a")
+    fleet.free("west")
+    fleet.run(20)
+    fleet.submit("d", cpu=8000)
+    fleet.run(20)
+    told = [one for _, one in fleet.log if isinstance(one, m.ReportGroup)]
+    assert [one.scheduled for one in told] == [False, True]
+
+
+def test_room_that_is_freed_for_a_group_is_kept_for_it_until_it_cannot_start_any_more() -> None:
+    fleet = Fleet()
+    mine = {"annotations": {MAY_GO_TO: "home"}}
+    low = [fleet.home.submit(f"low{at}", 2000, **mine) for at in range(4)]
+    fleet.run(3)
+    assert len(fleet.places()) == len(low)
+    a, *_ = fleet.submit("a", "b", "c", cpu=2000, priority=10, **mine)
+    fleet.report()
+    fleet.tick()
+    evicted = [one for _, one in fleet.mail if isinstance(one, m.Evict)]
+    assert len(evicted) == 3
+    nominations = fleet.core.profiles.nominations
+    assert len(nominations) == 3
+    fleet.carry_out(m.Evict)
+    fleet.home.submit("new", 2000, **mine)  # a newcomer does not get what was freed
+    fleet.run(8)
+    assert {"a", "b", "c"} <= set(fleet.places())
+    assert "new" not in fleet.places()
+    assert len(nominations) == 0
+    # others of the group's kind, of which one goes while it waits for its victims
+    group = Group(POD_GROUPS, "more", "u2", 2)
+    pods = [fleet.home.submit(name, 2000, 20, group=group, **mine) for name in ("x", "y")]
+    fleet.report()
+    fleet.tick()
+    assert len(nominations) == 2
+    fleet.home.delete(pods[0].uid)
+    fleet.report()
+    fleet.tick()
+    assert len(nominations) == 0
+
+
+def test_those_that_came_first_are_told_of_the_others_too() -> None:
+    fleet = Fleet()
+    fleet.submit("a", least=4)
+    fleet.run(2)
+    fleet.submit("b", "c", least=4)
+    fleet.run(12)
+    assert {fleet.told(name) for name in "abc"} == {"pod group train: 3 of min 4 pods are here"}

@@ -7,6 +7,7 @@ import pytest
 from dispatcher.scheduling.rebalancing.rebalancer import Look
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from shared.model.names import REBALANCE
+from shared.model.pod import Group
 from tests.builders import PodBuilder
 from tests.scheduling.rebalancing.world import World, moved, reasons, web
 
@@ -89,6 +90,7 @@ def test_a_hot_spot_of_which_nothing_can_go_comes_after_others() -> None:
         ({"annotations": {REBALANCE: "false"}}, f"its annotation {REBALANCE} is 'false'"),
         ({"annotations": {REBALANCE: "no"}}, f"its annotation {REBALANCE} is 'no'"),
         ({"priority": 2_000_001_000}, "it is critical to the system"),
+        ({"group": Group("annotation", "g")}, "it is of group g, whose other pods would wait for it"),
         ({"phase": "Pending"}, "it does not run"),
         ({"terminating": True}, "it does not run"),
     ],

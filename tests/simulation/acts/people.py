@@ -42,6 +42,26 @@ def _burst(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) ->
     yield
 
 
+@act("gang")
+def _gang(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
+    """Pods that start together, one of which may come a while later, or too many."""
+    name, size = f"gang{stage.number()}", dice.choice((2, 3, 4))
+    least = max(2, size - dice.choice((0, 0, 1)))
+    marks = {"group": name, "group-min": str(least), "group-within": dice.choice(("cluster", "cluster", "fleet"))}
+    others = [one for one in stage.fleet.clusters if one != cluster.name]
+    if dice.random() < 0.6:
+        marks["clusters"] = dice.choice(others)
+
+    async def come() -> None:
+        for at in range(size):
+            pod = plain_pod(f"{name}-{at}", "default", dice.choice((100, 300)), **marks)
+            cluster.api.ask("user", "POST", f"{NAMESPACES}/default/pods", pod)
+            await asyncio.sleep(dice.choice((0.0, 0.0, 0.5, 8.0)))
+
+    stage.spawn(come())
+    yield
+
+
 @act("delete")
 def _delete(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
     if pods := pods_of(stage, cluster, source=True):

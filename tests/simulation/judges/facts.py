@@ -13,6 +13,7 @@ PREFIX = "global-dispatcher.io/"
 SCHEDULER, PROXY = "global-dispatcher", "global-dispatcher-"
 SOURCE_UID, EPOCH, CLAIM, CLUSTERS = PREFIX + "source-uid", PREFIX + "epoch", PREFIX + "cluster", PREFIX + "clusters"
 FINALIZER, FAILOVER = PREFIX + "delegate", PREFIX + "failover"
+GROUP, GROUP_MIN, GROUP_WITHIN = PREFIX + "group", PREFIX + "group-min", PREFIX + "group-within"
 ADDRESSES = ("podIP", "hostIP")
 REMEMBERED_S = 150.0  # how long a cluster that was in trouble may still be treated as one
 
@@ -26,7 +27,8 @@ class PodFact:
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
     `owner`: UID of its controller. `failover`: the mode that it asks for.
     `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
-    `names`: kinds and names of the objects in its environment, in order.
+    `names`: kinds and names of the objects in its environment, in order. `least`: so many of its `group` start
+    together, in one domain (`within`).
     """
 
     uid: str
@@ -51,6 +53,9 @@ class PodFact:
     owner: str = ""
     failover: str = ""
     names: tuple[tuple[str, str], ...] = ()
+    group: str = ""
+    least: int = 0
+    within: str = ""
 
     @property
     def is_source(self) -> bool:
@@ -121,6 +126,9 @@ class Facts(Judgeable):
         cpu = cpu_of(obj)
         fact = PodFact(uid, source, write.cluster, meta["namespace"], meta["name"], cpu, write.at)
         fact.priority = obj["spec"].get("priority", 0)
+        marks = meta.get("annotations", {}) if ours else {}
+        fact.group = marks.get(GROUP, "")
+        fact.least, fact.within = int(marks.get(GROUP_MIN, 0)), marks.get(GROUP_WITHIN, "cluster")
         fact.names = tuple((one.kind, one.name) for one in named_by(obj))
         fact.owner = next((str(one["uid"]) for one in meta.get("ownerReferences", ()) if one.get("controller")), "")
         self.pods[uid] = fact

@@ -125,6 +125,8 @@ class QuotaKept(Judge):
 class NobodyWaits(Judge):
     """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota.
 
+    Of a group as many as have to start together would find one, where those that started are.
+
     A cluster takes no pods of one that it first heard of as another: an operator has to say which is meant. A copy
     whose marks somebody took off counts twice: as a pod of others, and through its source's claim (docs/protocol.md).
     """
@@ -140,10 +142,37 @@ class NobodyWaits(Judge):
                 continue
             if self._miswritten(pod):
                 continue
-            where = next(self._places(cluster, pod), "")
+            found = self._places(cluster, pod)
+            where = self._whole_place(cluster, fact, [*found]) if fact.group else next(found, "")
             if where:
                 told = (condition(pod, "PodScheduled") or {}).get("message", "nothing")
                 self.say(fact.title, f"waits although {where} has room; it is told: {told[:160]}")
+
+    def _whole_place(self, home: str, fact: PodFact, nodes: list[str]) -> str:
+        """Where so many of the pod's group would find a place, each as large as the largest; "" for nowhere."""
+        pods = [pod for cluster, pod in self.fleet.pods() if cluster == home and active(pod)]
+        members = [pod for pod in pods if self.facts.pods[pod["metadata"]["uid"]].group == fact.group]
+        placed = [pod for pod in members if pod["spec"].get("nodeName")]
+        clusters = {pod["spec"]["nodeName"].removeprefix(PROXY) for pod in placed}
+        there = {one if one in self.fleet.clusters else home for one in clusters}
+        needed = max(1, fact.least - len(placed))
+        if len(members) < fact.least:
+            return ""
+        cpu = max(cpu_of(pod) for pod in members if pod not in placed)
+        rooms: dict[str, int] = {}
+        for name in nodes:
+            cluster, _, node = name.partition("/")
+            if fact.within != "fleet" and there and cluster not in there:
+                continue
+            domain = "fleet" if fact.within == "fleet" else cluster
+            rooms[domain] = rooms.get(domain, 0) + self._free(cluster, node) // cpu
+        return next((domain for domain, room in rooms.items() if room >= needed), "")
+
+    def _free(self, cluster: str, name: str) -> int:
+        api = self.fleet.clusters[cluster].api
+        node = next(one for one in api.nodes() if one["metadata"]["name"] == name)
+        there = [pod for pod in api.pods() if pod["spec"].get("nodeName") == name and active(pod)]
+        return cpu_of_node(node) - sum(map(self._held, there))
 
     def _miswritten(self, pod: Object) -> bool:
         """Whether a user wrote on it what only agents write: such a pod is not scheduled, and its owner is told."""
