@@ -81,6 +81,11 @@ class Charge:
     amounts: Mapping[str, int]
 
 
+def owners_of(tenants: Sequence[Tenant]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Who is charged for which namespaces: other owners, other charges."""
+    return tuple((tenant.name, tenant.namespaces) for tenant in tenants)
+
+
 def charge_of(pod: Pod) -> Resources:
     """What a pod is charged: its requests and one pod."""
     return {**{name: amount for name, amount in pod.requests.items() if amount}, PODS: 1}
@@ -132,9 +137,12 @@ class QuotaLedger:
 
     def take(self, tenants: Sequence[Tenant]) -> None:
         """From now on these tenants hold; who is named as before keeps its charges, those of others
-        are given back.
+        are given back. Where namespaces move, the places of pods have to be booked anew (as
+        `core.reload` does), and what is remembered of clusters that are not heard means nothing.
         """
         tree = TenantTree(tenants)
+        if owners_of(tenants) != owners_of(self.tenants):
+            self.unsynced.forget()
         for home, charges in self._charges.items():
             for uid, charge in list(charges.items()):
                 if charge.tenant in tree.nodes:

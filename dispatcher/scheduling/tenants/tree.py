@@ -113,6 +113,14 @@ class TenantNode:
         rest = amount - max(0, self.kept[resource] - used)
         return self.parent.binding(resource, rest) if self.parent and rest > 0 else None
 
+    def whole(self) -> Resources:
+        """What is charged to it and to all below, whatever is kept for whom."""
+        found: Resources = {}
+        for node in self.subtree():
+            for resource, amount in node.own.items():
+                found[resource] = found.get(resource, 0) + amount
+        return found
+
     def charge(self, amounts: Mapping[str, int], times: int = 1) -> None:
         """Charge it `times` the amounts; a negative number takes them off again, exactly."""
         for resource, amount in amounts.items():
