@@ -57,11 +57,10 @@ class TenantSpread(CountedPlugin[CountRules]):
         return CountRules([], score_terms=[ScoreTerm(count, -1.0)], scale=self.scale)
 
     def _pods_of(self, tenants: frozenset[str]) -> PodSet:
-        owner = self._ledger.tenant_of
+        owner = self._ledger.owners.of  # stays as it is when others hold
 
         def matches(pod: Pod, home: str, _: LabelsOf) -> bool:
             return owner(home, pod.namespace) in tenants
 
-        # as long as the same tenants hold, the same names mean the same pods
         name = ("tenants", self._ledger.generation, tenants)
         return PodSet(name, matches, None, terminating=False)

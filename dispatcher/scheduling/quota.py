@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dispatcher.scheduling.framework import ClusterInfo, PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.tenants.owners import TenantOwners
 from dispatcher.scheduling.tenants.places import TenantPlaces, parts_of
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
@@ -122,18 +123,10 @@ class QuotaLedger:
         self._alike: dict[
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
-        self._owners: dict[tuple[str, str], str | None] = {}
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
         """Who is charged for pods submitted to a namespace of a cluster, None: nobody."""
-        key = (cluster, namespace)
-        if key not in self._owners:
-            if len(self._owners) >= _MEMO_LIMIT:
-                self._owners.clear()
-            self._owners[key] = next(
-                (one.name for one in self.tenants if one.owns(cluster, namespace)), None
-            )
-        return self._owners[key]
+        return self.owners.of(cluster, namespace)
 
     def take(self, tenants: Sequence[Tenant]) -> None:
         """From now on these tenants hold; who is named as before keeps its charges, those of others
@@ -151,10 +144,10 @@ class QuotaLedger:
                     self.unsynced.note(charge.tenant, home, charge.amounts, -1)
                     del charges[uid]
         self._hold(tenants, tree)
-        self._owners.clear()
 
     def _hold(self, tenants: Sequence[Tenant], tree: TenantTree) -> None:
         self.tenants = tuple(tenants)
+        self.owners = TenantOwners(tenants)
         self.tree = tree
         self.places = TenantPlaces(tree)
         self.parts = parts_of(tree)
