@@ -43,8 +43,7 @@ def tenants(
     """List tenants as a tree, with what each was given, uses, has borrowed and lent.
 
     LIMIT: what it could use if nobody else of its tree used anything. SHARE: of what can be
-    borrowed, what it has borrowed of one resource, by its weight; of two that wait the lower goes
-    first. WAITING: its pods that found no place.
+    borrowed, what it has borrowed of one resource, by its weight. WAITING: its pods that found no place.
     """
     if context.invoked_subcommand is not None:
         return

@@ -168,7 +168,7 @@ class TenantQuota(Reserve[None]):
     ) -> int:
         """How many fit wherever they go, of parts of the fleet that are open now."""
         ledger = self.ledger
-        closed = ledger.closed_parts(tenant, asked, totals)
+        closed = ledger.closed_parts(tenant, asked)
         for part in ledger.parts[tenant]:
             if part not in closed:
                 there = ledger.in_parts(tenant, asked, (part,))

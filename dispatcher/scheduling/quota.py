@@ -155,23 +155,25 @@ class QuotaLedger:
         self.generation += 1
         self._counted = -1  # the state of `unsynced` that the tree counts
 
-    def node(self, tenant: str, totals: Mapping[str, int]) -> TenantNode:
+    def node(self, tenant: str, totals: Mapping[str, int] | None) -> TenantNode:
         """A tenant's place in the tree, with all that counts there; `totals`: what Ready clusters
-        can allocate. It holds until something is charged, heard or changed.
+        can allocate, None: what that was when it was last told. It holds until something is
+        charged, heard or changed.
         """
         if self._counted != self.unsynced.version:
             self._counted = self.unsynced.version
             self.tree.count_beside(
                 {one.name: self.unsynced.unseen(one.name) for one in self.tenants}
             )
-        self.tree.settle(totals)
+        if totals is not None:
+            self.tree.settle(totals)
         return self.tree.nodes[tenant]
 
     def exceeded(
-        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
+        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int] | None
     ) -> Exceeded | None:
         """The first limit, by name of resource, that charging `asked` would break, None if it fits;
-        `totals`: what Ready clusters can allocate.
+        `totals` as of `node`.
         """
         node = self.node(tenant, totals)
         for resource in sorted(asked):
@@ -231,18 +233,16 @@ class QuotaLedger:
         more = {key: amount for key, amount in keys if key in limited}
         return {**asked, **more} if more else asked
 
-    def closed_parts(
-        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
-    ) -> tuple[FleetPart, ...]:
+    def closed_parts(self, tenant: str, asked: Mapping[str, int]) -> tuple[FleetPart, ...]:
         """The parts of the fleet in which nothing is left of a quota for a pod that asks for so
-        much.
+        much. These quotas are amounts, whatever the fleet can allocate.
         """
         found = [
             part
             for part in self.parts[tenant]
             for there in (self.in_parts(tenant, asked, (part,)),)
             for more in ({key: amount for key, amount in there.items() if key not in asked},)
-            if self.exceeded(tenant, more, totals)
+            if self.exceeded(tenant, more, None)
         ]
         return tuple(found)
 

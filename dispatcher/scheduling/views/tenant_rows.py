@@ -191,7 +191,7 @@ class TenantRows:
         fits = 0 if why else self._ledger.times(tenant, asked, self._totals, replicas)
         node = self._settled(tenant)
         exceeded = self._ledger.exceeded(tenant, asked, self._totals) if not why else None
-        closed = self._ledger.closed_parts(tenant, asked, self._totals)
+        closed = self._ledger.closed_parts(tenant, asked)
         return {
             "tenant": tenant,
             "path": [one.name for one in node.path],

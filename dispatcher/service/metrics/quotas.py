@@ -51,8 +51,7 @@ class QuotaCollector(Collector):
     def _of_tenants(self, rows: TenantRows, nodes: list[TenantNode]) -> Iterator[Metric]:
         share = GaugeMetricFamily(
             "global_dispatcher_tenant_share",
-            "Weighted share of what can be borrowed of one resource that a tenant has borrowed: of "
-            "two that wait the lower goes first.",
+            "Share of what can be borrowed of one resource that a tenant has borrowed, by its weight.",
             labels=["tenant"],
         )
         waiting = GaugeMetricFamily(
