@@ -13,11 +13,11 @@ from shared.model.resources import unit_scale
 from shared.model.tenant import resource_of
 
 _AMOUNTS = {
-    "used": "What a tenant's pods are charged: cores, bytes or counts.",
-    "limit": "What they may use together, in the same unit.",
-    "nominal": "What the tenants file gives the tenant itself, before lending and borrowing.",
-    "borrowed": "What its pods use above what was given to it and to those that are part of it.",
-    "lent": "What was given to it and others use.",
+    "global_dispatcher_quota_used": "What a tenant's pods are charged: cores, bytes or counts.",
+    "global_dispatcher_quota_limit": "What they may use together, in the same unit.",
+    "global_dispatcher_quota_nominal": "What the tenants file gives the tenant itself, before lending and borrowing.",
+    "global_dispatcher_quota_borrowed": "What its pods use above what was given to it and to those that are part of it.",
+    "global_dispatcher_quota_lent": "What was given to it and others use.",
 }
 
 
@@ -35,16 +35,16 @@ class QuotaCollector(Collector):
         rows = TenantRows(self._core, self._ledger)
         nodes = rows.nodes()
         families = {
-            name: GaugeMetricFamily(
-                f"global_dispatcher_quota_{name}", text, labels=["tenant", "resource"]
-            )
+            name: GaugeMetricFamily(name, text, labels=["tenant", "resource"])
             for name, text in _AMOUNTS.items()
         }
         for node in nodes:
             for resource, amounts in sorted(rows.amounts(node).items()):
                 scale = unit_scale(resource_of(resource))
                 for name, family in families.items():
-                    family.add_metric([node.name, resource], amounts[name] / scale)
+                    family.add_metric(
+                        [node.name, resource], amounts[name.rpartition("_")[2]] / scale
+                    )
         yield from families.values()
         yield from self._of_tenants(rows, nodes)
 
