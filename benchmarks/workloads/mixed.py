@@ -175,7 +175,7 @@ class Mix:
         return Reading(f"n{n:05}", cpu=load, memory=load / 2, net=load / 4, source="kubelet")
 
     def owners(self) -> tuple[Tenant, ...]:
-        """Tenants with a ratio of CPU and of memory each, of their own or at the top of their tree."""
+        """Tenants with a ratio of CPU and of memory each, or at the top of their tree."""
         if self.tree:
             return tuple(self._tree())
         nominal = {"cpu": Share(ratio=self.ratio), "memory": Share(ratio=self.ratio)}

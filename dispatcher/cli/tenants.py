@@ -1,5 +1,5 @@
-"""`global-dispatcher tenants`, `tenants explain` and `quota check`: who has, uses, lends and borrows
-how much, and whether a manifest would be let pass.
+"""`global-dispatcher tenants`, `tenants explain` and `quota check`: who has, uses, lends and
+borrows how much, and whether a manifest would be let pass.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +43,8 @@ def tenants(
     """List tenants as a tree, with what each was given, uses, has borrowed and lent.
 
     LIMIT: what it could use if nobody else of its tree used anything. SHARE: of what can be
-    borrowed, what it has borrowed of one resource, by its weight. WAITING: its pods that found no place.
+    borrowed, what it has borrowed of one resource, by its weight. WAITING: its pods that found no
+    place.
     """
     if context.invoked_subcommand is not None:
         return
@@ -61,7 +62,7 @@ def explain(
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Say what a tenant may use, and by which arithmetic; who waits; which rules hold for its pods."""
+    """Say what a tenant may use, by which arithmetic, who waits, and which rules hold."""
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_value
 

@@ -1,4 +1,4 @@
-"""Nodes with the fewest pods of the tenant are better, for tenants that the tenants file says so of.
+"""Nodes with the fewest pods of the tenant are better, where the tenants file says so.
 
 raw = -(pods of the tenant on the node, with those of tenants that are part of it); score = 100 for
 the fewest, 0 for the most, whole numbers, rounded down; 0 everywhere if all have as many. So what

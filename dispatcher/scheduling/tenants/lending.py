@@ -1,4 +1,4 @@
-"""Whose unused quota others use, and what would have to come free for a pod that waits for quota."""
+"""Whose unused quota others use, and what must come free for a pod that waits for quota."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

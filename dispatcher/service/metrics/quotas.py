@@ -15,8 +15,9 @@ from shared.model.tenant import resource_of
 _AMOUNTS = {
     "global_dispatcher_quota_used": "What a tenant's pods are charged: cores, bytes or counts.",
     "global_dispatcher_quota_limit": "What they may use together, in the same unit.",
-    "global_dispatcher_quota_nominal": "What the tenants file gives the tenant itself, before lending and borrowing.",
-    "global_dispatcher_quota_borrowed": "What its pods use above what was given to it and to those that are part of it.",
+    "global_dispatcher_quota_nominal": "What the tenants file gives to the tenant itself.",
+    "global_dispatcher_quota_borrowed": "What it and those that are part of it use above "
+    "what was given to them.",
     "global_dispatcher_quota_lent": "What was given to it and others use.",
 }
 
@@ -51,7 +52,8 @@ class QuotaCollector(Collector):
     def _of_tenants(self, rows: TenantRows, nodes: list[TenantNode]) -> Iterator[Metric]:
         share = GaugeMetricFamily(
             "global_dispatcher_tenant_share",
-            "Share of what can be borrowed of one resource that a tenant has borrowed, by its weight.",
+            "What a tenant has borrowed of all that can be, of the resource of which that is most, by "
+            "its weight.",
             labels=["tenant"],
         )
         waiting = GaugeMetricFamily(
