@@ -37,6 +37,7 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "mixed_50_tenants": _THROUGH,
         "mixed_50_tenants_readings": f"{_THROUGH}, 50 readings for each hundred pods bound",
         "mixed_50_tenants_churn": f"{_THROUGH}, 20 pods end for each hundred bound",
+        "mixed_50_tenants_tree": f"{_THROUGH} in a tree of 3 levels, nearly all of it borrowed",
     },
     "mixed_rules": {
         "mixed_500_classes_20_anti_affinity": "500 templates mixed, 20 % with anti-affinity by "

@@ -136,6 +136,7 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
     told: list[tuple[str, str, Callable[[Any], str]]] = [
         ("Now", "in_flight", "waiting for the agent's answer ({})".format),
         ("Now", "waiting", str),
+        ("Frees", "quota", lambda quota: quota["text"]),
         ("Group", "group", _group),
         ("Not along", "left_behind", str),
         ("Priority", "lower_priority", str),

@@ -24,6 +24,7 @@ from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector, WrittenCollector
+from dispatcher.service.files.changed_tenants import changed_tenants
 from dispatcher.service.files.journal import Journal
 from dispatcher.service.files.quota_file import QuotaFile, read_quota
 from dispatcher.service.fleet_views import CoreViews
@@ -83,7 +84,9 @@ def assemble(
     core = _core(links, config, fleet, _policies(config, fleet, ledger), term)
 
     def take_policies(changed: DispatcherConfig) -> None:
-        take_profiles(core, *_policies(changed, fleet, ledger), clock())
+        policies = _policies(changed, fleet, ledger)
+        with changed_tenants(changed.tenants, ledger, fleet):
+            take_profiles(core, *policies, clock())
 
     def serving(term: Term, before: Service | None = None) -> Dispatcher:
         journal = _journal(config.journal) if term is not NOBODY else None
@@ -105,7 +108,7 @@ def assemble(
         )
         groups = GroupCollector(core.queue.groups, core.booked.times, core.counters)
         others = (RelayCollector(links), groups)
-        for collector in (*_collectors(config, service, fleet, ledger), *others):
+        for collector in (*_collectors(config, service, core, ledger), *others):
             service.metrics.watch(collector)
         return Dispatcher(
             service,
@@ -150,14 +153,15 @@ def _core(
 
 
 def _collectors(
-    config: DispatcherConfig, service: Service, fleet: FleetState, ledger: QuotaLedger
+    config: DispatcherConfig, service: Service, core: SchedulerCore, ledger: QuotaLedger
 ) -> Iterator[Collector]:
+    fleet = core.fleet
     yield ServiceCollector(service)
     yield LinkCollector(tuple(service.senders), fleet)
     yield PodReachCollector(lambda: service.core.clusters)
     yield OwnerUseCollector(fleet)
     yield LoadCollector(fleet)
-    yield QuotaCollector(ledger, fleet)
+    yield QuotaCollector(ledger, core)
     if config.signing.cert_file or any(entry.via == GATEWAY for entry in config.clusters):
         gateway = config.gateway
         yield CertificateCollector(
@@ -202,8 +206,8 @@ def _quota_file(
     here on.
     """
     section = config.quota
-    path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
-    remembered = read_quota(path, config.tenants) if path else None
+    path = Path(section.ledger).expanduser() if section.ledger else None
+    remembered = read_quota(path, ledger.tenants) if path and ledger.tenants else None
     ledger.unsynced.begin(remembered, wait=section.unheard == "wait")
     return QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
 

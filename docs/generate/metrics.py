@@ -50,7 +50,7 @@ def families() -> list[Metric]:
     metrics.watch(PodReachCollector(dict))
     metrics.watch(OwnerUseCollector(FleetState()))
     metrics.watch(LoadCollector(FleetState()))
-    metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
+    metrics.watch(QuotaCollector(QuotaLedger(), cast(Any, SimpleNamespace(fleet=FleetState()))))
     metrics.watch(GroupCollector(WaitingGroups(), StartTimes(), {}))
     metrics.watch(CertificateCollector("", ""))
     metrics.watch(RelayCollector(()))
