@@ -2,8 +2,8 @@
 
 The rule, of which all else here follows: a plugin that says which fields it `reads` is not asked of
 a pod in which all of these are empty. Its class key and fleet key are None for such pods, its
-PreFilter is SKIP, it books nothing for them, and has no objection at Permit, whatever the fleet
-holds. Who says nothing is asked of every pod. The kit holds plugins to it (`dispatcher.kit.reads_law`).
+PreFilter is SKIP, it books nothing for them, and has nothing to say at later points, whatever the
+fleet holds. Who says nothing is asked of every pod. The kit holds plugins to it (`dispatcher.kit.reads_law`).
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ class Asked:
     pod_explainers: tuple[Any, ...]  # of two unrelated kinds
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
+    late: tuple[Plugin, ...]  # at the points after the decision
 
     @cached_property
     def at(self) -> frozenset[int]:
@@ -49,7 +50,7 @@ class Asked:
         )
 
 
-NOBODY = Asked((), (), (), (), (), (), (), (), ())
+NOBODY = Asked((), (), (), (), (), (), (), (), (), ())
 
 
 class AskedByFields:

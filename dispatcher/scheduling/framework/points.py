@@ -294,6 +294,14 @@ class Plan:
             ),
             reserves=reserves,
             permits=tuple(permits),
+            late=tuple(
+                [
+                    one
+                    for point in (Permit, PreBind, Bind, PostBind)
+                    for one in plugins
+                    if isinstance(one, point)
+                ]
+            ),
         )
         return cls(
             profile=profile.scheduler_name,
@@ -319,11 +327,6 @@ class Plan:
     def spreads(self) -> bool:
         """Whether pods without constraints of their own are spread by hard ones."""
         return any(one.spreads_all for one in self.plugins)
-
-    @property
-    def late(self) -> tuple[Plugin, ...]:
-        """The plugins of the points after the decision."""
-        return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)
 
     @property
     def derives(self) -> Derived:
