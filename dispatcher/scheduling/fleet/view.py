@@ -104,16 +104,10 @@ class ObservedView:
         self.observed = observed
         self.axis = fleet.axis
         self.signals: Signals = fleet.signals
-        self._show_clusters(fleet)
-
-    def _show_clusters(self, fleet: FleetState) -> None:
-        """What stays the very same object while it changes."""
+        # the very same objects while what they hold changes
         self.reasons = fleet.reasons
-        # the clusters by index
         self.clusters: Sequence[ClusterInfo] = fleet.clusters
-        # cluster of submission -> clusters whose proxy node there is cordoned
         self.closed: Mapping[str, frozenset[str]] = fleet.closed
-        # cluster of submission -> hard taints of users on its proxy nodes
         self.proxy_taints: Mapping[str, frozenset[ProxyTaints]] = fleet.proxy_taints
 
     def __getattr__(self, name: str) -> Any:
@@ -169,7 +163,10 @@ class _OfClusters(ObservedView):
         self._fleet = fleet
         self.observed = Observed()
         self.reads_more = False
-        self._show_clusters(fleet)
+        self.reasons = fleet.reasons
+        self.clusters = fleet.clusters
+        self.closed = fleet.closed
+        self.proxy_taints = fleet.proxy_taints
 
     def __getattr__(self, name: str) -> Any:
         self.reads_more = self.reads_more or name != "objects"
