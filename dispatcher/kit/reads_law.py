@@ -22,6 +22,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.asked import are_fields, reads_of
+from dispatcher.scheduling.framework.lifecycle import PreBind
 from shared.model.labels import LabelSelector
 from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 from shared.model.refusal import ClusterRefusal
@@ -72,6 +73,8 @@ def _said(plugin: Plugin, pods: list[PodInfo], view: FleetView, when: str) -> It
                 yield f"{told} reserve must book nothing, and refuse nothing"
         if isinstance(plugin, Permit) and plugin.permit(cycle, pod_info, 0, view) is not None:
             yield f"{told} permit must answer None"
+        if isinstance(plugin, PreBind) and plugin.pre_bind(cycle, pod_info, 0, view):
+            yield f"{told} pre_bind must order nothing"
 
 
 def _without(pod_info: PodInfo, reads: tuple[str, ...]) -> PodInfo:

@@ -231,7 +231,7 @@ class ExpectedLoad(LoadScore):
         if _costs.fast is None:
             return super().score(state, fleet, rows)
         common = booked(state, fleet, rows)
-        told, costs = np.zeros((2, len(common[0])))
+        told, costs = np.empty(len(common[0])), np.zeros(len(common[0]))
         how = self._how(fleet.now)
         for name, weight in self.args.signals:
             _costs.fast(*columns_of(name, common, fleet, rows), *how, weight, told, costs)

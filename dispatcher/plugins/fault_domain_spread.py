@@ -183,11 +183,15 @@ class FaultDomainSpread(CountedPlugin[_State]):
         self._taints = TaintMasks()
         self._known = KnownDomains()
         self._cluster_filters: Sequence[Filter] = ()
+        self._moving_filters: Sequence[Filter] = ()  # those of them that have a fleet key
         self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
 
     def heed(self, cluster_filters: Sequence[Filter]) -> None:
         """Domains of clusters that these keep the pod out of are not eligible."""
         self._cluster_filters = cluster_filters
+        self._moving_filters = [
+            one for one in cluster_filters if type(one).fleet_key is not Filter.fleet_key
+        ]
 
     def _rules(self, pod_info: PodInfo, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if pod_info.pod.spread or not self._system:
@@ -233,7 +237,7 @@ class FaultDomainSpread(CountedPlugin[_State]):
         )
         if own is None and not self._own_rules(pod_info.pod):
             return None
-        closed = tuple([one.fleet_key(pod_info, fleet) for one in self._cluster_filters])
+        closed = tuple([one.fleet_key(pod_info, fleet) for one in self._moving_filters])
         told = any(key is not None for key in closed)
         if own is None:
             return closed if told else None

@@ -79,7 +79,6 @@ class AssumedPods:
         self._faults = faults
         self.view = view_of(fleet)  # for points whose answers nobody keeps
         self.on_wait: Callable[[Decision], None] | None = None
-        self.late = plan.late
         # Pod plugins that check and book a whole batch at once, whatever rows it goes to.
         self.bulk = [one for one in plan.reserves if books_many(one) and one in plan.pod_plugins]
         in_bulk = [one.name for one in self.bulk]
@@ -188,11 +187,12 @@ class AssumedPods:
         self,
         decisions: Sequence[Decision],
         answer_of: Callable[[str], object],
+        asked: Asked,
         *,
         alike: bool = False,
     ) -> None:
-        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `bulk`
-        and `bulk_by_row` have something to book, `alike` or not (see FleetState.assume_all). With a
+        """Place pods, each on its row, where of all that are `asked` only those of `bulk` and
+        `bulk_by_row` have something to book, `alike` or not (see FleetState.assume_all). With a
         PluginError nothing is booked.
         """
         pod_ids = [one.pod_id for one in decisions]
@@ -210,8 +210,8 @@ class AssumedPods:
             for pod_info, row in zip(pods, rows, strict=True):
                 self._unreserve(done, pod_info, row)
             raise
-        if not all(self.skips(one, answer_of) for one in self.late):
-            answers = {one.name: answer_of(one.name) for one in self.late}
+        if not all(self.skips(one, answer_of) for one in asked.late):
+            answers = {one.name: answer_of(one.name) for one in asked.late}
             for decision in decisions:
                 decision.cycle = CycleState(answers)
         self._reserved.update(zip(pod_ids, map(Book, pods, rows), strict=True))
@@ -254,8 +254,8 @@ class AssumedPods:
                 return answer
             if answer:
                 decision.wait(plugin.name, min(answer, _LONGEST_WAIT_S))
-        if not all(self.skips(one, cycle.read) for one in self.late):
-            decision.cycle = cycle.kept([one.name for one in self.late])
+        if not all(self.skips(one, cycle.read) for one in asked.late):
+            decision.cycle = cycle.kept([one.name for one in asked.late])
         if decision.waits and self.on_wait is not None:
             self.on_wait(decision)
         return None

@@ -182,7 +182,8 @@ class Batches:
             for name in [one.name for one in eq_class.asked.pod_explainers if one.name in extras]:
                 if first is not None:
                     first.note(name, taken(extras[name], [0]).values(1)[0])
-            self._books.book_all(decisions, eq_class.answer_of, alike=len(variants.ats) == 1)
+            alike = len(variants.ats) == 1
+            self._books.book_all(decisions, eq_class.answer_of, eq_class.asked, alike=alike)
         return decisions
 
     # --- 3. whose plugins book them at once
@@ -208,7 +209,7 @@ class Batches:
             if one.depends is not Depends.STATIC or one not in asked.pod_plugins
         )
         at_once = {one.name for one in bookers}
-        others = (one for one in (*books.late, *moving) if one.name not in at_once)
+        others = (one for one in (*asked.late, *moving) if one.name not in at_once)
         if not all(books.skips(one, eq_class.answer_of) for one in others):
             return False
         alone = (one for one in asked.pod_plugins if one not in books.bulk)

@@ -325,7 +325,7 @@ class EquivalenceClass(PlaceFinder):
             column = self._shared.column(one.role, guarded(plugin, plugin.class_key, pod_info))
             if not isinstance(column, ClusterColumn) or column.refresh(pod_info, self.fleet):
                 return None
-            if column.skipped:
+            if column.evaluator.skipped:
                 return None
             found.append(column)
         return found

@@ -55,6 +55,7 @@ class PluginEvaluator:
     observed: Observed = field(default_factory=Observed)
     view: ObservedView = field(init=False)
     state: object = None
+    skipped: bool = False  # it has nothing to say about this kind of pod
     # passed to `score`/`score_parts`: `state`, unless `pre_score_domains` replaced it
     score_state: object = None
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
@@ -68,11 +69,6 @@ class PluginEvaluator:
 
     def __post_init__(self) -> None:
         self.view = ObservedView(self.fleet, self.observed)
-
-    @property
-    def skipped(self) -> bool:
-        """It has nothing to say about this kind of pod."""
-        return isinstance(self.state, Skip)
 
     @property
     def rests_on_more(self) -> bool:
@@ -127,6 +123,7 @@ class PluginEvaluator:
             self.state = guarded(plugin, plugin.refresh, self.state, pod_info, self.view)
         self.nodes_at = fleet.changes.position
         self.score_state = self.state
+        self.skipped = isinstance(self.state, Skip)
         return self.state.why if isinstance(self.state, Refuse) else None
 
     def assume_first_placed(self, pod_info: PodInfo) -> bool:
@@ -139,6 +136,7 @@ class PluginEvaluator:
         state = guarded(plugin, plugin.state_after_first, pod_info, self.view)
         if state is not None:
             self.state = self.score_state = state
+            self.skipped = False
             self.record_dependencies()
         return state is not None
 

@@ -248,6 +248,8 @@ class StaticAnswers:
         self._grouped = False
         self.version = 0
         self.active: tuple[StaticColumn, ...] = ()
+        # those whose scores mean something only beside those of other rows
+        self.normalizing: list[StaticColumn] = []
         self.static_filters = StaticFilters(())
         self._volatile: list[tuple[StaticColumn, int]] = []
         self._seen: tuple[object, ...] = ()
@@ -272,7 +274,8 @@ class StaticAnswers:
             refused = column.refresh(pod_info, self._fleet)
             if refused is not None:
                 return refused
-        self.active = tuple(column for column in self._columns if not column.skipped)
+        self.active = tuple(column for column in self._columns if not column.evaluator.skipped)
+        self.normalizing = [column for column in self.active if column.role.normalizes]
         leading = tuple(
             one
             for one in self.active
@@ -299,11 +302,6 @@ class StaticAnswers:
         """Whether all active filters stand in `static_filters`, before those of any other plugin."""
         filters = [column for column in self.active if column.role.filter_at is not None]
         return len(filters) == len(self.static_filters.columns)
-
-    @property
-    def normalizing(self) -> list[StaticColumn]:
-        """The columns whose scores mean something only beside those of other rows."""
-        return [column for column in self.active if column.role.normalizes]
 
     @property
     def group_scores(self) -> GroupScores | None:

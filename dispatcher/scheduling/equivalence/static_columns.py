@@ -49,11 +49,6 @@ class StaticColumn:
             self._codes[rows] = 0
         return self._codes
 
-    @property
-    def skipped(self) -> bool:
-        """The plugin has nothing to say about these pods."""
-        return self.evaluator.skipped
-
     def refresh(self, pod_info: PodInfo, fleet: FleetState) -> Why | None:
         """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
         evaluator = self.evaluator
@@ -61,21 +56,21 @@ class StaticColumn:
         everything = changed is None or evaluator.is_stale(changed=len(changed) > 0, touched=False)
         if not everything and changed is not None and not len(changed):
             return None
-        skipped = self.skipped
+        skipped = evaluator.skipped
         self._at = _NEVER
         refused = evaluator.pre_filter(pod_info)
         if refused is not None:
             evaluator.known = False
             return refused
         self._write(fleet, None if everything or skipped else changed)
-        if everything or skipped != self.skipped:
+        if everything or skipped != evaluator.skipped:
             self.version += 1
         evaluator.record_dependencies()
         self._at = fleet.changes.position
         return None
 
     def _write(self, fleet: FleetState, changed: RowList | None) -> None:
-        if self.skipped:
+        if self.evaluator.skipped:
             return
         n = fleet.n
         rows: Rows = slice(0, n)  # a window is cheaper than a copy
@@ -175,7 +170,7 @@ class ClusterColumn(StaticColumn):
         self.by_cluster: Floats = np.zeros(0)
 
     def _write(self, fleet: FleetState, changed: RowList | None) -> None:
-        if self.skipped:
+        if self.evaluator.skipped:
             return
         before = self.by_cluster
         some = fleet.row_of_each_cluster()

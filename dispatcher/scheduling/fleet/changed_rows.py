@@ -21,15 +21,12 @@ class ChangedRows:
         self._limit = limit
         self._rows: list[int] = []
         self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        """Where the next entry will stand."""
-        return self._dropped + len(self._rows)
+        self.position = 0  # where the next entry will stand
 
     def append(self, row: int) -> None:
         """Note that a row was touched."""
         self._rows.append(row)
+        self.position += 1
         if len(self._rows) > self._limit:
             drop = self._limit // 2
             del self._rows[:drop]
@@ -38,11 +35,13 @@ class ChangedRows:
     def rewind(self, position: int) -> None:
         """Forget what was noted from `position` on: it was undone, bit for bit."""
         del self._rows[max(position - self._dropped, 0) :]
+        self.position = self._dropped + len(self._rows)
 
     def extend(self, rows: Sequence[int] | RowList) -> None:
         """Note that several rows were touched, in order."""
+        self.position += len(rows)
         if len(rows) > self._limit:  # more than anybody is told one by one
-            self._dropped = self.position + len(rows)
+            self._dropped = self.position
             self._rows.clear()
             return
         self._rows.extend(rows.tolist() if isinstance(rows, np.ndarray) else rows)
@@ -57,7 +56,7 @@ class ChangedRows:
         """
         if position < self._dropped:
             return None
-        count = self._dropped + len(self._rows) - position
+        count = self.position - position
         if count <= 1:
             return np.asarray(self._rows[-1:], dtype=np.intp) if count == 1 else _NONE
         return distinct(np.asarray(self._rows[position - self._dropped :], dtype=np.intp))

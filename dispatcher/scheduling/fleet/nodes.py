@@ -474,7 +474,9 @@ class NodeTable(NodeColumns):
         return rows.astype(np.int32) if level == HOST_LEVEL else self.domain(level)[rows]
 
     def _domain_size(self, level: str) -> int:
-        return self.n if level == HOST_LEVEL else len(self.domain_values(level))
+        if level == HOST_LEVEL:
+            return self.n
+        return len(self.clusters if level == CLUSTER_LEVEL else self.domain_values(level))
 
     def image_sizes(self, image: str) -> Ints:
         """[n] bytes of an image on each node, 0 where it is not."""

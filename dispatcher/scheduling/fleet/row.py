@@ -168,6 +168,11 @@ class NotedSignals(SignalView):
         self.asked[name] = None
         return super().used(name)
 
+    def told(self, name: str) -> tuple[Readings, Readings, Floats, Readings]:
+        """That, and more."""
+        self.asked[name] = None
+        return super().told(name)
+
 
 class _PastNodes:
     def __init__(self, fleet: FleetState, facts: RowFacts, at: RowList) -> None:

@@ -90,6 +90,14 @@ class SignalView:
         """[n] what is used of what is requested, 1 until that is known (`usual.py`)."""
         return self._shares(self._columns.usual, name, 1.0)
 
+    def told(self, name: str) -> tuple[Readings, Readings, Floats, Readings]:
+        """`used`, `mean`, `sampled_at` and `usual` at once."""
+        column = self._axis.column(name)
+        every = self._columns
+        if column is None or column >= len(every.used):
+            return self.used(name), self.mean(name), self.sampled_at(name), self.usual(name)
+        return every.used[column], every.mean[column], every.used_at[column], every.usual[column]
+
     def deviation(self, name: str) -> Readings:
         """[n] how far the shares read lie from that mean; NaN unknown, or not kept
         (`deviations.py`).

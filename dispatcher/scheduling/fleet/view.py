@@ -78,11 +78,14 @@ class ObservedView:
         "_fleet",
         "affinity",
         "axis",
+        "closed",
+        "clusters",
         "images",
         "links",
         "nodes",
         "objects",
         "observed",
+        "proxy_taints",
         "reasons",
         "signals",
         "topology",
@@ -100,8 +103,12 @@ class ObservedView:
         self._fleet = fleet
         self.observed = observed
         self.axis = fleet.axis
-        self.reasons = fleet.reasons
         self.signals: Signals = fleet.signals
+        # the very same objects while what they hold changes
+        self.reasons = fleet.reasons
+        self.clusters: Sequence[ClusterInfo] = fleet.clusters
+        self.closed: Mapping[str, frozenset[str]] = fleet.closed
+        self.proxy_taints: Mapping[str, frozenset[ProxyTaints]] = fleet.proxy_taints
 
     def __getattr__(self, name: str) -> Any:
         """A facet is made when it is asked for: most plugins look at one or two of the seven."""
@@ -121,21 +128,6 @@ class ObservedView:
     def n(self) -> int:
         """How many rows there are."""
         return self._fleet.n
-
-    @property
-    def clusters(self) -> Sequence[ClusterInfo]:
-        """The clusters by index."""
-        return self._fleet.clusters
-
-    @property
-    def closed(self) -> Mapping[str, frozenset[str]]:
-        """Cluster of submission -> clusters whose proxy node there is cordoned."""
-        return self._fleet.closed
-
-    @property
-    def proxy_taints(self) -> Mapping[str, frozenset[ProxyTaints]]:
-        """Cluster of submission -> hard taints of users on its proxy nodes."""
-        return self._fleet.proxy_taints
 
     def of_clusters(
         self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]
@@ -170,8 +162,11 @@ class _OfClusters(ObservedView):
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
         self.observed = Observed()
-        self.reasons = fleet.reasons
         self.reads_more = False
+        self.reasons = fleet.reasons
+        self.clusters = fleet.clusters
+        self.closed = fleet.closed
+        self.proxy_taints = fleet.proxy_taints
 
     def __getattr__(self, name: str) -> Any:
         self.reads_more = self.reads_more or name != "objects"

@@ -2,8 +2,8 @@
 
 The rule, of which all else here follows: a plugin that says which fields it `reads` is not asked of
 a pod in which all of these are empty. Its class key and fleet key are None for such pods, its
-PreFilter is SKIP, it books nothing for them, and has no objection at Permit, whatever the fleet
-holds. Who says nothing is asked of every pod. The kit holds plugins to it (`dispatcher.kit.reads_law`).
+PreFilter is SKIP, it books nothing for them, and has nothing to say at later points, whatever the
+fleet holds. Who says nothing is asked of every pod. The kit holds plugins to it (`dispatcher.kit.reads_law`).
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ class Asked:
     pod_explainers: tuple[Any, ...]  # of two unrelated kinds
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
+    late: tuple[Plugin, ...]  # at the points after the decision
 
     @cached_property
     def at(self) -> frozenset[int]:
@@ -49,7 +50,7 @@ class Asked:
         )
 
 
-NOBODY = Asked((), (), (), (), (), (), (), (), ())
+NOBODY = Asked((), (), (), (), (), (), (), (), (), ())
 
 
 class AskedByFields:
@@ -61,22 +62,18 @@ class AskedByFields:
         self._reads = {one: names for one, names in reads.items() if names}
         names = sorted({name for some in self._reads.values() for name in some})
         told = PodInfo.__struct_fields__
-        self._of_pod = [name for name in names if "/" not in name and name not in told]
-        self._of_info = [name for name in names if name in told]
+        fields = [f"{'' if name in told else 'pod.'}{name}" for name in names if "/" not in name]
+        # of two fields at least it answers a tuple
+        self._fields = [*fields, "home", "home"]
+        self._look = attrgetter(*self._fields)
         self._annotations = [name for name in names if "/" in name]
-        # of at least two fields they answer a tuple
-        self._look = attrgetter("uid", "uid", *self._of_pod)
-        self._look_at_info = attrgetter("home", "home", *self._of_info)
         self._kinds: dict[tuple[bool, ...], Asked] = {}
 
     def __call__(self, pod_info: PodInfo) -> Asked:
         """Those that are asked of the pod."""
-        pod = pod_info.pod
-        has = (
-            *map(bool, self._look(pod)[2:]),
-            *map(bool, self._look_at_info(pod_info)[2:]),
-            *map(pod.annotations.__contains__, self._annotations),
-        )
+        has = tuple(map(bool, self._look(pod_info)))
+        if pod_info.pod.annotations:
+            has += tuple(map(pod_info.pod.annotations.__contains__, self._annotations))
         found = self._kinds.get(has)
         if found is None:
             if len(self._kinds) >= _MOST_KINDS:
@@ -85,8 +82,8 @@ class AskedByFields:
         return found
 
     def _of(self, has: Sequence[bool]) -> Asked:
-        names = (*self._of_pod, *self._of_info, *self._annotations)
-        there = {name for name, is_there in zip(names, has, strict=True) if is_there}
+        names = [name.removeprefix("pod.") for name in (*self._fields, *self._annotations)]
+        there = {name for name, is_there in zip(names, has, strict=False) if is_there}
         silent = [one for one, reads in self._reads.items() if not reads & there]
         return self._everybody.without(silent)
 

@@ -380,6 +380,10 @@ class Signals(Protocol):
         """
         ...
 
+    def told(self, name: str) -> tuple[Readings, Readings, Floats, Readings]:
+        """`used`, `mean`, `sampled_at` and `usual` at once."""
+        ...
+
     def deviation(self, name: str) -> Readings:
         """[n] how far the shares read lie from their mean, with its weights; NaN unknown. Ask for
         it by `derives`.

@@ -297,6 +297,14 @@ class Plan:
             ),
             reserves=reserves,
             permits=tuple(permits),
+            late=tuple(
+                [
+                    one
+                    for point in (Permit, PreBind, Bind, PostBind)
+                    for one in plugins
+                    if isinstance(one, point)
+                ]
+            ),
         )
         return cls(
             profile=profile.scheduler_name,
@@ -318,15 +326,10 @@ class Plan:
             post_binds=tuple(one for one in plugins if isinstance(one, PostBind)),
         )
 
-    @property
+    @cached_property
     def spreads(self) -> bool:
         """Whether pods without constraints of their own are spread by hard ones."""
         return any(one.spreads_all for one in self.plugins)
-
-    @property
-    def late(self) -> tuple[Plugin, ...]:
-        """The plugins of the points after the decision."""
-        return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)
 
     @property
     def derives(self) -> Derived:
@@ -363,9 +366,13 @@ class Plan:
     ) -> ClassKey:
         """Of these, and what others share of it."""
         key = ClassKey.of(parts, asked, brought)
-        shared = {at: guarded(one, _hashed, one.batch_key, parts[at]) for at, one in asked.batching}
-        if any(parts[at] != part for at, part in shared.items()):
-            alike = [shared.get(at, part) for at, part in enumerate(parts)]
+        alike: list[Hashable] | None = None
+        for at, one in asked.batching:
+            part = guarded(one, _hashed, one.batch_key, parts[at])
+            if part != parts[at]:
+                alike = alike or list(parts)
+                alike[at] = part
+        if alike is not None:
             key.batch = ClassKey.of(alike, asked, brought)
         return key
 
@@ -376,6 +383,8 @@ class Plan:
         homes nothing but scores of clusters tells apart (`ClassKey.brought`). Of a pod that can go
         to no node of its home now, one that not even these do. PluginError.
         """
+        if alone and self.brought and not key.asked.bounding_clusters:
+            return key
         home = pod_info.home
         closed = fleet.closed.get(home), fleet.proxy_taints.get(home)  # of which nothing is noted
         asked = partial(self._shared_key, key, pod_info, alone=alone)

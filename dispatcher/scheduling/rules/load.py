@@ -105,13 +105,14 @@ def booked(amounts: Amounts, fleet: FleetView, rows: Rows, placed: str = "settli
 
 def columns_of(signal: str, booked: Booked, fleet: FleetView, rows: Rows) -> SignalLoad:
     """What formulas take of a signal beside what is `booked`."""
-    signals, (rank, shares) = fleet.signals, booked
+    rank, shares = booked
     one, other = resources_of(signal)
+    used, mean, sampled_at, usual = fleet.signals.told(signal)
     return SignalLoad(
-        signals.used(signal)[rows],
-        signals.mean(signal)[rows],
-        signals.sampled_at(signal)[rows],
-        signals.usual(signal)[rows],
+        used[rows],
+        mean[rows],
+        sampled_at[rows],
+        usual[rows],
         rank,
         *shares[one],
         *shares[other],

@@ -6,7 +6,7 @@ Unit: pods.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -171,10 +171,12 @@ class ConstraintCounts:
         (the first) eligible domains.
         """
         code: int = self.area.domain.item(row)
-        names = self.area.domains.names_of([code] if code >= 0 else [], fleet)
         least = self.least
-        skew = self.counts.item(code) - least if code >= 0 else None
-        return self._explanation(names.get(code), least, skew, names)
+        domain = skew = None
+        if code >= 0:
+            domain = self.area.domains.name_of(code, fleet)
+            skew = self.counts.item(code) - least
+        return self._explanation(domain, least, skew, fleet)
 
     def explain_rows(self, rows: RowList, fleet: FleetView) -> Column:
         """The same of each of `rows`."""
@@ -187,26 +189,24 @@ class ConstraintCounts:
         least = self.least
         skew = where(numbers(known), numbers(own - least), Same(None))
         domain = picked([names.get(code) for code in codes])
-        found = self._explanation(domain, least, skew, names)
+        found = self._explanation(domain, least, skew, fleet)
         columns = {
             name: one if name in ("domain", "skew") else Same(one) for name, one in found.items()
         }
         return fields(columns)
 
     def _explanation(
-        self, domain: object, least: int, skew: object, names: Mapping[int, str]
+        self, domain: object, least: int, skew: object, fleet: FleetView
     ) -> dict[str, Any]:
         area = self.area
-        counts = zip(
-            area.domains.shown_codes, self.counts[area.domains.shown].tolist(), strict=True
-        )
+        counts = self.counts.take(area.domains.shown).tolist()
         return {
             "domain": domain,
             "max_skew": area.constraint.max_skew,
             "hard": area.constraint.hard,
             "min": least,
             "skew": skew,
-            "counts": {names[code]: count for code, count in counts},
+            "counts": dict(zip(area.domains.shown_names(fleet), counts, strict=True)),
             "domains": area.domains.size,
         }
 

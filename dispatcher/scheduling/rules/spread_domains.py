@@ -2,7 +2,7 @@
 they are called.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,6 +81,17 @@ class Domains:
             names.update(self._named(self.shown_codes, fleet))
         other = [code for code in codes if code not in names]
         return {**names, **self._named(other, fleet)} if other else names
+
+    def name_of(self, code: int, fleet: FleetView) -> str:
+        """What one domain is called."""
+        found = self._names.get(code)
+        return self._named([code], fleet)[code] if found is None else found
+
+    def shown_names(self, fleet: FleetView) -> Iterable[str]:
+        """What the shown domains are called, in their order."""
+        if not self._names:
+            self.names_of((), fleet)
+        return self._names.values()
 
     @cached_property
     def _names(self) -> dict[int, str]:
