@@ -78,10 +78,12 @@ _OF_THE_LEADER = frozenset(
         "/v1/usage",
         "/v1/pods",
         "/v1/tenants",
+        "/v1/queue",
         "/v1/rebalancing",
         "/v1/drain",
     )
 )
+_OF_ONE_POD = ("/v1/explain/", "/v1/queue/")
 
 
 def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True) -> web.Application:
@@ -108,6 +110,8 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
             web.get("/v1/telemetry", _telemetry),
             web.get("/v1/pods", _pods),
             web.get("/v1/tenants", _tenants),
+            web.get("/v1/queue", _queue),
+            web.get("/v1/queue/{namespace}/{name}", _place),
             web.get("/v1/rebalancing", _rebalancing),
             web.get("/v1/drain", _drain),
             web.get("/v1/explain/{namespace}/{name}", _explain),
@@ -143,7 +147,7 @@ def _error(status: int, message: str) -> web.Response:
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        if request.path in _OF_THE_LEADER or request.path.startswith("/v1/explain/"):
+        if request.path in _OF_THE_LEADER or request.path.startswith(_OF_ONE_POD):
             standby = _standby(request)
             if standby:
                 return await forward(request, request.app[SHOWN].leader_url) or _error(503, standby)
@@ -269,6 +273,25 @@ async def _pods(request: web.Request) -> web.StreamResponse:
 
 async def _tenants(request: web.Request) -> web.Response:
     return _json({"tenants": request.app[SHOWN].views.tenants()})
+
+
+async def _queue(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    limit = request.query.get("limit", "50")
+    if not limit.isdecimal() or len(limit) > 6:
+        return _error(400, f"limit: a number of pods, not {limit[:20]!r}")
+    return _json({"queue": views.queue(int(limit)), "counts": views.queue_counts()})
+
+
+async def _place(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    namespace = request.match_info["namespace"]
+    name = request.match_info["name"]
+    row = views.place(namespace, name, request.query.get("cluster", ""))
+    if row is None:
+        unknown = _unknown_cluster(views, request, ("cluster",))
+        return _error(404, unknown or _not_ours(views, request, namespace, name))
+    return _json(row)
 
 
 async def _rebalancing(request: web.Request) -> web.Response:

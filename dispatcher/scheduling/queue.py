@@ -25,8 +25,9 @@ What is promised of the order of pods that are active:
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
-from dispatcher.scheduling.fair_order import active_pods_of
+from dispatcher.scheduling.fair_order import FairPods, active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
@@ -216,6 +217,24 @@ class SchedulingQueue:
     def parked(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
         return self._parked.counts()
+
+    def in_order(self, most: int) -> list[QueuedPod]:
+        """The first pods that are to be decided, if each finds a place and nothing else happens;
+        where tenants share copies of them. Takes as long as to decide of so many whose turn it is.
+        """
+        active = self._active
+        pods = (
+            active.in_order(IN_A_ROW, most)
+            if isinstance(active, FairPods)
+            else active.in_order(IN_A_ROW)
+        )
+        found = list(itertools.islice(pods, most))
+        pods.close()
+        return found
+
+    def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
+        """Whose pod it is where tenants share, and the share of the tenant."""
+        return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""

@@ -53,6 +53,18 @@ class FleetViews(Protocol):
         """One row for each tenant and resource that it has a quota of."""
         ...
 
+    def queue(self, most: int) -> list[Row]:
+        """One row for each of the first pods that are to be decided."""
+        ...
+
+    def queue_counts(self) -> Row:
+        """How many pods wait in which state of the queue."""
+        ...
+
+    def place(self, namespace: str, name: str, cluster: str = "") -> Row | None:
+        """Where a pod stands in the queue, None if it is unknown."""
+        ...
+
     def rebalancing(self) -> list[Row] | None:
         """One row a pod that was moved, or stays on a hot node; None where rebalancing is off."""
         ...
@@ -142,6 +154,18 @@ class CoreViews:
             for tenant in self._ledger.tenants
             for resource, limit in sorted(self._ledger.limits(tenant.name, totals).items())
         ]
+
+    def queue(self, most: int) -> list[Row]:
+        """One row a pod."""
+        return views.queue_view(self._core, self._ledger, most)
+
+    def queue_counts(self) -> Row:
+        """By state."""
+        return views.queue_counts(self._core)
+
+    def place(self, namespace: str, name: str, cluster: str = "") -> Row | None:
+        """One row."""
+        return views.place_view(self._core, self._ledger, namespace, name, cluster)
 
     def rebalancing(self) -> list[Row] | None:
         """One row a pod."""

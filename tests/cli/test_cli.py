@@ -44,7 +44,13 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(api_client.ApiClient, "rows", rows)
+
+    def queue(_self: ApiClient, limit: int) -> dict[str, Any]:
+        return {"queue": views.queue(limit), "counts": views.queue_counts()}
+
     monkeypatch.setattr(api_client.ApiClient, "explain", explain)
+    monkeypatch.setattr(api_client.ApiClient, "queue", queue)
+    monkeypatch.setattr(api_client.ApiClient, "place", lambda _self, *pod: views.place(*pod))
 
 
 def test_the_command_starts_without_anything_heavy() -> None:
@@ -84,6 +90,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         "clusters",
         "nodes",
         "pods",
+        "queue",
         "rebalance",
         "top",
         "doctor",
@@ -115,6 +122,17 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
             "default     web-1   east     west      west-1   Running   score 71.3, 2.1 ahead of east/east-1",
         ),
         (
+            ("queue",),
+            "PLACE",
+            "    2   default     web-2   east            5   red        25%      3s   priority 5, tenant red",
+        ),
+        (
+            ("queue", "web-1"),
+            "PLACE",
+            "    1   default     web-1   east            5   red        25%      3s   "
+            "number 1 of 3: priority 5, tenant red",
+        ),
+        (
             ("rebalance",),
             "NAMESPACE",
             "default     web-1   east     east/east-1   west/west-1    3.2   evicted   30s   east-1 is hot",
@@ -127,6 +145,12 @@ def test_tables_have_no_borders_and_nothing_cut(words: tuple[str, ...], heading:
     assert lines[0].startswith(heading)
     assert line in lines
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.usefixtures("answering")
+def test_the_queue_says_how_many_wait_for_other_things() -> None:
+    shown = run("queue", "--limit", "2")
+    assert "2 of 3 pods that are to be decided; 2 back off; 7 wait for something" in shown.stderr
 
 
 @pytest.mark.usefixtures("answering")
