@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     beside_kube_scheduler,
     decisions,
+    first_pods,
     fragmentation,
     listing,
     scheduler_perf,
@@ -41,6 +42,7 @@ _OWN = (
     *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
+    *first_pods.CASES,
     *tracing.CASES,
 )
 _SECONDS = {

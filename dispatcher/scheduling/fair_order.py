@@ -188,6 +188,7 @@ class FairPods:
         self._begun: Counter[_Name] = Counter()  # parent -> where the last turn below it began
         # what was taken since `settle`, which counts as charged until then
         self._supposed: list[tuple[str, PodInfo, int]] = []
+        self._has_newcomer = False
 
     def __len__(self) -> int:
         return sum(lane.pods for level in self._levels.values() for lane in level.lanes.values())
@@ -231,6 +232,14 @@ class FairPods:
         if lane is not None:
             lane.leave(item)
             self._drop_empty(lane)
+
+    def take_newcomer(self) -> bool:
+        """Whether what was taken since this was asked last has the first pod of a tenant while
+        others wait: what is decided of it is to be sent before these are decided.
+        """
+        found = self._has_newcomer
+        self._has_newcomer = False
+        return found
 
     def settle(self) -> None:
         """A batch is whole: what was taken for it is charged from now on when it is decided."""
@@ -314,6 +323,7 @@ class FairPods:
 
     def _note_taken(self, lane: Lane, taken: list[QueuedPod]) -> None:
         node = lane.leaf
+        self._has_newcomer |= not node.had_turn and bool(self._levels)
         while node.parent is not None:
             above = node.parent
             begins = max(self._taken[node.name], self._begun[above.name])

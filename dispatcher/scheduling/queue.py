@@ -269,6 +269,12 @@ class SchedulingQueue:
         self._active.settle()
         return batch
 
+    def take_newcomer(self) -> bool:
+        """Whether the first pod of a tenant was popped while others wait: it waits for none of
+        them.
+        """
+        return self._active.take_newcomer()
+
     def _take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
         taken = self._active.take(first, most)
         pods = self._pods

@@ -425,6 +425,10 @@ class ActivePods:
         """One that was taken and not decided."""
         self.add(item)
 
+    def take_newcomer(self) -> bool:
+        """Nobody is new where tenants take no turns."""
+        return False
+
     def settle(self) -> None:
         """A batch is whole: nothing is to be done where tenants take no turns."""
 

@@ -178,7 +178,7 @@ class Deciding:
                 state.queue.go_on(decided, now)
                 self._wake_for_placed(decided, now)
             self._wake_for_lapsed(nominees, now)
-            if enough():
+            if enough() or state.queue.take_newcomer():
                 break
         self.binding.expire(now)
 
