@@ -33,7 +33,8 @@ class _Burst(Stage):
         """One round; whether the pod is sent to its node."""
         self.now += 0.02
         enough = Slice(ServiceTiming.slice_s, process_time)
-        effects = self.core.handle(events.Decide(self.budget, enough, process_time), self.now)
+        decide = events.Decide(self.budget, enough, process_time, in_rounds=True)
+        effects = self.core.handle(decide, self.now)
         sent = [
             intent.pod.uid
             for effect in effects

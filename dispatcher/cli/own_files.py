@@ -40,13 +40,6 @@ _FOUND = {
         "the file has changed since the start, and is read at the start alone",
         _RESTART,
     ),
-    'global_dispatcher_restart_needed{file="tenants"}': (
-        "tenants",
-        NOTE,
-        "the file of tenants has changed since the start, and is read at the start alone: their "
-        "old quota holds",
-        _RESTART,
-    ),
 }
 
 

@@ -61,8 +61,8 @@ class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults.
 
     `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning
-    here, or none that is known. `policy_files`: plugins and profiles, to be read again when they
-    change. `start_files`: those that are read at the start alone, by what they are.
+    here, or none that is known. `policy_files`: plugins, profiles and tenants, to be read again
+    when they change. `start_files`: those that are read at the start alone, by what they are.
     """
 
     clusters: tuple[ClusterSection, ...] = ()
@@ -99,15 +99,13 @@ def load_config(
     registry: Mapping[str, PluginSpec] = REGISTRY,
     reach: bool = False,
     expired_too: bool = False,
-    in_force: Sequence[Tenant] = (),
 ) -> DispatcherConfig:
     """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and
     environment alone.
 
     `reach`: the clusters are to be reached from here, so their kubeconfigs and certificates are
     looked at, too. `expired_too`: a certificate that is not of this time is no error (the other
-    clusters can be served). `in_force`: tenants whose quota a running dispatcher holds, whatever
-    their file says by now.
+    clusters can be served).
     """
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
@@ -138,7 +136,7 @@ def load_config(
     problems += _timing_problems(timing, document)
     problems += peer_word_problems(config.clusters, timing.peers_s, document)
     tenants = _tenants(document, config, problems)
-    of_quota = QuotaOfProfiles(read, (*tenants, *in_force), config.quota, known, document)
+    of_quota = QuotaOfProfiles(read, tenants, config.quota, known, document)
     problems += of_quota.problems() if not (of_profiles or doubtful) else []
     if problems:
         raise ConfigError(_in_order(problems))
@@ -163,8 +161,12 @@ def load_config(
         file=FilePath(path) if path is not None else None,
         registry=known,
         notes=(*http_notes(http, document), *of_files, *read.notes, *of_quota.notes(), *signals),
-        policy_files=(*plugin_files, *(file for _, _, file in named)),
-        start_files=_start_files(path, document, config),
+        policy_files=(
+            *plugin_files,
+            *(file for _, _, file in named),
+            *([_beside(document, config.tenants)] if config.tenants else []),
+        ),
+        start_files={"dispatcher": FilePath(path)} if path is not None else {},
     )
 
 
@@ -178,13 +180,6 @@ def _section_problems(config: ConfigFile, document: Document) -> list[Problem]:
         *_rebalancing_problems(config.rebalancing, document),
         *link_problems(config.links, [cluster.name for cluster in config.clusters], document),
     ]
-
-
-def _start_files(
-    path: FilePath | str | None, document: Document, config: ConfigFile
-) -> dict[str, FilePath]:
-    files = {"dispatcher": FilePath(path)} if path is not None else {}
-    return {**files, "tenants": _beside(document, config.tenants)} if config.tenants else files
 
 
 def _files_placed(

@@ -1,6 +1,6 @@
-"""Whether the profiles hold tenants to their quota, and which of them are said not to."""
+"""Whether the profiles hold tenants to what their file says, and which of them are said not to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dispatcher.config.document import Document
@@ -8,10 +8,20 @@ from dispatcher.config.problems import Problem
 from dispatcher.config.profile_files import ProfilesRead
 from dispatcher.config.sections import QuotaSection
 from dispatcher.plugins.registry import PluginSpec
+from dispatcher.plugins.tenant_node_quota import TenantNodeQuota
+from dispatcher.plugins.tenant_nodes import TenantNodes
+from dispatcher.plugins.tenant_priority import TenantPriority
 from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.scheduling.framework import Plugin
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
-from shared.model.tenant import Tenant
+from shared.model.tenant import Tenant, part_of
 
+# Beside quota: what some tenant asks for, the plugin that sees to it, and what passes without it.
+_ALSO: tuple[tuple[Callable[[Tenant], bool], type[Plugin], str], ...] = (
+    (lambda one: any(map(part_of, one.nominal)), TenantNodeQuota, "`quotas` of parts of the fleet"),
+    (lambda one: bool(one.clusters or one.selector), TenantNodes, "`clusters` and `nodes`"),
+    (lambda one: one.max_priority is not None, TenantPriority, "`max_priority`"),
+)
 _ADD = "add TenantQuota to its plugins, or take it out of `disabled`"
 
 
@@ -45,7 +55,20 @@ class QuotaOfProfiles:
                 f"{_ADD}, or list {name} in quota.unlimited_profiles if that is meant"
             )
             problems.append(self.document.problem(self.read.named_by.get(name, ("profile",)), text))
-        return problems
+        return [*problems, *self._unfollowed()]
+
+    def _unfollowed(self) -> Iterator[Problem]:
+        for asks, plugin, what in _ALSO:
+            asking = next((one.name for one in self.tenants if asks(one)), None)
+            for name in self._without(plugin) if asking is not None else ():
+                if name not in self.section.unlimited_profiles:
+                    text = (
+                        f"profile {name} has no {plugin.name}, so its pods would pass {what} of "
+                        f"tenant {asking}: add {plugin.name} to its plugins, or take it out of "
+                        "`disabled`"
+                    )
+                    path = self.read.named_by.get(name, ("profile",))
+                    yield self.document.problem(path, text)
 
     def notes(self) -> list[Problem]:
         """What it means for tenants that profiles are said to be without quota."""
@@ -66,8 +89,11 @@ class QuotaOfProfiles:
         return any(tenant.nominal for tenant in self.tenants)
 
     def _without_quota(self) -> list[str]:
+        return self._without(TenantQuota)
+
+    def _without(self, kind: type[Plugin]) -> list[str]:
         def holds(plugin: str) -> bool:
-            return plugin in self.registry and issubclass(self.registry[plugin].plugin, TenantQuota)
+            return plugin in self.registry and issubclass(self.registry[plugin].plugin, kind)
 
         return [
             one.scheduler_name

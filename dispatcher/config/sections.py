@@ -520,7 +520,7 @@ class ConfigFile(BaseSettings):
         tuple[str, ...], Field(description="Python files that hold PLUGIN")
     ] = ()
     tenants: Annotated[
-        str, Field(description="tenants file, read at the start alone; empty: nobody is limited")
+        str, Field(description="tenants file, read again when it changes; empty: nobody is limited")
     ] = ""
     ray: RaySection = RaySection()
     gateway: GatewaySection = GatewaySection()

@@ -4,13 +4,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 from string import ascii_letters
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.problems import ConfigError, Path, Problem
-from dispatcher.config.sections import TENANT_NAME, Section
+from dispatcher.config.tenant_entries import PartEntry, TenantEntry, TenantsFile
+from dispatcher.config.tenant_tree import TenantTreeCheck
 from dispatcher.config.validation import validated
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 from shared.model.resources import (
@@ -23,35 +22,12 @@ from shared.model.resources import (
     parse_quantity,
     unit_scale,
 )
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import WEIGHT_ONE, FleetPart, Share, Tenant, quota_key
 
 DEFAULT_TENANT = "default"
 LEAST_BYTES = 2**20
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 _NAMESPACE = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?(?:\*|[a-z0-9][-a-z0-9]{0,62}\*?)")
-
-
-class TenantEntry(Section):
-    """One tenant: `namespaces` are 'namespace' or 'cluster/namespace', the last part may end in
-    '*'.
-    """
-
-    name: Annotated[str, Field(pattern=TENANT_NAME)]
-    namespaces: Annotated[tuple[str, ...], Field(min_length=1)]
-    nominal: dict[str, Any] = {}
-
-
-class DefaultEntry(Section):
-    """Everybody whose namespace belongs to no tenant, charged together."""
-
-    nominal: dict[str, Any]
-
-
-class TenantsFile(Section):
-    """The whole file. Without `default`, namespaces of no tenant are not limited."""
-
-    tenants: tuple[TenantEntry, ...] = ()
-    default: DefaultEntry | None = None
 
 
 def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, ...]:
@@ -69,16 +45,11 @@ def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, 
     entries = validated(TenantsFile, document, problems)
     problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]
     problems += _cluster_problems(entries, clusters, document) if clusters else []
-    tenants = [
-        Tenant(
-            entry.name,
-            entry.namespaces,
-            _nominal(entry.nominal, ("tenants", at, "nominal"), document, problems),
-        )
-        for at, entry in enumerate(entries.tenants)
-    ]
+    problems += TenantTreeCheck(entries, clusters, document).problems()
+    reading = _Reading(document, problems)
+    tenants = [reading.tenant(entry, ("tenants", at)) for at, entry in enumerate(entries.tenants)]
     if entries.default is not None:
-        nominal = _nominal(entries.default.nominal, ("default", "nominal"), document, problems)
+        nominal = reading.shares(entries.default.nominal, ("default", "nominal"))
         tenants.append(Tenant(DEFAULT_TENANT, ("*",), nominal))
     if problems:
         raise ConfigError(problems)
@@ -145,20 +116,60 @@ def _covers(one: str, other: str) -> bool:
     return other_wanted.startswith(wanted[:-1]) if wanted.endswith("*") else wanted == other_wanted
 
 
-def _nominal(
-    raw: dict[str, Any], path: Path, document: Document, problems: list[Problem]
-) -> dict[str, Share]:
-    nominal = {}
-    for resource, value in raw.items():
-        if resource not in BASE_RESOURCES and not is_scalar(resource):
-            text = f"is no resource of nodes{did_you_mean(resource, BASE_RESOURCES)}"
-            problems.append(document.problem((*path, resource), text))
-            continue
-        try:
-            nominal[resource] = parse_share(resource, value)
-        except ValueError as error:
-            problems.append(document.problem((*path, resource), str(error)))
-    return nominal
+class _Reading:
+    """Entries as tenants; what cannot be read is added to `problems`."""
+
+    def __init__(self, document: Document, problems: list[Problem]) -> None:
+        self._document = document
+        self._problems = problems
+
+    def tenant(self, entry: TenantEntry, path: Path) -> Tenant:
+        """One of them; the quotas of parts of the fleet stand beside those of the whole."""
+        nominal = self.shares(entry.nominal, (*path, "nominal"))
+        borrowing = self.shares(entry.borrowing_limit, (*path, "borrowing_limit"))
+        lending = self.shares(entry.lending_limit, (*path, "lending_limit"))
+        for at, part in enumerate(entry.quotas):
+            here: Path = (*path, "quotas", at)
+            nominal |= self._of_part(part, part.nominal, (*here, "nominal"))
+            borrowing |= self._of_part(part, part.borrowing_limit, (*here, "borrowing_limit"))
+            lending |= self._of_part(part, part.lending_limit, (*here, "lending_limit"))
+        return Tenant(
+            entry.name,
+            entry.namespaces,
+            nominal,
+            parent=entry.parent,
+            borrowing_limit=borrowing,
+            lending_limit=lending,
+            weight=round(entry.weight * WEIGHT_ONE),
+            clusters=entry.clusters,
+            selector=entry.nodes.selector if entry.nodes else {},
+            exclusive=entry.nodes is not None and entry.nodes.exclusive,
+            max_priority=entry.max_priority,
+            spread=entry.spread,
+        )
+
+    def _of_part(self, part: PartEntry, raw: dict[str, Any], path: Path) -> dict[str, Share]:
+        where = FleetPart(part.cluster, tuple(sorted(part.nodes.items())))
+        shares = self.shares(raw, path)
+        for resource, share in shares.items():
+            if share.absolute is None:
+                text = "must be an amount: a share is one of the whole fleet, and not of some nodes"
+                self._problems.append(self._document.problem((*path, resource), text))
+        return {quota_key(resource, where): share for resource, share in shares.items()}
+
+    def shares(self, raw: dict[str, Any], path: Path) -> dict[str, Share]:
+        """By resource."""
+        found: dict[str, Share] = {}
+        for resource, value in raw.items():
+            if resource not in BASE_RESOURCES and not is_scalar(resource):
+                text = f"is no resource of nodes{did_you_mean(resource, BASE_RESOURCES)}"
+                self._problems.append(self._document.problem((*path, resource), text))
+                continue
+            try:
+                found[resource] = parse_share(resource, value)
+            except ValueError as error:
+                self._problems.append(self._document.problem((*path, resource), str(error)))
+        return found
 
 
 def parse_share(resource: str, value: object) -> Share:

@@ -6,7 +6,7 @@ the runtime loads it and passes it to `build` and to the check of profiles.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.cluster_refused import ClusterRefused
@@ -41,7 +41,11 @@ from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
 from dispatcher.plugins.priority_sort import PrioritySort, SortArgs
 from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
+from dispatcher.plugins.tenant_node_quota import TenantNodeQuota
+from dispatcher.plugins.tenant_nodes import TenantNodes
+from dispatcher.plugins.tenant_priority import TenantPriority
 from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.plugins.tenant_spread import TenantSpread
 from dispatcher.plugins.volume_binding import VolumeBinding
 from dispatcher.plugins.volume_restrictions import VolumeRestrictions
 from dispatcher.plugins.volume_zone import VolumeZone
@@ -136,14 +140,25 @@ def _priority_sort(args: Mapping[str, Any], context: PluginContext) -> Plugin:
     return PrioritySort(context.quota, **args)
 
 
-def _quota(args: Mapping[str, Any], context: PluginContext) -> Plugin:
-    return TenantQuota(context.quota)
+class _OfTenants(Protocol):
+    def __call__(self, ledger: QuotaLedger) -> Plugin: ...
+
+
+def _of_tenants(plugin: _OfTenants) -> Factory:
+    def made(args: Mapping[str, Any], context: PluginContext) -> Plugin:
+        return plugin(context.quota)
+
+    return made
 
 
 _SPECS = (
     PluginSpec(PrioritySort, SortArgs, factory=_priority_sort),
     PluginSpec(SchedulingGates),
-    PluginSpec(TenantQuota, factory=_quota),
+    PluginSpec(TenantPriority, factory=_of_tenants(TenantPriority)),
+    PluginSpec(TenantQuota, factory=_of_tenants(TenantQuota)),
+    PluginSpec(TenantNodes, factory=_of_tenants(TenantNodes)),
+    PluginSpec(TenantNodeQuota, factory=_of_tenants(TenantNodeQuota)),
+    PluginSpec(TenantSpread, factory=_of_tenants(TenantSpread)),
     PluginSpec(ClusterAllowed),
     PluginSpec(ClusterRefused),
     PluginSpec(NamespaceOpen),

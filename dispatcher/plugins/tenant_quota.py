@@ -2,7 +2,8 @@
 
 A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods)
 that its tenant's quota names; limits are absolute or a share of what the Ready clusters can
-allocate. Charged when a place is reserved, given back when the pod ends or the place is forgotten.
+allocate. A tenant that is part of another one may borrow what others of its tree do not use
+(scheduling/tenants/tree.py). Charged when a place is reserved, given back when the pod ends or the place is forgotten.
 A refused pod waits without holding up others, and is tried again when quota of its tenant comes
 free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
 charge is stored (unsynced_usage.py). A pod is charged the size that it has in the cluster of its
@@ -30,12 +31,18 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.value_columns import Column, Same
-from dispatcher.scheduling.quota import QuotaLedger, charge_of
-from shared.model.node import Node
-from shared.model.pod import Pod, PodId
+from dispatcher.scheduling.quota import (
+    QuotaLedger,
+    charge_of,
+    format_quota,
+    pod_id_of,
+    quota_may_help,
+)
+from dispatcher.scheduling.rules.fleet_parts import is_in_part
+from shared.model.pod import PodId
 from shared.model.reasons import Reason, Reasons
-from shared.model.resources import format_quantity
-from shared.model.wake_events import NODES, WakeEvent
+from shared.model.tenant import part_of
+from shared.model.wake_events import WakeEvent
 
 QUOTA_UNKNOWN = Reason(
     "quota_unknown",
@@ -49,13 +56,8 @@ QUOTA_UNKNOWN = Reason(
 )
 
 
-def _pod_id(pod_info: PodInfo) -> PodId:
-    source = pod_info.pod.source
-    return (source.cluster, source.uid) if source else (pod_info.home, pod_info.pod.uid)
-
-
 def _pod_ids(pods: Sequence[PodInfo]) -> list[PodId]:
-    return [(one.home, one.pod.uid) if one.pod.source is None else _pod_id(one) for one in pods]
+    return [(one.home, one.pod.uid) if one.pod.source is None else pod_id_of(one) for one in pods]
 
 
 class TenantQuota(Reserve[None]):
@@ -84,20 +86,7 @@ class TenantQuota(Reserve[None]):
         """Quota that a pod gives back helps pods of its own tree of tenants; a node, those whose
         share of the fleet it makes larger.
         """
-        before = event.before
-        after = event.after
-        tenant = key
-        if isinstance(after, Node) and isinstance(tenant, str):
-            had = before.allocatable if isinstance(before, Node) else {}
-            return self.ledger.grows(tenant, had, after.allocatable)
-        if (
-            not event.kind & WakeEvent.QUOTA_FREED
-            or event.kind & NODES
-            or not isinstance(before, Pod)
-        ):
-            return True
-        freed = self.ledger.tenant_of(event.cluster, before.namespace)
-        return freed is not None and self.ledger.related(str(tenant), freed)
+        return quota_may_help(self.ledger, event, key)
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""
@@ -115,18 +104,19 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(pod_info)
         if tenant is None:
             return SKIP
-        return self._refusal(tenant, pod_info, fleet)
+        return self._refusal(tenant, charge_of(pod_info.pod), pod_info, fleet)
 
-    def _refusal(self, tenant: str, pod_info: PodInfo, fleet: FleetView) -> Refuse | None:
-        if self.ledger.charged(_pod_id(pod_info)):
+    def _refusal(
+        self, tenant: str, asked: Mapping[str, int], pod_info: PodInfo, fleet: FleetView
+    ) -> Refuse | None:
+        if self.ledger.charged(pod_id_of(pod_info)):
             return None  # it holds its share already
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
             return refuse(QUOTA_UNKNOWN, unknown)
         before = self.ledger.claims.above(tenant, pod_info.pod.priority)
-        exceeded = self.ledger.exceeded(
-            tenant, charge_of(pod_info.pod), fleet.nodes.allocatable_total(), before
-        )
+        totals = fleet.nodes.allocatable_total()
+        exceeded = self.ledger.exceeded(tenant, asked, totals, before)
         return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(
@@ -136,10 +126,21 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(pod_info)
         if tenant is None:
             return None
-        refused = self._refusal(tenant, pod_info, fleet)
+        asked = self._charge_at(tenant, charge_of(pod_info.pod), row, fleet)
+        refused = self._refusal(tenant, asked, pod_info, fleet)
         if refused is None:
-            self.ledger.charge(_pod_id(pod_info), tenant, charge_of(pod_info.pod))
+            self.ledger.charge(pod_id_of(pod_info), tenant, asked)
         return refused
+
+    def _charge_at(
+        self, tenant: str, asked: Mapping[str, int], row: int, fleet: FleetView
+    ) -> Mapping[str, int]:
+        """What a pod is charged that asks for so much on this row; -1: nobody knows where it is."""
+        parts = self.ledger.parts[tenant]
+        if not parts or row < 0:
+            return asked
+        there = [part for part in parts if is_in_part(part, fleet, row)]
+        return self.ledger.in_parts(tenant, asked, there)
 
     def _tenants(self, pods: Sequence[PodInfo]) -> list[str]:
         """Whose each of these is; '' for nobody's."""
@@ -164,28 +165,46 @@ class TenantQuota(Reserve[None]):
             most = ledger.fit_behind(whose, asked, totals)
         else:
             most = ledger.fits(tenants[:most], asked, totals)
+        for tenant in dict.fromkeys(tenants[:most]) if ledger.any_parts else ():
+            most = min(most, self._fit_parts(tenant, asked, totals, most)) if tenant else most
         return ledger.uncharged(_pod_ids(pods[:most]))
+
+    def _fit_parts(
+        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int
+    ) -> int:
+        """How many fit wherever they go, of parts of the fleet that are open now."""
+        ledger = self.ledger
+        closed = ledger.closed_parts(tenant, asked, totals)
+        for part in ledger.parts[tenant]:
+            if part not in closed:
+                there = ledger.in_parts(tenant, asked, (part,))
+                most = min(most, ledger.times(tenant, there, totals, most))
+        return most
 
     def reserve_all(
         self, state: None, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView
     ) -> None:
         """Charge each."""
         asked = charge_of(pods[0].pod)
-        charged = defaultdict[str, list[PodId]](list)
-        for tenant, pod_id in zip(self._tenants(pods), _pod_ids(pods), strict=True):
-            charged[tenant].append(pod_id)
-        for tenant, pod_ids in charged.items():
+        tenants = self._tenants(pods)
+        charged = defaultdict[tuple[str, int], list[PodId]](list)
+        by_row = self.ledger.any_parts
+        at = rows if by_row else [-1] * len(pods)
+        for tenant, row, pod_id in zip(tenants, at, _pod_ids(pods), strict=True):
+            charged[tenant, row].append(pod_id)
+        for (tenant, row), pod_ids in charged.items():
             if tenant:
-                self.ledger.charge_all(pod_ids, tenant, asked)
+                there = self._charge_at(tenant, asked, row, fleet)
+                self.ledger.charge_all(pod_ids, tenant, there)
 
     def waits(self, pod_info: PodInfo, *, waits: bool) -> bool:
         """A pod that waits for quota goes before those of its tenant of lower priority."""
         tenant = self._tenant(pod_info)
         if waits and tenant is not None:
             pod = pod_info.pod
-            self.ledger.claim(_pod_id(pod_info), tenant, pod.priority, charge_of(pod))
+            self.ledger.claim(pod_id_of(pod_info), tenant, pod.priority, charge_of(pod))
             return False
-        return self.ledger.claims.drop(_pod_id(pod_info))
+        return self.ledger.claims.drop(pod_id_of(pod_info))
 
     def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
         """Clusters that make the pod larger than what its tenant's quota has left; None for a pod
@@ -194,7 +213,7 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(pod_info)
         if tenant is None:
             return None
-        if self.ledger.charged(_pod_id(pod_info)):
+        if self.ledger.charged(pod_id_of(pod_info)):
             return {}
         totals = fleet.nodes.allocatable_total()
         clusters = [one.cluster for one in pod_info.sizes]
@@ -208,14 +227,15 @@ class TenantQuota(Reserve[None]):
 
     def unreserve(self, pod_info: PodInfo, row: int, fleet: FleetView) -> Callable[[], None]:
         """Give back what the pod is charged, if anything; what charges it the same again."""
-        pod_id = _pod_id(pod_info)
+        pod_id = pod_id_of(pod_info)
         return partial(self.ledger.put_back, pod_id, self.ledger.release(pod_id))
 
     def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
         """Charge a pod that is found bound, whatever the limit: it is there."""
         tenant = self._tenant(pod_info)
         if tenant is not None:
-            self.ledger.charge(_pod_id(pod_info), tenant, charge_of(pod_info.pod))
+            asked = self._charge_at(tenant, charge_of(pod_info.pod), row, fleet)
+            self.ledger.charge(pod_id_of(pod_info), tenant, asked)
 
     def explain(
         self, state: None, pod_info: PodInfo, fleet: FleetView, row: int
@@ -227,7 +247,7 @@ class TenantQuota(Reserve[None]):
         if tenant is None:
             return {}
         usage = self.ledger.usage(tenant)
-        charge = self.ledger.charged(_pod_id(pod_info))
+        charge = self.ledger.charged(pod_id_of(pod_info))
         for name, amount in charge.amounts.items() if charge else ():
             usage[name] = usage.get(name, 0) - amount
         limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
@@ -235,10 +255,12 @@ class TenantQuota(Reserve[None]):
         found: dict[str, Any] = {"tenant": tenant}
         for name, limit in limits.items():
             used = usage.get(name, 0)
+            after = {"used_after": format_quota(name, used + asked.get(name, 0))}
+            part = part_of(name)
             found[name] = {
-                "used_before": format_quantity(name, used),
-                "used_after": format_quantity(name, used + asked.get(name, 0)),
-                "limit": format_quantity(name, limit),
+                "used_before": format_quota(name, used),
+                **({} if part else after),  # not every place is in that part of the fleet
+                "limit": format_quota(name, limit),
             }
         return found
 

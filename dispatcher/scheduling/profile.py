@@ -19,7 +19,10 @@ _QUEUE: _Table = (
     ("SchedulingGates", 1),
 )
 _FLEET: _Table = (
+    ("TenantPriority", 1),
     ("TenantQuota", 1),
+    ("TenantNodes", 1),
+    ("TenantNodeQuota", 1),
     ("ClusterAllowed", 1),
     ("ClusterRefused", 1),
     ("NamespaceOpen", 1),
@@ -46,6 +49,7 @@ _KUBERNETES: _Table = (
 )
 _LIVE: _Table = (
     ("ExpectedLoad", 4),
+    ("TenantSpread", 2),
     ("Nearness", 2),
     ("DataLocality", 2),
     ("HomeCluster", 0.01),

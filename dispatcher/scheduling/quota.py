@@ -8,17 +8,21 @@ is part of no other borrows nothing: what is free is nominal minus usage.
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.framework import ClusterInfo, PodInfo
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.quota_claims import QuotaClaims
+from dispatcher.scheduling.tenants.places import TenantPlaces, parts_of
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
+from shared.model.node import Node
 from shared.model.pod import Pod, PodId
 from shared.model.resources import PODS, Resources, format_quantity
-from shared.model.tenant import Tenant
+from shared.model.tenant import FleetPart, Tenant, part_of, quota_key, resource_of
+from shared.model.wake_events import NODES, WakeEvent
 
 _MEMO_LIMIT = 65_536
 
@@ -44,15 +48,16 @@ class Exceeded:
     def text(self) -> str:
         """In words: 'tenant team-a: cpu asked 500m, used 39500m, limit 40'."""
         asked, used, limit, beyond = (
-            format_quantity(self.resource, n)
-            for n in (self.asked, self.used, self.limit, self.beyond)
+            format_quota(self.resource, n) for n in (self.asked, self.used, self.limit, self.beyond)
         )
         if self.unseen:
             used += (
-                f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard "
+                f" ({format_quota(self.resource, self.unseen)} of it in clusters not heard "
                 "since the start)"
             )
-        whose = f"tenant {self.tenant}: {self.resource} asked {asked}"
+        part = part_of(self.resource)
+        where = f" on {part.words}" if part else ""
+        whose = f"tenant {self.tenant}: {resource_of(self.resource)}{where} asked {asked}"
         rest = BEHIND if self.behind else ""
         if self.node in ("", self.tenant):
             return f"{whose}, used {used}, limit {limit}{rest}"
@@ -81,9 +86,25 @@ class Charge:
     amounts: Mapping[str, int]
 
 
+def owners_of(tenants: Sequence[Tenant]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Who is charged for which namespaces: other owners, other charges."""
+    return tuple((tenant.name, tenant.namespaces) for tenant in tenants)
+
+
 def charge_of(pod: Pod) -> Resources:
     """What a pod is charged: its requests and one pod."""
     return {**{name: amount for name, amount in pod.requests.items() if amount}, PODS: 1}
+
+
+def format_quota(key: str, amount: int) -> str:
+    """Show an amount of what a quota is of, as kubectl would."""
+    return format_quantity(resource_of(key), amount)
+
+
+def pod_id_of(pod_info: PodInfo) -> PodId:
+    """The fleet-wide id under which a pod is charged: a delegate's is its source's."""
+    source = pod_info.pod.source
+    return (source.cluster, source.uid) if source else (pod_info.home, pod_info.pod.uid)
 
 
 class QuotaLedger:
@@ -97,10 +118,9 @@ class QuotaLedger:
     def __init__(
         self, tenants: Sequence[Tenant] = (), unsynced: UnsyncedUsage | None = None
     ) -> None:
-        self.tenants = tuple(tenants)
         self.unsynced = unsynced or UnsyncedUsage()
-        self._counted = -1  # the state of `unsynced` that the tree counts
-        self.tree = TenantTree(tenants)
+        self.generation = -1  # grows with each change of tenants
+        self._hold(tenants, TenantTree(tenants))
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
             dict
         )  # by cluster of submission and UID
@@ -125,9 +145,12 @@ class QuotaLedger:
 
     def take(self, tenants: Sequence[Tenant]) -> None:
         """From now on these tenants hold; who is named as before keeps its charges, those of others
-        are given back.
+        are given back. Where namespaces move, the places of pods have to be booked anew (as
+        `core.reload` does), and what is remembered of clusters that are not heard means nothing.
         """
         tree = TenantTree(tenants)
+        if owners_of(tenants) != owners_of(self.tenants):
+            self.unsynced.forget()
         for home, charges in self._charges.items():
             for uid, charge in list(charges.items()):
                 if charge.tenant in tree.nodes:
@@ -135,11 +158,18 @@ class QuotaLedger:
                 else:
                     self.unsynced.note(charge.tenant, home, charge.amounts, -1)
                     del charges[uid]
+        self._hold(tenants, tree)
+        self.claims.clear()  # all that wait are tried again, and say so
+        self._owners.clear()
+
+    def _hold(self, tenants: Sequence[Tenant], tree: TenantTree) -> None:
         self.tenants = tuple(tenants)
         self.tree = tree
-        self.claims.clear()  # all that wait are tried again, and say so
-        self._counted = -1
-        self._owners.clear()
+        self.places = TenantPlaces(tree)
+        self.parts = parts_of(tree)
+        self.any_parts = any(self.parts.values())
+        self.generation += 1
+        self._counted = -1  # the state of `unsynced` that the tree counts
 
     def node(self, tenant: str, totals: Mapping[str, int]) -> TenantNode:
         """A tenant's place in the tree, with all that counts there; `totals`: what Ready clusters
@@ -247,6 +277,30 @@ class QuotaLedger:
             node.charge(asked, -times)
         return fit
 
+    def in_parts(
+        self, tenant: str, asked: Mapping[str, int], parts: Iterable[FleetPart]
+    ) -> Mapping[str, int]:
+        """What a pod is charged that asks for so much on a node in these parts of the fleet."""
+        limited = self.tree.nodes[tenant].quota
+        keys = ((quota_key(name, part), amount) for part in parts for name, amount in asked.items())
+        more = {key: amount for key, amount in keys if key in limited}
+        return {**asked, **more} if more else asked
+
+    def closed_parts(
+        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
+    ) -> tuple[FleetPart, ...]:
+        """The parts of the fleet in which nothing is left of a quota for a pod that asks for so
+        much.
+        """
+        found = [
+            part
+            for part in self.parts[tenant]
+            for there in (self.in_parts(tenant, asked, (part,)),)
+            for more in ({key: amount for key, amount in there.items() if key not in asked},)
+            if self.exceeded(tenant, more, totals)
+        ]
+        return tuple(found)
+
     def share(
         self, tenant: str, totals: Mapping[str, int], more: Mapping[str, int] = NOTHING
     ) -> FairShare:
@@ -270,7 +324,7 @@ class QuotaLedger:
         """Whether the tenant may use more when a node of the fleet can allocate `after`, no more
         `before`.
         """
-        ratios = self.tree.nodes[tenant].root.ratios()
+        ratios = {resource_of(key) for key in self.tree.nodes[tenant].root.ratios()}
         return any(after.get(name, 0) > before.get(name, 0) for name in ratios)
 
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
@@ -356,6 +410,21 @@ class QuotaLedger:
         limited in.
         """
         return dict(self.node(tenant, totals).potential)
+
+
+def quota_may_help(ledger: QuotaLedger, event: ClusterEvent, tenant: Hashable) -> bool:
+    """Whether an event may help pods of a tenant that wait for quota: what a pod gives back helps
+    its own tree of tenants; a node, those whose share of the fleet it makes larger.
+    """
+    before = event.before
+    after = event.after
+    if isinstance(after, Node) and isinstance(tenant, str):
+        had = before.allocatable if isinstance(before, Node) else {}
+        return ledger.grows(tenant, had, after.allocatable)
+    if not event.kind & WakeEvent.QUOTA_FREED or event.kind & NODES or not isinstance(before, Pod):
+        return True
+    freed = ledger.tenant_of(event.cluster, before.namespace)
+    return freed is not None and ledger.related(str(tenant), freed)
 
 
 def _exceeded(tenant: str, resource: str, asked: int, node: TenantNode, beyond: int) -> Exceeded:

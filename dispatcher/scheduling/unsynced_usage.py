@@ -44,6 +44,11 @@ class UnsyncedUsage:
         self._silent = {}
         self.version += 1
 
+    def forget(self) -> None:
+        """What is remembered means nothing any more: clusters that are not heard are unknown."""
+        self.remembered = {}
+        self.version += 1
+
     def note(self, tenant: str, home: str, amounts: Mapping[str, int], sign: int) -> None:
         """A pod of `home` is charged (1), or its charge given back (-1)."""
         held = self._charged.setdefault((tenant, home), {})

@@ -24,6 +24,7 @@ from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector, WrittenCollector
+from dispatcher.service.files.changed_tenants import changed_tenants
 from dispatcher.service.files.journal import Journal
 from dispatcher.service.files.quota_file import QuotaFile, read_quota
 from dispatcher.service.fleet_views import CoreViews
@@ -82,7 +83,9 @@ def assemble(
     core = _core(links, config, fleet, _policies(config, fleet, ledger), term)
 
     def take_policies(changed: DispatcherConfig) -> None:
-        take_profiles(core, *_policies(changed, fleet, ledger), clock())
+        policies = _policies(changed, fleet, ledger)
+        with changed_tenants(changed.tenants, ledger, fleet):
+            take_profiles(core, *policies, clock())
 
     def serving(term: Term, before: Service | None = None) -> Dispatcher:
         journal = _journal(config.journal) if term is not NOBODY else None
@@ -199,8 +202,8 @@ def _quota_file(
     here on.
     """
     section = config.quota
-    path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
-    remembered = read_quota(path, config.tenants) if path else None
+    path = Path(section.ledger).expanduser() if section.ledger else None
+    remembered = read_quota(path, ledger.tenants) if path and ledger.tenants else None
     ledger.unsynced.begin(remembered, wait=section.unheard == "wait")
     return QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
 

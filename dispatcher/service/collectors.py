@@ -42,12 +42,13 @@ class ReloadCollector(Collector):
         """One scrape."""
         refused = GaugeMetricFamily(
             "global_dispatcher_policies_refused",
-            "1: profiles or plugin files have changed and fail their checks; the old ones hold.",
+            "1: profiles, plugin files or tenants have changed and fail their checks; the old ones "
+            "hold.",
         )
         restart = GaugeMetricFamily(
             "global_dispatcher_restart_needed",
             "1: a file that is read at the start alone has changed since, `dispatcher` "
-            "(dispatcher.yaml) or `tenants`.",
+            "(dispatcher.yaml).",
             labels=["file"],
         )
         if self._reloader is not None:

@@ -1,8 +1,11 @@
-"""Tenants: who is charged, and for how much of the fleet."""
+"""Tenants: who is charged, for how much of the fleet, and which part of it their pods may use."""
+
+from functools import lru_cache
 
 import msgspec
 
 WEIGHT_ONE = 1000  # weights are in thousandths
+_PART = "@"  # no name of a resource has it
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -14,13 +17,63 @@ class Share(msgspec.Struct, frozen=True):
     ratio: float | None = None
 
 
+class FleetPart(msgspec.Struct, frozen=True, order=True):
+    """Nodes that a quota is of: those of a cluster, those with labels, or those with both; '' and
+    none say nothing.
+    """
+
+    cluster: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As in a quota's key: 'west,pool=ml'."""
+        return ",".join(
+            ([self.cluster] if self.cluster else []) + [f"{k}={v}" for k, v in self.labels]
+        )
+
+    @property
+    def words(self) -> str:
+        """For people: 'nodes of cluster west with pool=ml'."""
+        where = f" of cluster {self.cluster}" if self.cluster else ""
+        marked = " and ".join(f"{key}={value}" for key, value in self.labels)
+        return f"nodes{where}{f' with {marked}' if marked else ''}"
+
+
+def quota_key(resource: str, part: FleetPart) -> str:
+    """What a quota of a resource on a part of the fleet is called: 'cpu@west'."""
+    return f"{resource}{_PART}{part.text}"
+
+
+def resource_of(key: str) -> str:
+    """The resource that a quota is of."""
+    return key.partition(_PART)[0]
+
+
+@lru_cache(4096)
+def part_of(key: str) -> FleetPart | None:
+    """The part of the fleet that a quota is of, None: the whole."""
+    _, found, text = key.partition(_PART)
+    if not found:
+        return None
+    words = text.split(",")
+    cluster = "" if "=" in words[0] else words[0]
+    marked = (one.partition("=") for one in words if "=" in one)
+    return FleetPart(cluster, tuple((label, value) for label, _, value in marked))
+
+
 class Tenant(msgspec.Struct, frozen=True):
     """A name, the (cluster, namespace) pairs it is charged for, and its nominal quota per resource.
 
     `namespaces` entries are 'namespace' (in every cluster) or 'cluster/namespace'; the last part
-    may end in '*'. `parent`: the tenant that it is part of, '' for none. A resource is limited for
-    a tenant if its tree has an entry in some `nominal`. Limits say what it may use beyond what it
-    was given, and what others may use of that; without an entry, all.
+    may end in '*'. `parent`: the tenant that it is part of, '' for none. A resource (or a
+    `quota_key`) is limited for a tenant if its tree has an entry in some `nominal`. Limits say what
+    it may use beyond what it was given, and what others may use of that; without an entry, all.
+
+    What follows is of it and of all that are part of it. `clusters`: the only ones that its pods go
+    to; none: all. `selector`: labels of the only nodes that they go to; `exclusive`: these nodes
+    take no other pods. `max_priority`: no pod of a higher one is placed. `spread`: nodes with the
+    fewest of its pods are better.
     """
 
     name: str
@@ -30,6 +83,11 @@ class Tenant(msgspec.Struct, frozen=True):
     borrowing_limit: dict[str, Share] = {}
     lending_limit: dict[str, Share] = {}
     weight: int = WEIGHT_ONE
+    clusters: tuple[str, ...] = ()
+    selector: dict[str, str] = {}
+    exclusive: bool = False
+    max_priority: int | None = None
+    spread: bool = False
 
     def owns(self, cluster: str, namespace: str) -> bool:
         """Whether pods submitted to `namespace` of `cluster` are charged to this tenant."""

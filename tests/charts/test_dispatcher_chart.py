@@ -51,6 +51,25 @@ OWN_PLUGIN = {
 }
 QUOTA = {"tenants": [{"name": "team", "namespaces": ["team-*"], "nominal": {"cpu": "40%", "memory": "1Gi"}}]}
 
+TREE = {
+    "tenants": [
+        {"name": "all", "nominal": {"cpu": "80%"}, "max_priority": 1000},
+        {
+            "name": "ml",
+            "namespaces": ["ml-*"],
+            "parent": "all",
+            "nominal": {"nvidia.com/gpu": 8},
+            "borrowing_limit": {"cpu": "10%"},
+            "lending_limit": {"nvidia.com/gpu": 2},
+            "weight": 2.5,
+            "quotas": [{"cluster": "east", "nodes": {"gpu": "H100"}, "nominal": {"nvidia.com/gpu": 2}}],
+            "clusters": ["east"],
+            "nodes": {"selector": {"pool": "ml"}, "exclusive": True},
+            "spread": True,
+        },
+    ]
+}
+
 
 def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: Path) -> None:
     folder = write_mounted(helm.template("dispatcher"), tmp_path)
@@ -86,6 +105,7 @@ def meant(file: Path) -> tuple[str, list[Any]]:
         pytest.param({"config": {"profile": "profiles/latency.yaml"}}, id="another profile"),
         pytest.param({"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}}, id="an own profile"),
         pytest.param({"tenants": {**QUOTA, "default": {"nominal": {"cpu": "20%"}}}}, id="quota"),
+        pytest.param({"tenants": TREE}, id="a tree of tenants"),
         pytest.param({"config": {"journal": None, "timing": {"tick_s": None}}}, id="keys left out"),
         pytest.param({"config": {"rebalancing": None}}, id="a section left out"),
         pytest.param({"profiles": {"kube": KUBE}, "config": {"profile": "profiles/kube.yaml"}}, id="kube-scheduler's"),

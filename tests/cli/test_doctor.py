@@ -286,17 +286,14 @@ def test_a_dispatcher_that_does_not_answer_is_one_line(answers: dict[str, Any]) 
         ("journal", "journal.path", PROBLEM, "decisions are missing", "make room"),
         ("quota_ledger", "quota.ledger", PROBLEM, "tenants wait for clusters that are silent", "make room"),
         ("dispatcher", "dispatcher.yaml", NOTE, "read at the start alone", "then restart"),
-        ("tenants", "tenants", NOTE, "their old quota holds", "then restart"),
         ("", "", "", "", ""),
     ],
 )
 def test_files_of_the_dispatcher_that_do_not_hold_or_are_not_written_are_told_by_its_metrics(
     broken: str, about: str, level: str, text: str, fix: str
 ) -> None:
-    unread = frozenset({broken} & {"dispatcher", "tenants"})
-    reloader = SimpleNamespace(
-        refused=broken == "policies", start_files={"dispatcher": "", "tenants": ""}, unread=unread
-    )
+    unread = frozenset({broken} & {"dispatcher"})
+    reloader = SimpleNamespace(refused=broken == "policies", start_files={"dispatcher": ""}, unread=unread)
     files = {name: SimpleNamespace(failing=name == broken) for name in ("journal", "quota_ledger")}
     registry = CollectorRegistry()
     registry.register(ReloadCollector(cast(Reloader, reloader)))

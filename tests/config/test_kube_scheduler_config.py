@@ -12,7 +12,8 @@ from dispatcher.scheduling.framework import PluginUse
 from shared.model.topology import label_key
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-FLEET = ["TenantQuota", "ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady"]
+FLEET = ["TenantPriority", "TenantQuota", "TenantNodes", "TenantNodeQuota"]
+FLEET += ["ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady"]
 
 
 def read(text: str) -> KubeScheduler:

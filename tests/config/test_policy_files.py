@@ -139,6 +139,23 @@ def test_a_name_of_no_profile_cannot_be_without_quota(tmp_path: Path) -> None:
     assert problem.text == "'global-dispatcher-x' is no profile's scheduler_name; did you mean global-dispatcher?"
 
 
+@pytest.mark.parametrize(
+    ("said", "plugin"),
+    [
+        ("nodes: {selector: {a: b}}", "TenantNodes"),
+        ("max_priority: 5", "TenantPriority"),
+        ("quotas: [{nodes: {a: b}, nominal: {cpu: 1}}]", "TenantNodeQuota"),
+    ],
+)
+def test_a_profile_without_the_plugin_for_what_a_tenant_asks_for_is_refused(
+    tmp_path: Path, said: str, plugin: str
+) -> None:
+    tenants = f"tenants: [{{name: shop, namespaces: [shop], {said}}}]"
+    profile = f"{{extends: default, disabled: [{plugin}]}}"
+    (problem,) = check_config(write(tmp_path, c_dot_yaml=LIMITED, t_dot_yaml=tenants, p_dot_yaml=profile))
+    assert problem.text.startswith(f"profile global-dispatcher has no {plugin}, so its pods would pass `")
+
+
 @pytest.mark.parametrize("tenants", ["tenants: []", "tenants: [{name: shop, namespaces: [shop]}]"])
 def test_without_any_quota_a_profile_needs_no_plugin_for_it(tmp_path: Path, tenants: str) -> None:
     path = write(tmp_path, c_dot_yaml=LIMITED, t_dot_yaml=tenants, p_dot_yaml="extends: kube-scheduler")

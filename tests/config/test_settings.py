@@ -256,7 +256,9 @@ def test_all_problems_are_told_at_once_file_by_file(tmp_path: Path) -> None:
         "dispatcher.yaml:4: clusters[0].nam: unknown key; did you mean name?",
         "dispatcher.yaml:5: ray.adress: unknown key; did you mean address?",
         "p.yaml:2: plugins[0].name: unknown plugin 'NodePort'; did you mean NodePorts?",
-        "t.yaml:2: tenants[0].extra: unknown key; known: name, namespaces, nominal",
+        "t.yaml:2: tenants[0].extra: unknown key; "
+        "known: name, namespaces, parent, nominal, borrowing_limit, lending_limit, weight, quotas, clusters, nodes, "
+        "max_priority, spread",
         "t.yaml:2: tenants[0].nominal.cpu: quantity '-1' is negative; "
         "write a share such as 40% or a quantity such as 64 or 256Gi",
     ]
@@ -420,7 +422,10 @@ A = "tenants:\n- {name: a, namespaces: [web, 'west/ml-*']}\n"
             "3: tenants[1].nominal.memory: quantity '1e999999'",
         ),
         (A + "- {name: b, namespaces: [x], nominal: {cpu: [1]}}", "3: tenants[1].nominal.cpu: must be a share such as"),
-        (A + "- {name: b, namespaces: []}", "3: tenants[1].namespaces: must be a list with an entry at least, not []"),
+        (
+            A + "- {name: b, namespaces: []}",
+            "3: tenants[1].namespaces: must be a list with an entry at least, as it is",
+        ),
     ],
     ids=[
         "name twice",

@@ -15,7 +15,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Plugin, PodInfo, Reserve
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import FleetPart, Share, Tenant, quota_key
 from tests.builders import PodBuilder, pod
 from tests.laws.grain import Record, as_in_batches, recorded
 from tests.laws.test_one_pass_laws import some_fleet
@@ -70,10 +70,23 @@ QUOTAS = {
 }
 
 
-@pytest.mark.parametrize("quota", QUOTAS)
+PART = quota_key("cpu", FleetPart("a"))
+TREES: dict[str, tuple[Tenant, ...]] = {
+    **{name: (Tenant("team", ("default",), quota),) for name, quota in QUOTAS.items()},
+    "borrowed": (
+        Tenant("all", (), {}),
+        Tenant("team", ("default",), {"pods": Share(absolute=20)}, "all", {"pods": Share(absolute=30)}),
+        Tenant("lab", ("lab",), {"pods": Share(absolute=90)}, "all"),
+    ),
+    "of a part": (Tenant("team", ("default",), {PART: Share(absolute=20_000)}),),
+    "spread, on some clusters": (Tenant("team", ("default",), {}, spread=True, clusters=("a", "b")),),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_pods_of_a_tenant_with_quota_are_no_different(kind: str, quota: str) -> None:
-    tenants = (Tenant("team", ("default",), QUOTAS[quota]),)
+def test_pods_of_a_tenant_with_quota_are_no_different(kind: str, tree: str) -> None:
+    tenants = TREES[tree]
     one_by_one = decide(kind, batch=1, pods=120, tenants=tenants)
     assert_alike(decide(kind, batch=120, pods=120, tenants=tenants), one_by_one)
     assert_alike(decide(kind, batch=50, pods=120, tenants=tenants), one_by_one)

@@ -1,6 +1,7 @@
-"""A running dispatcher takes over changed profiles and plugin files, and refuses those that fail their checks."""
+"""A running dispatcher takes over changed profiles, plugins and tenants, and refuses those that fail their checks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -9,6 +10,7 @@ from dispatcher.config import DispatcherConfig, load_config
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.service.collectors import ReloadCollector
+from dispatcher.service.files import reload
 from dispatcher.service.files.reload import Reloader
 
 QUIET = new_plugin("QuietZone")["quiet_zone.py"]
@@ -109,30 +111,71 @@ async def test_after_a_refusal_for_another_file_it_is_tried_again_when_that_is_m
     await stage.reloader.look()
     assert told(stage.reloader)["global_dispatcher_policies_refused"] == 0
     assert [config.profile.plugins[-1].weight for config in stage.taken] == [7]
-    (folder / file).write_text(good + "\n")
-    await stage.reloader.look()
     assert stage.reloader.outcomes == {"taken": 1, "refused": 1}
 
 
-@pytest.mark.parametrize(("file", "name"), [("t.yaml", "tenants"), ("c.yaml", "dispatcher")])
-async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_shown_until_it_is_as_it_was(
-    folder: Path, file: str, name: str
-) -> None:
+async def test_changed_tenants_are_taken_over(folder: Path) -> None:
+    (folder / "t.yaml").write_text("tenants: []")
+    (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
+    (folder / "p.yaml").write_text("extends: default")
+    stage = TermRunner(folder)
+    (folder / "t.yaml").write_text("tenants: [{name: shop, namespaces: [shop], nominal: {pods: 5}}]")
+    await stage.reloader.look()
+    assert [[one.name for one in config.tenants] for config in stage.taken] == [["shop"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "tenants: [{name: shop}]", "tenants: [{name: shop, namespaces: [shop], nominal: {cpu: -1}}]", None],
+    ids=["cut off", "no namespaces", "a wrong number", "gone"],
+)
+async def test_broken_tenants_are_refused_and_the_old_ones_stay(folder: Path, text: str | None) -> None:
     (folder / "t.yaml").write_text("tenants: []")
     (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
     stage = TermRunner(folder)
-    before, others = (folder / file).read_text(), {"tenants", "dispatcher"} - {name}
+    if text is None:
+        (folder / "t.yaml").unlink()
+    else:
+        (folder / "t.yaml").write_text(text)
+    await stage.reloader.look()
+    assert stage.taken == []
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 1
+
+
+async def test_what_is_written_while_it_is_read_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = TermRunner(folder)
+
+    def slow(*args: Any, **kwargs: Any) -> DispatcherConfig:
+        found = load_config(*args, **kwargs)
+        (folder / "p.yaml").write_text(PROFILE.replace("weight: 3", "weight: 7"))
+        return found
+
+    monkeypatch.setattr(reload, "load_config", slow)
+    (folder / "p.yaml").write_text(PROFILE.replace("weight: 3", "weight: 5"))
+    await stage.reloader.look()
+    assert stage.taken == []
+    await stage.reloader.look()
+    assert [config.profile.plugins[-1].weight for config in stage.taken] == [7]
+
+
+async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_shown_until_it_is_as_it_was(
+    folder: Path,
+) -> None:
+    file = "c.yaml"
+    (folder / "t.yaml").write_text("tenants: []")
+    (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
+    stage = TermRunner(folder)
+    before = (folder / file).read_text()
     with capture_logs() as lines:
         await stage.reloader.look()
         assert not lines
         (folder / file).write_text(before + "\n")
         for _ in range(2):
             await stage.reloader.look()
-            assert told(stage.reloader)[name] == 1
-            assert [told(stage.reloader)[other] for other in others] == [0]
+            assert told(stage.reloader)["dispatcher"] == 1
         (folder / file).write_text(before)
         await stage.reloader.look()
-    assert told(stage.reloader)[name] == 0
+    assert told(stage.reloader)["dispatcher"] == 0
     (line,) = lines
     assert line["event"] == "a changed file is read at the start alone: what it said then holds"
     assert line["file"] == str(folder / file)
@@ -175,17 +218,22 @@ def limited(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("tenants", ["", "tenants: []"], ids=["their file stands", "their file is empty by now"])
-async def test_a_profile_that_drops_the_quota_in_force_is_refused(limited: Path, tenants: str) -> None:
+async def test_a_profile_that_drops_the_quota_in_force_is_refused(limited: Path) -> None:
     stage = TermRunner(limited)
     (limited / "p.yaml").write_text("extends: kube-scheduler")
-    if tenants:
-        (limited / "t.yaml").write_text(tenants)
     with capture_logs() as logs:
         await stage.reloader.look()
     assert (stage.taken, stage.reloader.refused) == ([], True)
     (told_of,) = next(log["problems"] for log in logs if "problems" in log)
     assert "profile: profile global-dispatcher has no TenantQuota" in told_of
+
+
+async def test_it_is_taken_over_with_tenants_that_have_none(limited: Path) -> None:
+    stage = TermRunner(limited)
+    (limited / "p.yaml").write_text("extends: kube-scheduler")
+    (limited / "t.yaml").write_text("tenants: []")
+    await stage.reloader.look()
+    assert (len(stage.taken), stage.reloader.refused) == (1, False)
 
 
 async def test_it_is_taken_over_once_dispatcher_yaml_says_that_it_is_without_quota(limited: Path) -> None:

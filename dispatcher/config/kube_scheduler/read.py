@@ -18,7 +18,10 @@ from shared.model.names import SCHEDULER_NAME
 
 KIND = "KubeSchedulerConfiguration"
 # Rules of the fleet itself: on unless a profile disables them by name.
-OF_THE_FLEET = ("TenantQuota", "ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady")
+OF_THE_FLEET = (
+    *("TenantPriority", "TenantQuota", "TenantNodes", "TenantNodeQuota"),
+    *("ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady"),
+)
 # kube-scheduler's names of plugins that have another name here.
 OUR_NAMES = {"PodTopologySpread": "FaultDomainSpread"}
 # Done by the way of a pod itself, whatever a profile says.

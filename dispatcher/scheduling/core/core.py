@@ -199,7 +199,7 @@ class SchedulerCore:
 
     def _decide(self, event: events.Decide, now: float) -> None:
         if self.open:
-            self._deciding.decide(event.budget, now, event.enough, event.clock)
+            self._deciding.decide(event, now)
         self._state.effects += [
             events.OperatorWarning(text) for text in self._state.profiles.take_troubles()
         ]

@@ -137,11 +137,10 @@ class Deciding:
             scheduler.post_filters.may_evict = self.evictions.may_evict
             scheduler.future.wait_s = self._state.timing.node_wait_s
 
-    def decide(
-        self, budget: int, now: float, enough: Callable[[], bool], clock: Callable[[], float]
-    ) -> None:
+    def decide(self, event: events.Decide, now: float) -> None:
         """Decide at most `budget` pods, the first class of them at least: see `events.Decide`."""
         state = self._state
+        budget = event.budget
         state.queue.wake_rest(now)
         while budget > 0:
             batch = state.queue.pop_class(now, budget)
@@ -160,9 +159,9 @@ class Deciding:
                 current if all_ready else [item for item in current if self._home_ready(item, now)]
             )
             nominees = self._nominees_of(ready)
-            began = clock()
-            results = self._results(ready, now, enough)
-            self._slow.note(ready[: len(results)], clock() - began, now)
+            began = event.clock()
+            results = self._results(ready, now, event.enough)
+            self._slow.note(ready[: len(results)], event.clock() - began, now)
             state.queue.put_back(ready[len(results) :])
             ready = ready[: len(results)]
             self._follow_up(ready, results, now)
@@ -178,7 +177,8 @@ class Deciding:
                 state.queue.go_on(decided, now)
                 self._wake_for_placed(decided, now)
             self._wake_for_lapsed(nominees, now)
-            if enough() or state.queue.take_newcomer():
+            has_newcomer = state.queue.take_newcomer() and event.in_rounds
+            if event.enough() or has_newcomer:
                 break
         self.binding.expire(now)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare, fair_share, limit_of
 from shared.model.bounds import MAX_AMOUNT
 from shared.model.resources import Resources
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import FleetPart, Share, Tenant, part_of
 
 NOTHING: Mapping[str, int] = {}
 
@@ -79,6 +79,11 @@ class TenantNode:
             if share.absolute is None
         }
 
+    def parts(self) -> tuple[FleetPart, ...]:
+        """Parts of the fleet that something here or below has quota of."""
+        keys = {key for node in self.subtree() for key in node.tenant.nominal}
+        return tuple(sorted({part for key in keys if (part := part_of(key)) is not None}))
+
     def said(self) -> Sequence[Mapping[str, Share]]:
         """All amounts that were said of it."""
         return self.tenant.nominal, self.tenant.borrowing_limit, self.tenant.lending_limit
@@ -107,6 +112,14 @@ class TenantNode:
             return self, amount
         rest = amount - max(0, self.kept[resource] - used)
         return self.parent.binding(resource, rest) if self.parent and rest > 0 else None
+
+    def whole(self) -> Resources:
+        """What is charged to it and to all below, whatever is kept for whom."""
+        found: Resources = {}
+        for node in self.subtree():
+            for resource, amount in node.own.items():
+                found[resource] = found.get(resource, 0) + amount
+        return found
 
     def charge(self, amounts: Mapping[str, int], times: int = 1) -> None:
         """Charge it `times` the amounts; a negative number takes them off again, exactly."""

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from dispatcher.scheduling.framework import ClusterInfo
-from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.quota import QuotaLedger, owners_of
 from dispatcher.scheduling.unsynced_usage import PersistedUsage
 from shared.model.tenant import Tenant
 
@@ -46,10 +46,8 @@ _ENCODE = msgspec.json.Encoder(order="sorted").encode
 _VERSION = 1
 
 
-def owners_of(tenants: Sequence[Tenant]) -> str:
-    """A name for who is charged for which namespaces: other owners, other charges."""
-    owners = [(tenant.name, tenant.namespaces) for tenant in tenants]
-    return blake2b(_ENCODE(owners), digest_size=8).hexdigest()
+def _owners_of(tenants: Sequence[Tenant]) -> str:
+    return blake2b(_ENCODE(owners_of(tenants)), digest_size=8).hexdigest()
 
 
 def read_quota(path: Path, tenants: Sequence[Tenant]) -> PersistedUsage | None:
@@ -69,7 +67,7 @@ def read_quota(path: Path, tenants: Sequence[Tenant]) -> PersistedUsage | None:
             "the quota in use cannot be read: it is unknown", path=str(path), problem=str(error)
         )
         return None
-    if found.owners != owners_of(tenants):
+    if found.owners != _owners_of(tenants):
         log.warning(
             "tenants have changed: the quota in use that is remembered means nothing",
             path=str(path),
@@ -93,10 +91,12 @@ class QuotaFile:
         self._path = path
         self._ledger = ledger
         self._clusters = clusters
-        self._owners = owners_of(ledger.tenants)
+        self._owners = _owners_of(ledger.tenants)
+        self._of = ledger.generation  # of tenants
         self._written: PersistedUsage = remembered or {}
         self._at = float("-inf")
         self._broken = False
+        self._gone = False  # as nobody is charged
         self._left = False  # an old file that cannot be taken away was told of
 
     @property
@@ -106,6 +106,14 @@ class QuotaFile:
 
     def keep(self, now: float) -> None:
         """To be called before orders leave. A full or broken disk costs the file, never a decision."""
+        if not self._ledger.tenants:
+            self._take_away()
+            return
+        if self._of != self._ledger.generation:
+            self._of = self._ledger.generation
+            self._owners = _owners_of(self._ledger.tenants)
+            self._written = {}
+            self._at = float("-inf")
         unsynced = self._ledger.unsynced
         raised = unsynced.raised
         unsynced.raised = set()
@@ -120,6 +128,19 @@ class QuotaFile:
         if usage != self._written or self._broken:
             self._write(usage)
         self._at = now
+
+    def _take_away(self) -> None:
+        """Without tenants nobody is charged: what the file says must not count when some come back."""
+        if self._gone:
+            return
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            self._failed(error)
+            return
+        self._gone = True
+        self._broken = False
+        self._written = {}
 
     def _behind(self, tenant: str, home: str) -> bool:
         written = self._written.get(home, {}).get(tenant, _NOTHING)
@@ -144,6 +165,7 @@ class QuotaFile:
             log.warning("the quota in use is written again", path=str(self._path))
         self._written = usage
         self._broken = False
+        self._gone = False
         self._left = False
 
     def _failed(self, error: OSError) -> None:

@@ -1,5 +1,5 @@
-"""Profiles and plugin files are read again when they change; what fails its checks is refused, and
-the old stays.
+"""Profiles, plugin files and tenants are read again when they change; what fails its checks is
+refused, and the old stays.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ class Reloader:
     """Looks at the policy files of `config`; `take` is handed each changed configuration that
     passes its checks.
 
-    Of a changed configuration the profiles and plugins alone are taken over; the rest holds until
-    the next start. `refused`: whether they are, as they stand now. `unread`: which files, read at
+    Of a changed configuration profiles, plugins and tenants alone are taken over; the rest holds
+    until the next start. `refused`: whether they are, as they stand now. `unread`: which files, read at
     the start alone, have changed since.
     """
 
@@ -37,7 +37,6 @@ class Reloader:
         self._config = config
         self._registry = registry
         self._take = take
-        self._tenants = config.tenants  # as read at the start: their quota holds
         self._marks = marks(config.policy_files)
         self.start_files = config.start_files
         self._at_start = self._seen = marks(tuple(self.start_files.values()))
@@ -71,8 +70,11 @@ class Reloader:
         changed = [str(path) for path in self._config.policy_files]
         try:
             config = await asyncio.to_thread(
-                load_config, self._config.file, registry=self._registry, in_force=self._tenants
+                load_config, self._config.file, registry=self._registry
             )
+            if await asyncio.to_thread(marks, tuple(found)) != found:
+                self._marks = {}  # somebody writes: what was read may be half of it
+                return
             self._take(config)
         except ConfigError as error:
             self._refuse([str(problem) for problem in error.problems])

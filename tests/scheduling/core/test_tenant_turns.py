@@ -38,7 +38,7 @@ class World(OneCluster):
 
     def decide(self, budget: int) -> list[str]:
         """Whose pods are sent to the node now, in order."""
-        effects = self.core.handle(events.Decide(budget), self.now)
+        effects = self.core.handle(events.Decide(budget, in_rounds=True), self.now)
         found = [
             intent.pod.namespace
             for effect in effects

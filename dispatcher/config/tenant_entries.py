@@ -1,0 +1,59 @@
+"""The keys of the tenants file."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dispatcher.config.sections import TENANT_NAME, Section
+
+MOST_WEIGHT = 1000
+HIGHEST_PRIORITY = 1_000_000_000  # of pods that are not the system's
+
+
+class PartEntry(Section):
+    """Quota of a part of the fleet, beside that of the whole: nodes of a cluster, or with labels."""
+
+    cluster: str = ""
+    nodes: dict[str, str] = {}
+    nominal: Annotated[dict[str, Any], Field(min_length=1)]
+    borrowing_limit: dict[str, Any] = {}
+    lending_limit: dict[str, Any] = {}
+
+
+class NodesEntry(Section):
+    """The only nodes that a tenant's pods go to; `exclusive`: nobody else's do."""
+
+    selector: Annotated[dict[str, str], Field(min_length=1)]
+    exclusive: bool = False
+
+
+class TenantEntry(Section):
+    """One tenant: `namespaces` are 'namespace' or 'cluster/namespace', the last part may end in
+    '*'; none for one that other tenants are part of.
+    """
+
+    name: Annotated[str, Field(pattern=TENANT_NAME)]
+    namespaces: tuple[str, ...] = ()
+    parent: str = ""
+    nominal: dict[str, Any] = {}
+    borrowing_limit: dict[str, Any] = {}
+    lending_limit: dict[str, Any] = {}
+    weight: Annotated[float, Field(ge=0, le=MOST_WEIGHT)] = 1
+    quotas: tuple[PartEntry, ...] = ()
+    clusters: tuple[str, ...] = ()
+    nodes: NodesEntry | None = None
+    max_priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
+    spread: bool = False
+
+
+class DefaultEntry(Section):
+    """Everybody whose namespace belongs to no tenant, charged together."""
+
+    nominal: dict[str, Any]
+
+
+class TenantsFile(Section):
+    """The whole file. Without `default`, namespaces of no tenant are not limited."""
+
+    tenants: tuple[TenantEntry, ...] = ()
+    default: DefaultEntry | None = None

@@ -1,0 +1,98 @@
+"""What another tenants file means for those who are there, in words."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dispatcher.scheduling.tenants.tree import TenantTree
+from shared.model.resources import format_quantity
+from shared.model.tenant import Tenant, part_of, resource_of
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How tenants stand at one moment: what each is charged, and could use of each resource."""
+
+    tenants: Mapping[str, Tenant]
+    used: Mapping[str, Mapping[str, int]]
+    limits: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def of(cls, tree: TenantTree, totals: Mapping[str, int]) -> "Standing":
+        """As they stand now; `totals`: what Ready clusters can allocate."""
+        tree.settle(totals)
+        nodes = tree.nodes
+        return cls(
+            {name: node.tenant for name, node in nodes.items()},
+            {name: node.whole() for name, node in nodes.items()},
+            {name: dict(node.potential) for name, node in nodes.items()},
+        )
+
+
+def changes(before: Standing, after: Standing) -> Iterator[str]:
+    """One line a change, tenants by name: who came and went, what each may use and is charged now,
+    and who is above that.
+    """
+    for name in sorted(before.tenants.keys() - after.tenants.keys()):
+        yield f"tenant {name} is no more"
+    for name in sorted(after.tenants):
+        new = after.tenants[name]
+        old = before.tenants.get(name)
+        if old is None:
+            yield f"tenant {name} is new"
+        elif old.parent != new.parent:
+            yield f"tenant {name} is part of {new.parent or 'nobody'}, no more of {old.parent or 'nobody'}"
+        elif _policy(old) != _policy(new):
+            yield f"tenant {name}: {', '.join(_changed(old, new))} changed, for pods to come"
+        yield from _amounts(name, before, after)
+
+
+def _policy(tenant: Tenant) -> Mapping[str, object]:
+    return {
+        "namespaces": tenant.namespaces,
+        "weight": tenant.weight,
+        "clusters": tenant.clusters,
+        "nodes": (tenant.selector, tenant.exclusive),
+        "max_priority": tenant.max_priority,
+        "spread": tenant.spread,
+    }
+
+
+def _changed(old: Tenant, new: Tenant) -> list[str]:
+    said = _policy(new)
+    return [key for key, value in _policy(old).items() if said[key] != value]
+
+
+def _amounts(name: str, before: Standing, after: Standing) -> Iterator[str]:
+    limits = after.limits[name]
+    had = before.limits.get(name, {})
+    used = after.used[name]
+    charged = before.used.get(name, {})
+    for key in sorted(limits.keys() | had.keys()):
+        limit = limits.get(key)
+        uses = used.get(key, 0)
+        moved = [] if limit == had.get(key) else [f"may use {_shown(key, had.get(key), limit)}"]
+        if uses != charged.get(key, 0):
+            moved.append(f"is charged {_shown(key, charged.get(key, 0), uses)}")
+        above = 0 if limit is None else max(0, uses - limit)
+        if above and moved:
+            moved.append(
+                f"is {_amount(key, above)} above that: its pods stay, and none of more comes until "
+                "enough have ended"
+            )
+        elif limit is not None and had.get(key) is not None and limit > had[key]:
+            moved.append(f"has {_amount(key, limit - had[key])} more for pods that wait")
+        if moved:
+            yield f"tenant {name}: {_named(key)} {', '.join(moved)}"
+
+
+def _named(key: str) -> str:
+    part = part_of(key)
+    return f"{resource_of(key)} on {part.words}" if part else key
+
+
+def _amount(key: str, amount: int | None) -> str:
+    return "without limit" if amount is None else format_quantity(resource_of(key), amount)
+
+
+def _shown(key: str, old: int | None, new: int | None) -> str:
+    return f"{_amount(key, new)} (before: {_amount(key, old)})"

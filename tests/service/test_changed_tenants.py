@@ -1,0 +1,197 @@
+"""Other tenants while the dispatcher runs: who is charged, who is told what, who goes on and who waits."""
+
+from functools import partial
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from dispatcher.plugins.registry import PluginContext, build, queue_sort
+from dispatcher.scheduling.core.reload import take_profiles
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
+from dispatcher.service.files.changed_tenants import MOST_LINES, changed_tenants
+from dispatcher.service.files.quota_file import QuotaFile, read_quota
+from shared.model.tenant import Share, Tenant
+from tests.builders import node, pod
+from tests.laws.examples import examples
+from tests.scheduling.one_cluster import OneCluster
+
+
+def tenant(name: str, *namespaces: str, cpu: int | None = None, parent: str = "", **more: object) -> Tenant:
+    nominal = {} if cpu is None else {"cpu": Share(absolute=1000 * cpu)}
+    return Tenant(name, namespaces or (name,), nominal, parent=parent, **more)  # type: ignore[arg-type]
+
+
+class World(OneCluster):
+    """Room for 100 CPUs."""
+
+    def __init__(self, *tenants: Tenant) -> None:
+        self.ledger = QuotaLedger(tenants)
+        super().__init__(self.ledger)
+        self.report(full=True, nodes=(node("n1").cpu(100).memory("200Gi").pods(500).build(),))
+
+    def come(self, namespace: str, *names: str, **labels: str) -> None:
+        self.submit(*(pod(name).namespace(namespace).labels(**labels).cpu(1).build() for name in names))
+        self.tick()
+
+    def change(self, *tenants: Tenant) -> list[str]:
+        """As the service does; the lines that it logs."""
+        made = partial(build, DEFAULT_PROFILE, PluginContext(quota=self.ledger))
+        plugins = made()
+        profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, self.core.fleet, anew=made)])
+        with capture_logs() as logs, changed_tenants(tenants, self.ledger, self.core.fleet):
+            take_profiles(self.core, profiles, queue_sort(plugins), self.now)
+        self.tick(60.0)
+        return [line["what"] for line in logs if "what" in line]
+
+    def running(self) -> set[str]:
+        return {name for name, one in self.pods.items() if one.node}
+
+    def cpus(self, name: str) -> int:
+        return self.ledger.usage(name).get("cpu", 0) // 1000
+
+
+def test_more_quota_lets_those_go_that_wait() -> None:
+    world = World(tenant("a", cpu=1))
+    world.come("a", "p1", "p2")
+    assert world.running() == {"p1"}
+    told = world.change(tenant("a", cpu=2))
+    assert world.running() == {"p1", "p2"}
+    assert told == ["tenant a: cpu may use 2 (before: 1), has 1 more for pods that wait"]
+
+
+def test_less_quota_than_is_used_evicts_nobody_and_lets_nobody_in() -> None:
+    world = World(tenant("a", cpu=3))
+    world.come("a", "p1", "p2")
+    told = world.change(tenant("a", cpu=1))
+    world.come("a", "p3")
+    assert world.running() == {"p1", "p2"}
+    assert told == [
+        "tenant a: cpu may use 1 (before: 3), is 1 above that: its pods stay, and none of more comes until enough have "
+        "ended"
+    ]
+    world.report(pods_gone=("uid-p1",))
+    world.tick(60.0)
+    assert "p3" not in world.running()
+    world.report(pods_gone=("uid-p2",))
+    world.tick(60.0)
+    assert "p3" in world.running()
+
+
+def test_a_namespace_takes_what_its_pods_use_along_to_another_tenant() -> None:
+    world = World(tenant("a", "x", "y", cpu=9), tenant("b", cpu=2))
+    world.come("x", "p1", "p2", "p3")
+    world.come("y", "q1")
+    told = world.change(tenant("a", "y", cpu=9), tenant("b", "b", "x", cpu=2))
+    assert (world.cpus("a"), world.cpus("b")) == (1, 3)
+    assert told == [
+        "tenant a: namespaces changed, for pods to come",
+        "tenant a: cpu is charged 1 (before: 4)",
+        "tenant b: namespaces changed, for pods to come",
+        "tenant b: cpu is charged 3 (before: 0), is 1 above that: its pods stay, and none of more comes until enough "
+        "have ended",
+    ]
+    world.report(pods_gone=("uid-p1", "uid-p2", "uid-p3", "uid-q1"))
+    assert (world.cpus("a"), world.cpus("b")) == (0, 0)
+
+
+def test_pods_that_nobody_was_charged_for_are_once_they_have_a_tenant_and_those_of_one_that_goes_are_free() -> None:
+    world = World()
+    world.come("a", "p1", "p2")
+    assert world.change(tenant("a", cpu=2))[0] == "tenant a is new"
+    assert world.cpus("a") == 2
+    world.come("a", "p3")
+    assert world.running() == {"p1", "p2"}
+    assert world.change() == ["tenant a is no more"]
+    assert world.running() == {"p1", "p2", "p3"}
+
+
+def test_the_tenant_is_that_of_the_namespace_whatever_labels_say() -> None:
+    world = World(tenant("a", cpu=1), tenant("b", cpu=9))
+    world.come("a", "p1", "p2", tenant="b", queue="b")
+    assert (world.cpus("a"), world.cpus("b")) == (1, 0)
+
+
+def test_who_joins_a_tree_may_borrow_in_it() -> None:
+    world = World(tenant("all", "-", cpu=4), tenant("a", cpu=0))
+    world.come("a", "p1")
+    assert world.running() == set()
+    told = world.change(tenant("all", "-", cpu=4), tenant("a", cpu=0, parent="all"))
+    assert world.running() == {"p1"}
+    assert told[0] == "tenant a is part of all, no more of nobody"
+
+
+def test_the_same_tenants_again_are_nothing_to_be_told() -> None:
+    world = World(tenant("a", cpu=1))
+    world.come("a", "p1", "p2")
+    assert world.change(tenant("a", cpu=1)) == []
+    assert world.cpus("a") == 1
+
+
+def test_no_change_is_told_without_end() -> None:
+    assert len(World().change(*(tenant(f"t{at}", cpu=1) for at in range(2 * MOST_LINES)))) == MOST_LINES
+
+
+NAMESPACES = "abc"
+owners = st.lists(st.lists(st.sampled_from(NAMESPACES), max_size=2, unique=True), max_size=3)
+amounts = st.lists(st.integers(0, 3), min_size=3, max_size=3)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(NAMESPACES), st.tuples(owners, amounts)), max_size=8))
+def test_charges_are_those_of_the_namespaces_after_any_history_of_files(
+    history: list[str | tuple[list[list[str]], list[int]]],
+) -> None:
+    world = World()
+    for at, what in enumerate(history):
+        if isinstance(what, str):
+            world.come(what, f"p{at}")
+            continue
+        of, cpus = what
+        world.change(*(tenant(f"t{n}", *some, cpu=cpus[n]) for n, some in enumerate(of) if some))
+        for one in world.ledger.tenants:
+            seen = [name for name in world.running() if _owner(world, world.pods[name].namespace) == one.name]
+            assert world.cpus(one.name) == len(seen)
+
+
+def _owner(world: World, namespace: str) -> str | None:
+    return next((one.name for one in world.ledger.tenants if namespace in one.namespaces), None)
+
+
+# --- what is remembered ----------------------------------------------------------------------------------------------
+
+SILENT = [ClusterInfo("east", ready=False, synced=False)]
+
+
+def test_what_a_silent_cluster_uses_is_unknown_once_namespaces_have_moved() -> None:
+    ledger = QuotaLedger([tenant("a", cpu=9)], UnsyncedUsage({"east": {"a": {"cpu": 1000}}}))
+    ledger.take([tenant("a", cpu=8)])
+    assert ledger.unknown("a", SILENT) == ""
+    ledger.take([tenant("a", "a", "b", cpu=8)])
+    assert ledger.unknown("a", SILENT) == "tenant a: cluster east has not been heard since the start"
+
+
+def test_the_file_of_quota_in_use_is_of_the_tenants_that_hold(tmp_path: Path) -> None:
+    path = tmp_path / "quota.json"
+    first, then = (tenant("a", cpu=9),), (tenant("a", "b", cpu=9),)
+    ledger = QuotaLedger(first)
+    file = QuotaFile(path, ledger, [ClusterInfo("east", ready=True, synced=True)], None)
+    ledger.charge(("east", "1"), "a", {"cpu": 8})
+    file.keep(0)
+    ledger.take(then)
+    file.keep(1)
+    assert read_quota(path, first) is None
+    assert read_quota(path, then) == {"east": {"a": {"cpu": 8}}}
+    ledger.take(())
+    file.keep(2)
+    assert not path.exists(), "it would count when tenants come back, and nobody is charged meanwhile"
+    file.keep(3)
+    ledger.take(then)
+    file.keep(4)
+    assert read_quota(path, then) == {"east": {"a": {}}}
