@@ -80,7 +80,7 @@ def assemble(
         {row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s
     )
     ledger = QuotaLedger(config.tenants)
-    core = _core(links, config, fleet, _policies(config, fleet, ledger), term)
+    core = _core(links, config, (fleet, ledger), _policies(config, fleet, ledger), term)
 
     def take_policies(changed: DispatcherConfig) -> None:
         policies = _policies(changed, fleet, ledger)
@@ -125,11 +125,12 @@ def assemble(
 def _core(
     links: Sequence[AgentLink],
     config: DispatcherConfig,
-    fleet: FleetState,
+    books: tuple[FleetState, QuotaLedger],
     policies: tuple[Profiles, QueueSort],
     term: Term,
 ) -> SchedulerCore:
     profiles, sort = policies
+    fleet, ledger = books
     core = SchedulerCore(
         [link.cluster for link in links],
         fleet,
@@ -138,6 +139,7 @@ def _core(
         boot_epoch=term.first_attempt,
         timing=_core_timing(config.timing),
         rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
+        ledger=ledger,
     )
     for section in config.clusters:
         if section.name in core.clusters:
@@ -218,6 +220,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         node_wait_s=timing.node_wait_s,
         fenced_per_s=timing.fenced_per_s,
         evictions_abroad_per_s=timing.evictions_abroad_per_s,
+        reclaims_per_s=timing.reclaims_per_s,
         delegate_lease_s=timing.delegate_lease_s,
     )
 
