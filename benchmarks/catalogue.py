@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     beside_kube_scheduler,
     decisions,
+    first_pods,
     fragmentation,
     gangs,
     listing,
@@ -42,6 +43,7 @@ _OWN = (
     *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
+    *first_pods.CASES,
     *tracing.CASES,
     *gangs.CASES,
 )

@@ -39,6 +39,10 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "mixed_50_tenants_churn": f"{_THROUGH}, 20 pods end for each hundred bound",
         "mixed_50_tenants_tree": f"{_THROUGH} in a tree of 3 levels, nearly all of it borrowed",
     },
+    "first_pods": {
+        "first_pod_in_a_burst": "20,000 pods of a tenant wait: the first pod of another one",
+        "others_before_it": "pods of the burst that are bound before that pod, once it has come",
+    },
     "mixed_rules": {
         "mixed_500_classes_20_anti_affinity": "500 templates mixed, 20 % with anti-affinity by "
         "hostname",

@@ -58,6 +58,15 @@ class ApiClient:
         """Whether quota lets pods pass: see the dispatcher's /v1/quota."""
         return self._get("/v1/quota", {key: value for key, value in query.items() if value})
 
+    def queue(self, limit: int) -> dict[str, Any]:
+        """Rows of the first pods that are to be decided, and how many pods wait in which state."""
+        return self._get("/v1/queue", {"limit": str(limit)})
+
+    def place(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any]:
+        """Where one pod stands in the queue."""
+        path = f"/v1/queue/{quote(namespace, safe='')}/{quote(name, safe='')}"
+        return self._get(path, {"cluster": cluster} if cluster else {})
+
     def version(self) -> str:
         """The server's version."""
         return str(self._get("/v1/version", {})["version"])

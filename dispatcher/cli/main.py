@@ -17,6 +17,7 @@ from dispatcher.cli.membership import certificates, install, inventory, join, re
 from dispatcher.cli.options import Config, Out
 from dispatcher.cli.output import Output
 from dispatcher.cli.queries import clusters, doctor, explain, nodes, pods, rebalance
+from dispatcher.cli.queue_view import queue
 from dispatcher.cli.signals import signals_app
 from dispatcher.cli.support_bundle import support_bundle
 from dispatcher.cli.tenants import quota_app, tenants_app
@@ -49,6 +50,7 @@ _ASKING = (
     "clusters",
     "nodes",
     "pods",
+    "queue",
     "rebalance",
     "tenants",
     "doctor",
@@ -248,7 +250,7 @@ def journal(
     print_journal(file)
 
 
-for _query in (clusters, nodes, pods, rebalance, doctor):
+for _query in (clusters, nodes, pods, queue, rebalance, doctor):
     app.command()(_query)
 
 

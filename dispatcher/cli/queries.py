@@ -43,8 +43,8 @@ def explain(
             server,
         )
         return
-    namespace, name = _pod_name(pod, of_namespace)
-    found = _client(server).explain(namespace, name, cluster)
+    namespace, name = pod_name(pod, of_namespace)
+    found = client_of(server).explain(namespace, name, cluster)
     if output is not Output.TABLE:
         print_value(found, output)
         return
@@ -69,7 +69,7 @@ def _explain_controller(
     from dispatcher.cli.output import make_console, print_value
 
     key = "deployment" if controller.startswith("Deployment/") else "controller"
-    rows = _client(server).rows(
+    rows = client_of(server).rows(
         "pods", **{"namespace": namespace, "source": cluster, key: controller}
     )
     if not rows:
@@ -178,7 +178,7 @@ def doctor(
     """
     from dispatcher.cli.doctor import examine
 
-    raise typer.Exit(examine(_client(server), cluster, config, output))
+    raise typer.Exit(examine(client_of(server), cluster, config, output))
 
 
 def _list(kind: str, nothing: str, server: str, output: Output, **query: str) -> None:
@@ -194,16 +194,20 @@ def _list(kind: str, nothing: str, server: str, output: Output, **query: str) ->
         "pods": tables.PODS,
         "rebalancing": tables.REBALANCING,
     }[kind]
-    print_rows(columns, _client(server).rows(kind, **query), output, nothing)
+    print_rows(columns, client_of(server).rows(kind, **query), output, nothing)
 
 
-def _client(server: str) -> Any:
+def client_of(server: str) -> Any:
+    """Who asks the dispatcher there."""
     from dispatcher.cli.api_client import ApiClient
 
     return ApiClient(server)
 
 
-def _pod_name(text: str, given: str) -> tuple[str, str]:
+def pod_name(text: str, given: str) -> tuple[str, str]:
+    """Namespace and name of a pod as written, with the namespace of `-n`; CommandError if it is
+    none.
+    """
     namespace, slash, name = text.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise CommandError(

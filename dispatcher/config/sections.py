@@ -500,6 +500,15 @@ class TimingSection(Section):
             "times as many at once",
         ),
     ] = 0.5
+    reclaims_per_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=10_000,
+            description="pods evicted each second to give back quota that their tenants have "
+            "borrowed; 50 times as many at once",
+        ),
+    ] = 1.0
     backoff_first_s: Annotated[
         Seconds, Field(description="first pause of a pod that failed; doubles")
     ] = 1.0

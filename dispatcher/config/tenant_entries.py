@@ -1,12 +1,13 @@
 """The keys of the tenants file."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from dispatcher.config.sections import TENANT_NAME, Section
 
 MOST_WEIGHT = 1000
+LONGEST_S = 30 * 86_400.0
 HIGHEST_PRIORITY = 1_000_000_000  # of pods that are not the system's
 
 
@@ -44,6 +45,11 @@ class TenantEntry(Section):
     nodes: NodesEntry | None = None
     max_priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
     spread: bool = False
+    reclaim: Literal["", "never", "lower_priority", "any"] = ""
+    reclaim_strategies: tuple[
+        Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...
+    ] = ()
+    min_runtime_s: Annotated[float, Field(ge=0, le=LONGEST_S)] | None = None
 
 
 class DefaultEntry(Section):

@@ -146,6 +146,9 @@ class _Reading:
             exclusive=entry.nodes is not None and entry.nodes.exclusive,
             max_priority=entry.max_priority,
             spread=entry.spread,
+            reclaim=entry.reclaim,
+            reclaim_strategies=entry.reclaim_strategies,
+            min_runtime_s=entry.min_runtime_s,
         )
 
     def _of_part(self, part: PartEntry, raw: dict[str, Any], path: Path) -> dict[str, Share]:

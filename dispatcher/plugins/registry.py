@@ -136,6 +136,10 @@ class PluginSpec:
         return self.factory(values, context) if self.factory else self.plugin(**values)
 
 
+def _priority_sort(args: Mapping[str, Any], context: PluginContext) -> Plugin:
+    return PrioritySort(context.quota, **args)
+
+
 class _OfTenants(Protocol):
     def __call__(self, ledger: QuotaLedger) -> Plugin: ...
 
@@ -145,10 +149,6 @@ def _of_tenants(plugin: _OfTenants) -> Factory:
         return plugin(context.quota)
 
     return made
-
-
-def _priority_sort(args: Mapping[str, Any], context: PluginContext) -> Plugin:
-    return PrioritySort(context.quota, **args)
 
 
 _SPECS = (

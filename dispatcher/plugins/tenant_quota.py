@@ -116,7 +116,8 @@ class TenantQuota(Reserve[None]):
             return refuse(QUOTA_UNKNOWN, unknown)
         before = self.ledger.claims.above(tenant, pod_info.pod.priority)
         totals = fleet.nodes.allocatable_total()
-        exceeded = self.ledger.exceeded(tenant, asked, totals, before)
+        with self.ledger.hold_aside(pod_id_of(pod_info)):
+            exceeded = self.ledger.exceeded(tenant, asked, totals, before)
         return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(
@@ -202,7 +203,8 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(pod_info)
         if waits and tenant is not None:
             pod = pod_info.pod
-            self.ledger.claim(pod_id_of(pod_info), tenant, pod.priority, charge_of(pod))
+            if not self.ledger.holds(pod_id_of(pod_info)):
+                self.ledger.claim(pod_id_of(pod_info), tenant, pod.priority, charge_of(pod))
             return False
         return self.ledger.claims.drop(pod_id_of(pod_info))
 

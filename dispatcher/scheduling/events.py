@@ -134,12 +134,14 @@ class Decide:
 
     `enough` is asked after each class of pods, and between pods that are decided one by one,
     whether to leave the rest for the next Decide. `clock` tells the CPU seconds that were spent, by
-    which pods that take long are set aside.
+    which pods that take long are set aside. `in_rounds`: another follows at once, so this one ends
+    as soon as the first pod of a tenant is decided that came while others wait.
     """
 
     budget: int = 1000
     enough: Callable[[], bool] = _never
     clock: Callable[[], float] = _stopped
+    in_rounds: bool = False
 
 
 Event = (

@@ -28,8 +28,10 @@ Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Generator, Hashable
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import structs
 
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.queued import ActivePods, QueuedPod
@@ -186,6 +188,7 @@ class FairPods:
         self._begun: Counter[_Name] = Counter()  # parent -> where the last turn below it began
         # what was taken since `settle`, which counts as charged until then
         self._supposed: list[tuple[str, PodInfo, int]] = []
+        self._has_newcomer = False
 
     def __len__(self) -> int:
         return sum(lane.pods for level in self._levels.values() for lane in level.lanes.values())
@@ -230,6 +233,14 @@ class FairPods:
             lane.leave(item)
             self._drop_empty(lane)
 
+    def take_newcomer(self) -> bool:
+        """Whether what was taken since this was asked last has the first pod of a tenant while
+        others wait: what is decided of it is to be sent before these are decided.
+        """
+        found = self._has_newcomer
+        self._has_newcomer = False
+        return found
+
     def settle(self) -> None:
         """A batch is whole: what was taken for it is charged from now on when it is decided."""
         if self._supposed:
@@ -239,6 +250,27 @@ class FairPods:
             self._supposed.clear()
             for tenant in tenants:
                 self._look_at(tenant)
+
+    def in_order(self, row: int, most: int) -> Generator[QueuedPod, None, None]:
+        """As they would be taken if each was placed, `row` of a class at a time, `most` in all; to
+        be used up before anything changes.
+        """
+        self._refresh()
+        rehearsal = _Rehearsal(self._turns)
+        rehearsal.follow(self, row, most)
+        try:
+            for _ in range(most):
+                item = rehearsal.first()
+                if item is None:
+                    return
+                yield from rehearsal.take(item, row)
+        finally:
+            rehearsal.settle()
+
+    def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
+        """Whose an active pod is, and the share of the tenant."""
+        tenant = self._shares.tenant_of(item.pod_info)
+        return tenant, None if tenant is None else self._shares.share_of(tenant)
 
     # --- who is next
 
@@ -291,6 +323,7 @@ class FairPods:
 
     def _note_taken(self, lane: Lane, taken: list[QueuedPod]) -> None:
         node = lane.leaf
+        self._has_newcomer |= not node.had_turn and bool(self._levels)
         while node.parent is not None:
             above = node.parent
             begins = max(self._taken[node.name], self._begun[above.name])
@@ -362,6 +395,27 @@ class FairPods:
             if not of_name:
                 del self._nodes[node.name]
             node = node.parent
+
+
+class _Rehearsal(FairPods):
+    """Copies of the first pods of each lane, to be taken without consequences."""
+
+    def follow(self, real: FairPods, row: int, most: int) -> None:
+        """Stand as they do."""
+        self._taken.update(real._taken)
+        self._begun.update(real._begun)
+        lanes = [lane for level in real._levels.values() for lane in level.lanes.values()]
+        for lane in sorted(lanes, key=lambda one: one.leaf.key[-1]):
+            for item in itertools.islice(lane.in_order(row), most):
+                self.add(structs.replace(item, group=None))
+        for name, nodes in real._nodes.items():
+            for rank, node in nodes.items():
+                mine = self._nodes[name][rank]
+                mine.had_turn = node.had_turn
+                self._show(mine)
+
+    def _refresh(self) -> None:
+        """Nothing is charged meanwhile."""
 
 
 def _lane_of(item: QueuedPod) -> Lane | None:

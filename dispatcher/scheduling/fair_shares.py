@@ -72,7 +72,7 @@ class LedgerShares:
         """
         ledger = self._ledger
         changed = ledger.charged_since
-        seen = (id(ledger.tree), ledger.tree.settlings)
+        seen = (ledger.generation, ledger.tree.settlings)
         if changed:
             ledger.charged_since = set()
         if seen != self._seen:

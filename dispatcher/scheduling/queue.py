@@ -25,8 +25,9 @@ What is promised of the order of pods that are active:
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
-from dispatcher.scheduling.fair_order import active_pods_of
+from dispatcher.scheduling.fair_order import FairPods, active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
@@ -222,6 +223,24 @@ class SchedulingQueue(QueuedGroups):
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
         return self._parked.counts()
 
+    def in_order(self, most: int) -> list[QueuedPod]:
+        """The first pods that are to be decided, if each finds a place and nothing else happens;
+        where tenants share copies of them. Takes as long as to decide of so many whose turn it is.
+        """
+        active = self._active
+        pods = (
+            active.in_order(IN_A_ROW, most)
+            if isinstance(active, FairPods)
+            else active.in_order(IN_A_ROW)
+        )
+        found = list(itertools.islice(pods, most))
+        pods.close()
+        return found
+
+    def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
+        """Whose pod it is where tenants share, and the share of the tenant."""
+        return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
+
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
         item = self._pods.get(pod_id)
@@ -259,6 +278,12 @@ class SchedulingQueue(QueuedGroups):
             item = self._first(now)
         self._active.settle()
         return batch
+
+    def take_newcomer(self) -> bool:
+        """Whether the first pod of a tenant was popped while others wait: it waits for none of
+        them.
+        """
+        return self._active.take_newcomer()
 
     def _take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
         taken = self._active.take(first, most)
@@ -314,13 +339,8 @@ class SchedulingQueue(QueuedGroups):
         unflushed = self._unflushed
         tickets = self._tickets
         class_key = items[0].class_key
-        for_quota = reasons == QUOTA
+        self._note_claims(items, for_quota=reasons == QUOTA)
         for item in items:
-            if for_quota:
-                item.claims = True
-                self._gates.waits_for_quota(item.pod_info, waits=True)
-            elif item.claims:
-                self._give_up_quota(item)
             if item.attempts != attempts or line is None:
                 attempts = item.attempts
                 ready_at = now + self._pause.after(attempts + 1)
@@ -358,6 +378,15 @@ class SchedulingQueue(QueuedGroups):
                 group.failed(item)
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
+
+    def _note_claims(self, items: Sequence[QueuedPod], *, for_quota: bool) -> None:
+        """These were refused, for quota alone or for something else."""
+        for item in items:
+            if for_quota:
+                item.claims = True
+                self._gates.waits_for_quota(item.pod_info, waits=True)
+            elif item.claims:
+                self._give_up_quota(item)
 
     def retry(self, item: QueuedPod, now: float, pod_info: PodInfo | None = None) -> None:
         """A popped pod had a place that came to nothing: it is decided anew, as `pod_info`, after

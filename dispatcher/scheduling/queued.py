@@ -6,7 +6,7 @@ import enum
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable, Iterator
 from functools import reduce
 from operator import attrgetter, or_
 from typing import Any, Protocol
@@ -326,6 +326,10 @@ class Group:
         self.pods -= len(taken)
         return taken
 
+    def in_order(self) -> Iterator[QueuedPod]:
+        """Its pods; to be used before anything changes."""
+        return (entry[2] for entry in self._in_order() if self._has(entry))
+
     def _in_order(self) -> deque[_Entry]:
         if not self._sorted:
             self._entries = deque(sorted(self._entries))
@@ -399,6 +403,21 @@ class ActivePods:
         self._drop_empty(group)
         return taken
 
+    def in_order(self, row: int) -> Generator[QueuedPod, None, None]:
+        """As they would be taken, `row` at a time; to be used before anything changes."""
+        rest = [(group.first().order, at, group) for at, group in enumerate(self._groups.values())]
+        left = [group.in_order() for _, _, group in rest]
+        heapq.heapify(rest)
+        while rest:
+            _, at, group = rest[0]
+            yield from itertools.islice(left[at], row)
+            following = next(left[at], None)
+            if following is None:
+                heapq.heappop(rest)
+            else:
+                left[at] = itertools.chain((following,), left[at])
+                heapq.heapreplace(rest, (following.order, at, group))
+
     def leave(self, item: QueuedPod) -> None:
         """It is active no more."""
         group = item.group
@@ -410,6 +429,10 @@ class ActivePods:
     def put_back(self, item: QueuedPod) -> None:
         """One that was taken and not decided."""
         self.add(item)
+
+    def take_newcomer(self) -> bool:
+        """Nobody is new where tenants take no turns."""
+        return False
 
     def settle(self) -> None:
         """A batch is whole: nothing is to be done where tenants take no turns."""

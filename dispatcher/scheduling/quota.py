@@ -8,7 +8,8 @@ is part of no other borrows nothing: what is free is nominal minus usage.
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.framework import ClusterInfo, PodInfo
@@ -121,6 +122,8 @@ class QuotaLedger:
     ) -> None:
         self.unsynced = unsynced or UnsyncedUsage()
         self.claims = QuotaClaims()
+        # quota that is kept for pods while others give it back: it counts as used
+        self._holds: dict[PodId, Charge] = {}
         self.generation = -1  # grows with each change of tenants
         self._hold(tenants, TenantTree(tenants))
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
@@ -162,6 +165,7 @@ class QuotaLedger:
         self.any_parts = any(self.parts.values())
         self.generation += 1
         self.claims.clear()  # all that wait are tried again, and say so
+        self._holds.clear()
         self._counted = -1  # the state of `unsynced` that the tree counts
 
     def node(self, tenant: str, totals: Mapping[str, int] | None) -> TenantNode:
@@ -230,6 +234,47 @@ class QuotaLedger:
         potential = self.tree.nodes[tenant].potential
         if all(amount <= potential.get(name, amount) for name, amount in amounts.items()):
             self.claims.put(pod_id, tenant, priority, self._charge(tenant, amounts).amounts)
+
+    def hold(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
+        """Keep so much for a pod that waits, above the limit if need be, until it is charged or
+        this is taken back: nobody else is charged for it then.
+        """
+        self.drop_hold(pod_id)
+        self.claims.drop(pod_id)
+        self._holds[pod_id] = self._charge(tenant, amounts)
+        self.tree.nodes[tenant].charge(amounts)
+        self.charged_since.add(tenant)
+
+    def drop_hold(self, pod_id: PodId) -> bool:
+        """Nothing is kept for the pod any more; whether anything was."""
+        held = self._holds.pop(pod_id, None)
+        if held is not None:
+            self.tree.nodes[held.tenant].charge(held.amounts, -1)
+            self.charged_since.add(held.tenant)
+        return held is not None
+
+    def holds(self, pod_id: PodId) -> bool:
+        """Whether quota is kept for the pod."""
+        return pod_id in self._holds
+
+    @contextmanager
+    def hold_aside(self, pod_id: PodId) -> Iterator[None]:
+        """While the pod itself is looked at."""
+        held = self._holds.get(pod_id)
+        node = self.tree.nodes[held.tenant] if held is not None else None
+        if held is not None and node is not None:
+            node.charge(held.amounts, -1)
+        try:
+            yield
+        finally:
+            if held is not None and node is not None:
+                node.charge(held.amounts)
+
+    def charges(self) -> Iterator[tuple[PodId, Charge]]:
+        """What each pod is charged."""
+        for home, charges in self._charges.items():
+            for uid, charge in charges.items():
+                yield (home, uid), charge
 
     def times(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int
@@ -336,6 +381,7 @@ class QuotaLedger:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
         self.claims.drop(pod_id)
+        self.drop_hold(pod_id)
         self.tree.nodes[tenant].charge(amounts)
         self.charged_since.add(tenant)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
@@ -347,6 +393,8 @@ class QuotaLedger:
         charge = self._charge(tenant, amounts)
         self.charged_since.add(tenant)
         self.claims.drop_all(pod_ids)
+        for pod_id in pod_ids if self._holds else ():
+            self.drop_hold(pod_id)
         by_home = defaultdict[str, list[str]](list)
         for home, uid in pod_ids:
             by_home[home].append(uid)

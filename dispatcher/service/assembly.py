@@ -81,7 +81,7 @@ def assemble(
         {row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s
     )
     ledger = QuotaLedger(config.tenants)
-    core = _core(links, config, fleet, _policies(config, fleet, ledger), term)
+    core = _core(links, config, (fleet, ledger), _policies(config, fleet, ledger), term)
 
     def take_policies(changed: DispatcherConfig) -> None:
         policies = _policies(changed, fleet, ledger)
@@ -128,11 +128,12 @@ def assemble(
 def _core(
     links: Sequence[AgentLink],
     config: DispatcherConfig,
-    fleet: FleetState,
+    books: tuple[FleetState, QuotaLedger],
     policies: tuple[Profiles, QueueSort],
     term: Term,
 ) -> SchedulerCore:
     profiles, sort = policies
+    fleet, ledger = books
     core = SchedulerCore(
         [link.cluster for link in links],
         fleet,
@@ -141,6 +142,7 @@ def _core(
         boot_epoch=term.first_attempt,
         timing=_core_timing(config.timing),
         rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
+        ledger=ledger,
     )
     for section in config.clusters:
         if section.name in core.clusters:
@@ -223,6 +225,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         group_s=timing.group_s,
         fenced_per_s=timing.fenced_per_s,
         evictions_abroad_per_s=timing.evictions_abroad_per_s,
+        reclaims_per_s=timing.reclaims_per_s,
         delegate_lease_s=timing.delegate_lease_s,
     )
 

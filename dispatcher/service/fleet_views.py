@@ -64,6 +64,18 @@ class FleetViews(Protocol):
         """
         ...
 
+    def queue(self, most: int) -> list[Row]:
+        """One row for each of the first pods that are to be decided."""
+        ...
+
+    def queue_counts(self) -> Row:
+        """How many pods wait in which state of the queue."""
+        ...
+
+    def place(self, namespace: str, name: str, cluster: str = "") -> Row | None:
+        """Where a pod stands in the queue, None if it is unknown."""
+        ...
+
     def rebalancing(self) -> list[Row] | None:
         """One row a pod that was moved, or stays on a hot node; None where rebalancing is off."""
         ...
@@ -162,6 +174,18 @@ class CoreViews:
                 "cluster that the pod is submitted in"
             )
         return self._tenant_rows().check(homes[0] if homes else "", pod, replicas)
+
+    def queue(self, most: int) -> list[Row]:
+        """One row a pod."""
+        return views.queue_view(self._core, self._ledger, most)
+
+    def queue_counts(self) -> Row:
+        """By state."""
+        return views.queue_counts(self._core)
+
+    def place(self, namespace: str, name: str, cluster: str = "") -> Row | None:
+        """One row."""
+        return views.place_view(self._core, self._ledger, namespace, name, cluster)
 
     def rebalancing(self) -> list[Row] | None:
         """One row a pod."""

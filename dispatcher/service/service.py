@@ -345,10 +345,9 @@ class Service:
         asked = min(self._active(), self._budget.pods)
         started = perf_counter()
         with self.metrics.plugin_times.round():
-            done = (
-                self._handle(Decide(self._budget.pods, self._round.deciding(), thread_time))
-                and done
-            )
+            enough = self._round.deciding()
+            decide = Decide(self._budget.pods, enough, thread_time, in_rounds=True)
+            done = self._handle(decide) and done
         passed = self._round.begin()
         if was_open:
             self.metrics.without_decisions(passed)

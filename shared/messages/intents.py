@@ -241,6 +241,10 @@ class Evict(Intent, frozen=True):
     read then; such a pod no budget counts. `source`, with the `manifest` of its delegate: the other
     pod, where it is of another cluster, which must be one that this cluster would take. REFUSED of
     OF_CLUSTER: it would not. An older executor does not ask. `services`: as of its CreateDelegate.
+
+    `reclaimed`, if not empty, is whose quota it uses and who takes that back: no priority counts
+    then, and the Eviction API is asked. Agents that do not know the field refuse for `priority`,
+    which is NO_PRIORITY then, too.
     """
 
     node: str
@@ -252,6 +256,7 @@ class Evict(Intent, frozen=True):
     source: SourceRef | None = None
     manifest: bytes = b""
     services: bool = False
+    reclaimed: str = ""
 
 
 class BindVolume(Intent, frozen=True):

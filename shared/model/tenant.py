@@ -5,6 +5,14 @@ from functools import lru_cache
 import msgspec
 
 WEIGHT_ONE = 1000  # weights are in thousandths
+# who gives back what was borrowed for a pod of this tenant
+NEVER = "never"
+LOWER_PRIORITY = "lower_priority"
+ANY_PRIORITY = "any"
+# Kueue's names: by which shares pods may go for one whose own tenant borrows
+FINAL_SHARE = "LessThanOrEqualToFinalShare"
+INITIAL_SHARE = "LessThanInitialShare"
+RECLAIM_STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
 _PART = "@"  # no name of a resource has it
 
 
@@ -73,7 +81,9 @@ class Tenant(msgspec.Struct, frozen=True):
     What follows is of it and of all that are part of it. `clusters`: the only ones that its pods go
     to; none: all. `selector`: labels of the only nodes that they go to; `exclusive`: these nodes
     take no other pods. `max_priority`: no pod of a higher one is placed. `spread`: nodes with the
-    fewest of its pods are better.
+    fewest of its pods are better. `reclaim`: which pods of borrowers are evicted for its own (NEVER,
+    LOWER_PRIORITY, ANY_PRIORITY; '': as who it is part of, else never), by `reclaim_strategies`.
+    `min_runtime_s`: so long its own pods run before they are.
     """
 
     name: str
@@ -88,6 +98,9 @@ class Tenant(msgspec.Struct, frozen=True):
     exclusive: bool = False
     max_priority: int | None = None
     spread: bool = False
+    reclaim: str = ""
+    reclaim_strategies: tuple[str, ...] = ()
+    min_runtime_s: float | None = None
 
     def owns(self, cluster: str, namespace: str) -> bool:
         """Whether pods submitted to `namespace` of `cluster` are charged to this tenant."""

@@ -62,6 +62,10 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
             FakeViews().quota("", pod().namespace("shop").cpu("500m").build(), 3),
             id="quota for some pods",
         ),
+        pytest.param(
+            "/v1/queue?limit=2", {"queue": FakeViews().queue(2), "counts": FakeViews().queue_counts()}, id="the queue"
+        ),
+        pytest.param("/v1/queue/default/web-1", FakeViews().place("default", "web-1"), id="a pod's place in it"),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
     ],
 )
@@ -219,3 +223,12 @@ async def test_telemetry_is_asked_of_all_agents_and_one_that_is_silent_holds_up_
     east, west = answer["telemetry"]
     assert (east["cluster"], east["problem"], east["sources"]) == ("east", "", [])
     assert west["problem"] == "agent of cluster west did not answer telemetry within 0 s"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/queue?limit=-1", 400), ("/v1/queue?limit=x", 400), ("/v1/queue/default/nobody", 404)]
+)
+async def test_what_is_no_number_or_no_pod_of_ours_has_no_place(client: Client, path: str, status: int) -> None:
+    answer = await client.get(path)
+    assert answer.status == status
+    assert (await answer.json())["error"]

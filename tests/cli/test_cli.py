@@ -55,7 +55,13 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_client.ApiClient, "rows", rows)
     monkeypatch.setattr(api_client.ApiClient, "tenant", tenant)
     monkeypatch.setattr(api_client.ApiClient, "quota", quota)
+
+    def queue(_self: ApiClient, limit: int) -> dict[str, Any]:
+        return {"queue": views.queue(limit), "counts": views.queue_counts()}
+
     monkeypatch.setattr(api_client.ApiClient, "explain", explain)
+    monkeypatch.setattr(api_client.ApiClient, "queue", queue)
+    monkeypatch.setattr(api_client.ApiClient, "place", lambda _self, *pod: views.place(*pod))
 
 
 def test_the_command_starts_without_anything_heavy() -> None:
@@ -95,6 +101,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         "clusters",
         "nodes",
         "pods",
+        "queue",
         "rebalance",
         "tenants",
         "quota",
@@ -134,6 +141,17 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         ),
         (("tenants",), "TENANT", "free     -                -      -          -      -       -    0.0%         0"),
         (
+            ("queue",),
+            "PLACE",
+            "    2   default     web-2   east            5   red        25%      3s   priority 5, tenant red",
+        ),
+        (
+            ("queue", "web-1"),
+            "PLACE",
+            "    1   default     web-1   east            5   red        25%      3s   "
+            "number 1 of 3: priority 5, tenant red",
+        ),
+        (
             ("rebalance",),
             "NAMESPACE",
             "default     web-1   east     east/east-1   west/west-1    3.2   evicted   30s   east-1 is hot",
@@ -146,6 +164,12 @@ def test_tables_have_no_borders_and_nothing_cut(words: tuple[str, ...], heading:
     assert lines[0].startswith(heading)
     assert line in lines
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.usefixtures("answering")
+def test_the_queue_says_how_many_wait_for_other_things() -> None:
+    shown = run("queue", "--limit", "2")
+    assert "2 of 3 pods that are to be decided; 2 back off; 7 wait for something" in shown.stderr
 
 
 @pytest.mark.usefixtures("answering")

@@ -258,7 +258,7 @@ def test_all_problems_are_told_at_once_file_by_file(tmp_path: Path) -> None:
         "p.yaml:2: plugins[0].name: unknown plugin 'NodePort'; did you mean NodePorts?",
         "t.yaml:2: tenants[0].extra: unknown key; "
         "known: name, namespaces, parent, nominal, borrowing_limit, lending_limit, weight, quotas, clusters, nodes, "
-        "max_priority, spread",
+        "max_priority, spread, reclaim, reclaim_strategies, min_runtime_s",
         "t.yaml:2: tenants[0].nominal.cpu: quantity '-1' is negative; "
         "write a share such as 40% or a quantity such as 64 or 256Gi",
     ]

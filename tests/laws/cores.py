@@ -30,5 +30,5 @@ def make_core(
     profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet, anew=made)])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
     return SchedulerCore(
-        clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing, rebalancing=rebalancing
+        clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing, rebalancing=rebalancing, ledger=ledger
     )

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.queue import QueuedPod
+from dispatcher.scheduling.queue import IN_A_ROW, QueuedPod
 from dispatcher.scheduling.quota import charge_of
 from shared.model.pod import PodId
 from tests.builders import pod
@@ -115,9 +115,12 @@ def test_the_next_pod_is_of_the_first_rank_and_of_the_tenant_with_the_lowest_sha
     for step in steps:
         world.step(step)
     waiting = world.waiting()
+    foreseen = [one.pod_id for one in world.queue.in_order(60)]
     popped: list[QueuedPod] = []
-    while batch := world.queue.pop_class(LATER, 4):
+    while batch := world.queue.pop_class(LATER, IN_A_ROW):
         popped += batch
+        world.queue.place(batch)
+    assert foreseen == [one.pod_id for one in popped[:60]], "as `in_order` said"
     assert Counter(one.pod_id for one in popped) == Counter(one.pod_id for one in waiting), "each once"
     assert set(world.queue.counts().values()) == {0}
     assert not world.queue._active._nodes, "nothing is left of what waited"  # type: ignore[union-attr]

@@ -111,6 +111,23 @@ def test_one_by_one_and_with_pods_that_change_meanwhile_it_is_the_same_order(
 
 
 @settings(max_examples=examples(100), deadline=None)
+@given(pods=st.lists(POD, max_size=40), gone=st.sets(st.integers(0, 39), max_size=5), row=st.integers(1, 4))
+def test_it_is_foreseen_in_which_order_pods_are_popped(
+    pods: list[tuple[str, int, float]], gone: set[int], row: int
+) -> None:
+    kept, module.IN_A_ROW = module.IN_A_ROW, row
+    try:
+        queue, _ = filled(pods, gone)
+        foreseen = queue.in_order(100)
+        popped: list[QueuedPod] = []
+        while batch := queue.pop_class(LATER, row):
+            popped += batch
+        assert popped == foreseen
+    finally:
+        module.IN_A_ROW = kept
+
+
+@settings(max_examples=examples(100), deadline=None)
 @given(
     pods=st.lists(st.tuples(st.integers(0, 9), *(st.sampled_from(one) for one in ("abc", (0, 5), "-g"))), max_size=30)
 )

@@ -416,6 +416,20 @@ class FakeViews:
             "frees": None if fits == replicas else {"text": "1 of cpu has to come free in tenant all"},
         }
 
+    def queue(self, most: int) -> list[dict[str, Any]]:
+        pod = {"namespace": "default", "source": "east", "tenant": "red", "share": 0.25, "waits_s": 3.0, "attempts": 0}
+        return [
+            {**pod, "place": place, "name": f"web-{place}", "priority": 5, "why": "priority 5, tenant red"}
+            for place in range(1, min(most, 3) + 1)
+        ]
+
+    def queue_counts(self) -> dict[str, Any]:
+        return {"active": 3, "backoff": 2, "unschedulable": 7, "gated": 0, "waiting": 0}
+
+    def place(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
+        found = [one for one in self.queue(3) if (one["namespace"], one["name"]) == (namespace, name)]
+        return {**found[0], "state": "active", "why": f"number 1 of 3: {found[0]['why']}"} if found else None
+
     def source_of(self, namespace: str, name: str) -> dict[str, Any] | None:
         source = {"cluster": "west", "home": "east", "namespace": "default", "name": "web-1"}
         return source if (namespace, name) == ("default", "web-1-copy") else None

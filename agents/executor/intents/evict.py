@@ -9,6 +9,10 @@ A pod that is moved for load (`Evict.moved`) is evicted through the Eviction API
 PodDisruptionBudgets are kept by the API server; only one of ours, and none with local data or an
 annotation that says no. One that has never started (`Evict.unstarted`) is deleted, as it was read:
 the Eviction API counts no budget for a pod that is Pending.
+
+A pod that uses what its tenant has borrowed gives it back (`Evict.reclaimed`) whatever its
+priority, through the Eviction API as well; only one of ours. Its own word does not count there: who
+borrows could keep what is not his else.
 """
 
 import msgspec
@@ -49,15 +53,8 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
     no = _early(look.pod, intent, local) or (yield from taking.objection(intent, local, now))
     if no is not None:
         return outcome(intent, *no)
-    if intent.unstarted:
-        answer = yield from _unstarted_deleted(intent, look)
-        if answer.verdict == DONE:
-            events.not_started(local, intent.pod, intent.moved, now)
-        return outcome(intent, *answer)
-    if intent.moved:
-        answer = yield from _evicted(intent, look.pod)
-        if answer.verdict == DONE:
-            events.moved(local, intent.pod, intent.moved, now)
+    if intent.unstarted or intent.reclaimed or intent.moved:
+        answer = yield from _let_go(intent, look, local, now)
         return outcome(intent, *answer)
     marked = yield from _mark(intent, now)
     if marked is not None:
@@ -66,6 +63,26 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
     if answer.verdict == DONE:
         events.preempted(local, intent.pod, intent.preemptor, intent.node, now)
     return outcome(intent, *answer)
+
+
+def _let_go(intent: Evict, look: pods.Lookup, local: Local, now: Moment) -> Procedure[Answer]:
+    """Not for a pod of higher priority: because it has not started, gives back quota, or is moved."""
+    if intent.unstarted:
+        answer = yield from _unstarted_deleted(intent, look)
+        told = events.not_started
+        why = intent.moved
+    elif intent.reclaimed:
+        answer = yield from _evicted(intent)
+        told = events.reclaimed
+        why = intent.reclaimed
+    else:
+        kept = None if look.pod is None else _kept(intent, look.pod)
+        answer = kept or (yield from _evicted(intent))
+        told = events.moved
+        why = intent.moved
+    if answer.verdict == DONE:
+        told(local, intent.pod, why, now)
+    return answer
 
 
 def _unstarted_deleted(intent: Evict, look: pods.Lookup) -> Procedure[Answer]:
@@ -92,7 +109,8 @@ def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
         return Answer(STALE, f'{name} is {where}, not on node "{intent.node}"')
     if pod.terminating or pod.terminal:
         return _GONE
-    if not intent.moved and pod.spec.priority >= intent.priority:
+    by_priority = not intent.moved and not intent.reclaimed
+    if by_priority and pod.spec.priority >= intent.priority:
         return Answer(
             REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}"
         )
@@ -103,8 +121,9 @@ def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
         names.is_ours(pod.spec.scheduler_name)
         or pod.spec.scheduler_name == names.DELEGATE_SCHEDULER
     )
-    if not ours and intent.moved:
-        return Answer(REFUSED, f"{name} is of another scheduler, and not moved for load")
+    if not ours and not by_priority:
+        what = "moved for load" if intent.moved else "reclaimed from"
+        return Answer(REFUSED, f"{name} is of another scheduler, and not {what}")
     if not ours and not local.policy.evict_foreign:
         return Answer(
             REFUSED,
@@ -113,8 +132,8 @@ def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
     return None
 
 
-def _evicted(intent: Evict, pod: LivePod) -> Procedure[Answer]:
-    """Ask the Eviction API. done: it is on its way. refused: by its owner, a budget or the server."""
+def _kept(intent: Evict, pod: LivePod) -> Answer | None:
+    """The refusal, if its owner says that it is not moved."""
     if pod.annotations.get(names.REBALANCE, "true") != "true":
         return Answer(REFUSED, f"its annotation {names.REBALANCE} says no")
     if pod.has_local_data and not intent.local_data:
@@ -123,6 +142,11 @@ def _evicted(intent: Evict, pod: LivePod) -> Procedure[Answer]:
             "it go"
         )
         return Answer(REFUSED, text)
+    return None
+
+
+def _evicted(intent: Evict) -> Procedure[Answer]:
+    """Ask the Eviction API. done: it is on its way. refused: by a budget or the server."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

@@ -160,6 +160,11 @@ def moved(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     )
 
 
+def reclaimed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """A pod was evicted as its tenant gives back what it has borrowed."""
+    _put(local, ref, (NORMAL, "Reclaimed", "Reclaiming"), f"Evicted to give back quota: {why}", now)
+
+
 def not_started(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A delegate that never started is deleted, so that its source is placed anew."""
     _put(local, ref, (WARNING, "NotStarted", "Stopping"), f"Deleted to be placed anew: {why}", now)

@@ -19,6 +19,7 @@ from dispatcher.scheduling.core.lower_priority import lower_priority
 from dispatcher.scheduling.core.outcomes import Outcomes
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.rebalancing import Mode, Rebalancing
+from dispatcher.scheduling.core.reclaiming import Reclaiming
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.core.reports import Reports
 from dispatcher.scheduling.core.starts import Starts
@@ -29,6 +30,7 @@ from dispatcher.scheduling.delegation import misconfigured
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from shared.model import names
 from shared.model.probe_address import published
@@ -49,6 +51,7 @@ class SchedulerCore:
         boot_epoch: int,
         timing: CoreTiming | None = None,
         rebalancing: tuple[RebalancingRules, Mode] = (RebalancingRules(), Mode.OFF),
+        ledger: QuotaLedger | None = None,
     ) -> None:
         profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
         timing = timing or CoreTiming()
@@ -68,6 +71,9 @@ class SchedulerCore:
         self.binding = self._deciding.binding
         self.booked = self._deciding.booked
         self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
+        self._reclaiming = (
+            None if ledger is None else Reclaiming(state, self._deciding.evictions, ledger)
+        )
         self._starts = Starts(state)
         self.unstarted = state.unstarted
         self._outcomes = Outcomes(state, self._deciding)
@@ -200,7 +206,7 @@ class SchedulerCore:
 
     def _decide(self, event: events.Decide, now: float) -> None:
         if self.open:
-            self._deciding.decide(event.budget, now, event.enough, event.clock)
+            self._deciding.decide(event, now)
         self._state.effects += [
             events.OperatorWarning(text) for text in self._state.profiles.take_troubles()
         ]
@@ -232,6 +238,8 @@ class SchedulerCore:
             self._deciding.evictions.preemptors.tick(now)
             self._starts.tick(now)
             self.rebalancing.tick(now)
+            if self._reclaiming is not None:
+                self._reclaiming.tick(now)
         if event.budget is not None:
             self._decide(events.Decide(event.budget), now)
         state.tell_held(now)

@@ -146,11 +146,10 @@ class Deciding:
             scheduler.post_filters.may_evict = self.evictions.may_evict
             scheduler.future.wait_s = self._state.timing.node_wait_s
 
-    def decide(
-        self, budget: int, now: float, enough: Callable[[], bool], clock: Callable[[], float]
-    ) -> None:
+    def decide(self, event: events.Decide, now: float) -> None:
         """Decide at most `budget` pods, the first class of them at least: see `events.Decide`."""
         state = self._state
+        budget = event.budget
         state.queue.wake_rest(now)
         while budget > 0:
             batch = state.queue.pop_class(now, budget)
@@ -159,8 +158,8 @@ class Deciding:
             if state.queue.groups:
                 leads = list(takewhile(state.queue.is_lead, batch))
                 if leads:
-                    budget -= self._decide_groups(leads, batch, now, enough, clock)
-                    if enough():
+                    budget -= self._decide_groups(leads, batch, now, event.enough, event.clock)
+                    if event.enough():
                         break
                     continue
                 batch = self._before_lead(batch)
@@ -177,16 +176,17 @@ class Deciding:
                 current if all_ready else [item for item in current if self._home_ready(item, now)]
             )
             nominees = self._nominees_of(ready)
-            began = clock()
-            results = self._results(ready, now, enough)
-            self._slow.note(ready[: len(results)], clock() - began, now)
+            began = event.clock()
+            results = self._results(ready, now, event.enough)
+            self._slow.note(ready[: len(results)], event.clock() - began, now)
             state.queue.put_back(ready[len(results) :])
             ready = ready[: len(results)]
             self._follow_up(ready, results, now)
             self.binding.follow(now)
             self._placed(ready, results, now)
             self._wake_for_lapsed(nominees, now)
-            if enough():
+            has_newcomer = state.queue.take_newcomer() and event.in_rounds
+            if event.enough() or has_newcomer:
                 break
         self.binding.expire(now)
 

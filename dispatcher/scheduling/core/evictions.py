@@ -6,7 +6,7 @@ kube-scheduler would, and where that cluster lets it. In another cluster than th
 nobody is before that one has confirmed it: see `preemptors`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -18,7 +18,7 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_info import PodInfo
-from shared.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
+from shared.messages import DONE, NO_PRIORITY, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
 from shared.model.pod import Pod, PodId, SourceRef
 from shared.model.reasons import Reasons, Why
 from shared.model.wake_events import WakeEvent
@@ -31,6 +31,8 @@ class Evictions:
         self._state = state
         self._binding = binding
         self._under_way: dict[PodId, str] = {}
+        # told which pods were not evicted, and when
+        self.on_refused: Callable[[PodId, float], None] | None = None
         self.preemptors = Preemptors(state, self._evict)
 
     def may_evict(self, occupant: Occupant, home: str) -> bool:
@@ -99,7 +101,11 @@ class Evictions:
         name = f"{source.key} of cluster {preemptor[0]}"
         priority = state.fleet.priorities.of(PodInfo(source, preemptor[0]), victim.cluster)
         intent = Evict("", pod, 0, victim.node, priority, name)
-        if tracked is not None and manifest:
+        nominee = state.profiles.nominations.of(preemptor)
+        reclaims = nominee.reclaims if nominee is not None else ""
+        if reclaims:
+            intent = msgspec.structs.replace(intent, priority=NO_PRIORITY, reclaimed=reclaims)
+        elif tracked is not None and manifest:
             home = state.clusters[preemptor[0]]
             there = SourceRef(home.name, home.uid, source.namespace, source.name, source.uid, 0)
             services = called_services.follow(state, tracked, victim.cluster)
@@ -115,6 +121,8 @@ class Evictions:
         if answer.verdict == DONE:
             return
         state = self._state
+        if self.on_refused is not None:
+            self.on_refused(victim.pod_id, now)
         if answer.verdict == REFUSED and answer.scope == OF_CLUSTER:
             tracked = state.tracked.get(preemptor)
             if (
@@ -130,6 +138,10 @@ class Evictions:
         state.profiles.nominations.drop(preemptor)
         state.queue.activate(preemptor, now)
         state.queue.wake(WakeEvent.POD_REMOVED, now)
+
+    def are_going(self, pod_id: PodId) -> bool:
+        """Whether an order to evict the pod is under way."""
+        return pod_id in self._under_way
 
     def gone(self, pod_id: PodId) -> None:
         """The pod has left its node: nobody need ask for that any more."""

@@ -189,6 +189,10 @@ class CoreState:
         for kind in (WakeEvent.POD_REMOVED, WakeEvent.QUOTA_FREED):
             self.queue.wake(ClusterEvent(kind, home, pod), now)
 
+    def wake_all_for_quota(self, now: float) -> None:
+        """Quota is free again, of whomever."""
+        self.queue.wake(WakeEvent.QUOTA_FREED, now)
+
     def seen(self, tracked: Tracked) -> None:
         """A report has shown something else of it: it is due."""
         pod_id = tracked.pod_id

@@ -491,9 +491,11 @@ class Scheduler(AssumedPods):
         """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its
         room is for others.
 
-        kube-scheduler's clearNominatedNode.
+        kube-scheduler's clearNominatedNode. Not of one that waits for quota to be given back.
         """
-        self.nominations.drop(pod_id)
+        nominee = self.nominations.of(pod_id)
+        if why.reason is not Reasons.QUOTA or nominee is None or not nominee.reclaims:
+            self.nominations.drop(pod_id)
         return self.refused(pod_id, pod_info, why)
 
     def take_troubles(self) -> list[str]:

@@ -36,7 +36,8 @@ class CoreTiming:
     what is not taken in yet is missed when others are placed. `mirror_s`: least time between two
     writes of one remote pod's status, but for its end; `mirror_at_once` (a count): after so many,
     as a pod that starts has several within a second. `evictions_abroad_per_s`: so many pods in
-    other clusters are evicted each second for pods of one cluster, 100 times as many at once.
+    other clusters are evicted each second for pods of one cluster, 100 times as many at once;
+    `reclaims_per_s`: so many give back quota, 50 times as many at once.
     `look_at_once` (a count): so many pods are looked at before others have their turn where a
     cluster changes.
     """
@@ -63,6 +64,7 @@ class CoreTiming:
     mirror_s: float = 1.0
     mirror_at_once: int = 4
     evictions_abroad_per_s: float = 0.5
+    reclaims_per_s: float = 1.0
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))

@@ -22,7 +22,7 @@ from shared.model.pod import PodId
 @dataclass(frozen=True, slots=True)
 class Nominee:
     """A pod and the node that it is promised; `victims` were evicted for it, and have not left
-    their place yet.
+    their place yet. `reclaims`, if not empty, says whose quota these give back, wherever they are.
     """
 
     pod_id: PodId
@@ -30,6 +30,7 @@ class Nominee:
     cluster: str
     node: str
     victims: frozenset[PodId] = frozenset()
+    reclaims: str = ""
 
 
 def nominee_id(pod_id: PodId) -> PodId:

@@ -204,3 +204,35 @@ def test_a_report_writes_and_takes_away_the_nominated_node() -> None:
     pod = world.api.pod("web")
     assert pod is not None
     assert "nominatedNodeName" not in pod["status"]
+
+
+def reclaim(ref: PodRef) -> Evict:
+    return Evict("i", ref, 1, "n1", NO_PRIORITY, "red/p of cluster a", reclaimed="tenant blue borrows from red")
+
+
+def test_borrowed_quota_is_given_back_whatever_the_priority_through_the_eviction_api_and_with_words() -> None:
+    world = World()
+    assert world.do(reclaim(victim(world, priority=1_000_000))).verdict == DONE
+    (event,) = world.local.events
+    assert b'"reason":"Reclaimed"' in event.body
+    assert b"tenant blue borrows from red" in event.body
+    assert [done[0] for done in world.api.done] == ["delete"], "no condition of ours: budgets may refuse it"
+
+
+def test_the_borrowers_own_word_does_not_keep_what_was_lent() -> None:
+    world = World()
+    pod = pod_object(nodeName="n1", volumes=[{"name": "v", "emptyDir": {}}])
+    pod["metadata"]["annotations"] = {names.REBALANCE: "false"}
+    pod["status"]["phase"] = "Running"
+    assert world.do(reclaim(world.submit(pod))).verdict == DONE
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [({"schedulerName": "default-scheduler"}, REFUSED), ({"nodeName": "n2"}, STALE)],
+    ids=["of another scheduler", "on another node"],
+)
+def test_nothing_is_reclaimed_from_pods_that_are_not_ours_or_elsewhere(spec: dict[str, Any], want: str) -> None:
+    world = World(policy=ExecutorPolicy(evict_foreign=True))
+    assert world.do(reclaim(victim(world, **spec))).verdict == want
+    assert world.api.done == []

@@ -1,0 +1,274 @@
+"""Has quota that was lent given back for pods of the lender that wait for it.
+
+Once a second it looks at pods that quota alone refuses, the most important first: who of those that
+have borrowed has to go so that the pod fits (`tenants.reclaim`), and whether it has a place then,
+asked of the whole fleet in a what-if. Nothing need be free on any node before. Then the quota is
+kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
+not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
+for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
+
+It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
+is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; the pod asks
+again after a pause that doubles. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many
+at once; those in other clusters as all evictions abroad (`preemptors`), which the pod's own cluster
+has to confirm first.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.queue import QueuedPod
+from dispatcher.scheduling.queued import QUOTA, State
+from dispatcher.scheduling.quota import QuotaLedger, charge_of
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.rules.budgets import Budgets, Left
+from dispatcher.scheduling.tenants.reclaim import (
+    Candidate,
+    Claimant,
+    min_runtime_of,
+    policy_of,
+    victims,
+)
+from shared.model.backoff import Backoff
+from shared.model.pod import PodId
+from shared.model.tenant import NEVER
+from shared.model.token_buckets import Allowance
+
+COUNTER = "reclaims"
+_LOOK_S = 1.0
+_AT_ONCE_S = 50.0
+_LONGEST_REST_S = 600.0
+_LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
+_PAUSE = Backoff(10.0, 600.0)
+_MOST_LOOKED_AT = 16  # pods that wait, in one look
+_MOST_KEPT = 1024  # pods of which it is known when they ask again, or were not evicted
+_SPARED_S = 60.0  # so long who was not evicted is not asked again
+_importance_of = attrgetter("pod_info.pod.priority")
+
+
+class _Reclaim(NamedTuple):
+    """Under way for a pod."""
+
+    since: float
+    victims: tuple[PodId, ...]
+
+
+class Reclaiming:
+    """Looks and orders; `ledger`: whose tenants lend and borrow."""
+
+    def __init__(self, state: CoreState, evictions: Evictions, ledger: QuotaLedger) -> None:
+        self._state = state
+        self._evictions = evictions
+        self._ledger = ledger
+        self._view = view_of(state.fleet)
+        self._under_way: dict[PodId, _Reclaim] = {}
+        self._again: dict[PodId, tuple[float, int]] = {}  # when a pod asks again, and tries in vain
+        self._spared: dict[PodId, float] = {}  # since when
+        self._looked_at = float("-inf")
+        per_s = state.timing.reclaims_per_s
+        self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
+        self._open_at = float("-inf")
+        self._wanted: tuple[int, bool] = (-1, False)
+        evictions.on_refused = self._refused
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        self._end(now)
+        if not self._is_wanted() or now - self._looked_at < _LOOK_S:
+            return
+        self._looked_at = now
+        if now < self._open_at or not (claimants := self._claimants(now)):
+            return
+        candidates = list(self._candidates(now))
+        for item in claimants:
+            if now < self._open_at:
+                break
+            self._reclaim(item, candidates, now)
+
+    def _is_wanted(self) -> bool:
+        """Whether any tenant reclaims at all."""
+        generation, wanted = self._wanted
+        if generation != self._ledger.generation:
+            wanted = any(policy_of(one)[0] != NEVER for one in self._ledger.tree.nodes.values())
+            self._wanted = (self._ledger.generation, wanted)
+        return wanted
+
+    # --- for whom
+    # ----------------------------------------------------------------------------------------------
+
+    def _claimants(self, now: float) -> list[QueuedPod]:
+        """Pods that quota alone refuses, the most important first; of each class the first few."""
+        firsts = (one for one, _ in self._state.queue.parked() if one.reasons == QUOTA)
+        found = [
+            item
+            for first in firsts
+            for item in islice(first.line.values() if first.line else (), _MOST_LOOKED_AT)
+            if item.state is State.UNSCHEDULABLE and self._asks(item, now)
+        ]
+        found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
+        return found[:_MOST_LOOKED_AT]
+
+    def _asks(self, item: QueuedPod, now: float) -> bool:
+        again_at, _ = self._again.get(item.pod_id, (float("-inf"), 0))
+        pod_info = item.pod_info
+        tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        return (
+            tenant is not None
+            and now >= again_at
+            and item.pod_id not in self._under_way
+            and pod_info.pod.preempts
+            and not pod_info.sizes
+            and policy_of(self._ledger.tree.nodes[tenant])[0] != NEVER
+            and self._state.profiles.nominations.of(item.pod_id) is None
+        )
+
+    # --- from whom
+    # ----------------------------------------------------------------------------------------------
+
+    def _reclaim(self, item: QueuedPod, candidates: Sequence[Candidate], now: float) -> None:
+        state = self._state
+        ledger = self._ledger
+        pod_id = item.pod_id
+        pod_info = item.pod_info
+        tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        if tenant is None:
+            return
+        asked = charge_of(pod_info.pod)
+        ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
+        going = [one for known in self._under_way.values() for one in known.victims]
+        claimant = Claimant(tenant, pod_info.pod.priority, asked)
+        taken = self._chosen(claimant, candidates, going)
+        place = self._place_without(pod_id, pod_info, [*going, *(one.pod_id for one in taken)])
+        if not taken or place is None:
+            self._wait(pod_id, now)
+            return
+        why = self._why(tenant, taken, pod_info)
+        gone = frozenset(one.pod_id for one in taken)
+        ledger.hold(pod_id, tenant, asked)
+        nominee = Nominee(pod_id, pod_info, place.cluster, place.node, gone, why)
+        state.profiles.nominations.put(nominee)
+        self._under_way[pod_id] = _Reclaim(now, tuple(gone))
+        self._open_at = now + self._pace.take(now, len(taken))
+        state.counters[COUNTER, tenant] += len(taken)
+        self._order(taken, pod_id, now)
+
+    def _chosen(
+        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
+    ) -> list[Candidate]:
+        """Who has to go beside those that are going already."""
+        ledger = self._ledger
+        out = [(one, ledger.release(one)) for one in going]
+        gone = set(going)
+        try:
+            left = [one for one in candidates if one.pod_id not in gone]
+            return victims(ledger.tree, claimant, left) or []
+        finally:
+            for pod_id, charge in reversed(out):
+                ledger.put_back(pod_id, charge)
+
+    def _candidates(self, now: float) -> Iterator[Candidate]:
+        """Pods of tenants that may be evicted now."""
+        ledger = self._ledger
+        budgets = Budgets(self._view.objects)
+        for pod_id, charge in ledger.charges():
+            occupant = self._state.fleet.occupant(pod_id)
+            if occupant is None or occupant.row is None or occupant.assumed:
+                continue
+            pod = occupant.pod_info.pod
+            target = self._evictions.target_of(occupant)
+            left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
+            spared = now - self._spared.get(pod_id, float("-inf")) < _SPARED_S
+            victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
+            if (
+                spared
+                or target is None
+                or target.terminating
+                or (pod.started and left_s > 0)
+                or not self._evictions.may_evict(occupant, "")
+                or budgets.take(victim, Left())
+            ):
+                continue
+            group = pod.group
+            whole = group is not None and group.whole
+            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
+            yield Candidate(pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key)
+
+    def _place_without(
+        self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]
+    ) -> Decision | None:
+        """Where the pod goes once these are gone."""
+        with self._state.profiles.what_if() as world:
+            for one in gone:
+                if self._state.fleet.occupant(one) is not None:
+                    world.take_away(one)
+            result = world.schedule([(pod_id, pod_info)])[0]
+        return result if isinstance(result, Decision) else None
+
+    def _why(self, tenant: str, taken: Sequence[Candidate], pod_info: PodInfo) -> str:
+        whose = ", ".join(sorted({one.tenant for one in taken}))
+        return (
+            f"of tenant {whose}, for pod {pod_info.pod.key} of cluster {pod_info.home} and tenant "
+            f"{tenant}"
+        )
+
+    def _order(self, taken: Sequence[Candidate], pod_id: PodId, now: float) -> None:
+        found = []
+        for one in taken:
+            occupant = self._state.fleet.occupant(one.pod_id)
+            if occupant is not None:
+                found.append(Victim(one.pod_id, occupant.pod_info, occupant.cluster, occupant.node))
+        found.sort(key=attrgetter("cluster", "pod_id"))
+        for _, some in groupby(found, key=attrgetter("cluster")):
+            self._evictions.order(tuple(some), pod_id, now)
+
+    # --- what becomes of it
+    # ----------------------------------------------------------------------------------------------
+
+    def _end(self, now: float) -> None:
+        state = self._state
+        for pod_id, known in list(self._under_way.items()):
+            if self._ledger.charged(pod_id) is not None:  # it has its place
+                del self._under_way[pod_id]
+                self._again.pop(pod_id, None)
+                continue
+            stands = (
+                self._ledger.holds(pod_id)
+                and state.profiles.nominations.of(pod_id) is not None
+                and state.queue.get(pod_id) is not None
+                and now - known.since < _LONGEST_S
+            )
+            if not stands:
+                self._give_up(pod_id, now)
+            elif all(state.fleet.occupant(one) is None for one in known.victims):
+                state.queue.activate(pod_id, now)
+
+    def _give_up(self, pod_id: PodId, now: float) -> None:
+        """Nothing is kept for the pod any more: others may have it."""
+        state = self._state
+        del self._under_way[pod_id]
+        state.profiles.nominations.drop(pod_id)
+        if self._ledger.drop_hold(pod_id):
+            state.wake_all_for_quota(now)
+        if state.queue.get(pod_id) is not None:
+            self._wait(pod_id, now)
+
+    def _wait(self, pod_id: PodId, now: float) -> None:
+        _, tries = self._again.pop(pod_id, (now, 0))
+        if len(self._again) >= _MOST_KEPT:
+            del self._again[next(iter(self._again))]
+        self._again[pod_id] = (now + _PAUSE.after(tries + 1), tries + 1)
+
+    def _refused(self, pod_id: PodId, now: float) -> None:
+        """The pod was not evicted: others are asked meanwhile."""
+        self._spared.pop(pod_id, None)
+        if len(self._spared) >= _MOST_KEPT:
+            del self._spared[next(iter(self._spared))]
+        self._spared[pod_id] = now

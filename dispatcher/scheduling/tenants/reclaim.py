@@ -1,0 +1,245 @@
+"""Which pods give back what their tenants have borrowed, so that a pod of another tenant fits.
+
+Arithmetic on the tree of tenants alone; it is as before at the end. Victims are chosen greedily:
+of the branches that have borrowed what is missing the one with the highest share gives first, in it
+the least important pod that started last. A pod may be taken if the claimant's policy lets it be,
+and if it stays fair:
+
+- where the claimant's branch borrows nothing with its pod, whatever the other has borrowed;
+- else by the strategies in order (Kueue's preemptionStrategies): `LessThanOrEqualToFinalShare`, the
+  claimant's share with its pod is no more than the victim's without (S2-a); `LessThanInitialShare`,
+  it is less than the victim's as it is (S2-b).
+
+Branches are those below the lowest node that claimant and victim are both part of. Pods of a lower
+priority of the claimant's own tenant may go in any case. At the end all that can stay do: victims
+are put back in the reverse order, each if the claimant fits still. Of a group that is evicted whole
+all members count as one.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
+from dispatcher.scheduling.tenants.tree import TenantNode, TenantTree
+from shared.model.pod import PodId
+from shared.model.tenant import (
+    ANY_PRIORITY,
+    FINAL_SHARE,
+    INITIAL_SHARE,
+    NEVER,
+    RECLAIM_STRATEGIES,
+    Tenant,
+)
+
+_MOST = 256  # units that are taken for one claimant
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod that may be asked to go. `group`: pods of equal ones go together; None: it goes alone."""
+
+    pod_id: PodId
+    tenant: str
+    priority: int
+    started: float  # unix seconds; 0: it has not
+    amounts: Mapping[str, int]
+    group: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The pod that wants its quota back."""
+
+    tenant: str
+    priority: int
+    asked: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Unit:
+    """Pods that go together, all of one tenant."""
+
+    tenant: str
+    pods: list[Candidate]
+
+    @property
+    def importance(self) -> tuple[int, float]:
+        """The less, the sooner it goes: of the most important member, and of the first that started."""
+        started = min((one.started for one in self.pods if one.started), default=float("inf"))
+        return max(one.priority for one in self.pods), -started
+
+    @property
+    def last(self) -> PodId:
+        return max(one.pod_id for one in self.pods)
+
+
+def policy_of(node: TenantNode) -> tuple[str, Sequence[str]]:
+    """Whether a tenant reclaims, and by which strategies: what it says itself, else who it is part
+    of.
+    """
+    said = [one.tenant for one in reversed(node.path)]
+    policy = next((one.reclaim for one in said if one.reclaim), NEVER)
+    strategies = next((one.reclaim_strategies for one in said if one.reclaim_strategies), ())
+    return policy, strategies or RECLAIM_STRATEGIES
+
+
+def min_runtime_of(node: TenantNode) -> float:
+    """How long pods of a tenant run at least before they are asked to go, in seconds."""
+    said: Iterable[Tenant] = (one.tenant for one in reversed(node.path))
+    return next((one.min_runtime_s for one in said if one.min_runtime_s is not None), 0.0)
+
+
+def victims(
+    tree: TenantTree, claimant: Claimant, candidates: Iterable[Candidate]
+) -> list[Candidate] | None:
+    """Who has to go so that the claimant's quota is not exceeded, none if it is not; None if there
+    is no way. The tree is as of what Ready clusters can allocate now.
+    """
+    node = tree.nodes[claimant.tenant]
+    policy, strategies = policy_of(node)
+    if policy == NEVER:
+        return None
+    units = _units(tree, node, claimant, policy, candidates)
+    for strategy in strategies:
+        found = _Search(tree, node, claimant, strategy, units).run()
+        if found is not None:
+            return found
+    return None
+
+
+def _units(
+    tree: TenantTree,
+    node: TenantNode,
+    claimant: Claimant,
+    policy: str,
+    candidates: Iterable[Candidate],
+) -> dict[str, list[_Unit]]:
+    """Those that the policy lets go, by tenant, who goes last first."""
+    root = node.root
+    units: dict[tuple[str, Hashable], _Unit] = {}
+    for one in candidates:
+        if one.tenant not in tree.nodes or tree.nodes[one.tenant].root is not root:
+            continue
+        key = (one.tenant, ("pod", one.pod_id) if one.group is None else ("group", one.group))
+        units.setdefault(key, _Unit(one.tenant, [])).pods.append(one)
+    found: dict[str, list[_Unit]] = {}
+    for unit in units.values():
+        lower = unit.importance[0] < claimant.priority
+        if lower or (policy == ANY_PRIORITY and unit.tenant != claimant.tenant):
+            found.setdefault(unit.tenant, []).append(unit)
+    for some in found.values():
+        some.sort(key=lambda one: (one.importance, one.last), reverse=True)
+    return found
+
+
+class _Search:
+    """One strategy. What it takes is charged again at the end."""
+
+    def __init__(
+        self,
+        tree: TenantTree,
+        node: TenantNode,
+        claimant: Claimant,
+        strategy: str,
+        units: Mapping[str, Sequence[_Unit]],
+    ) -> None:
+        self._tree = tree
+        self._node = node
+        self._claimant = claimant
+        self._strategy = strategy
+        self._left = {tenant: list(some) for tenant, some in units.items()}
+        self._taken: list[_Unit] = []
+
+    def run(self) -> list[Candidate] | None:
+        """The pods that have to go; None: they would not do."""
+        try:
+            while not self._fits():
+                unit = self._next() if len(self._taken) < _MOST else None
+                if unit is None:
+                    return None
+                self._charge(unit, -1)
+                self._taken.append(unit)
+            self._put_back()
+            return [pod for unit in self._taken for pod in unit.pods]
+        finally:
+            for unit in reversed(self._taken):
+                self._charge(unit, 1)
+
+    def _put_back(self) -> None:
+        """Whoever can stay after all."""
+        for unit in list(reversed(self._taken)):
+            self._charge(unit, 1)
+            if self._fits():
+                self._taken.remove(unit)
+            else:
+                self._charge(unit, -1)
+
+    def _charge(self, unit: _Unit, times: int) -> None:
+        node = self._tree.nodes[unit.tenant]
+        for one in unit.pods:
+            node.charge(one.amounts, times)
+
+    def _missing(self) -> list[str]:
+        """Resources whose quota the claimant would exceed now."""
+        asked = self._claimant.asked.items()
+        binding = self._node.binding
+        return [name for name, amount in asked if amount > 0 and binding(name, amount) is not None]
+
+    def _fits(self) -> bool:
+        return not self._missing()
+
+    def _next(self) -> _Unit | None:
+        """Of the tenants that may give the one with the highest share, from the branches down."""
+        missing = self._missing()
+        best: tuple[list[FairShare], str] | None = None
+        for tenant, units in self._left.items():
+            while units and not _has_any(units[-1], missing):
+                units.pop()  # what it has is not missing, and will not be
+            if not units or not self._may_take(tenant, units[-1], missing):
+                continue
+            shares = [one.share() for one in self._chain(tenant)]
+            if best is None or (shares, tenant) > best:
+                best = (shares, tenant)
+        return self._left[best[1]].pop() if best is not None else None
+
+    def _may_take(self, tenant: str, unit: _Unit, missing: Sequence[str]) -> bool:
+        if tenant == self._claimant.tenant:
+            return True  # of a lower priority, or it were none of the units
+        mine, other = self._branches(tenant)
+        chain = () if other is mine else self._chain(tenant)
+        if not chain or not all(any(map(one.borrowed, missing)) for one in chain):
+            return False
+        wanted = self._share_with_pod(mine)
+        if wanted == NO_SHARE:
+            return True
+        if self._strategy == INITIAL_SHARE:
+            return wanted < other.share()
+        self._charge(unit, -1)
+        left = other.share()
+        self._charge(unit, 1)
+        return self._strategy == FINAL_SHARE and wanted <= left
+
+    def _share_with_pod(self, mine: TenantNode) -> FairShare:
+        self._node.charge(self._claimant.asked)
+        share = mine.share()
+        self._node.charge(self._claimant.asked, -1)
+        return share
+
+    def _chain(self, tenant: str) -> Sequence[TenantNode]:
+        """From the other's branch down to it."""
+        path = self._tree.nodes[tenant].path
+        return path[path.index(self._branches(tenant)[1]) :]
+
+    def _branches(self, tenant: str) -> tuple[TenantNode, TenantNode]:
+        """Of the claimant and of another tenant: the nodes below the lowest that both are part of;
+        one of these itself where the other is part of it.
+        """
+        mine, other = self._node.path, self._tree.nodes[tenant].path
+        depth = 0
+        while depth + 1 < min(len(mine), len(other)) and mine[depth] is other[depth]:
+            depth += 1
+        return mine[depth], other[depth]
+
+
+def _has_any(unit: _Unit, names: Sequence[str]) -> bool:
+    return any(one.amounts.get(name, 0) > 0 for one in unit.pods for name in names)

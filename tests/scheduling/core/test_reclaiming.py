@@ -1,0 +1,205 @@
+"""Quota that was lent comes back: who is ordered away for whom, how often, and what becomes of what they leave."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import DONE, REFUSED, AnyIntent, Evict
+from shared.model.labels import LabelSelector
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import Group
+from shared.model.tenant import ANY_PRIORITY, LOWER_PRIORITY, NEVER, Share, Tenant
+from tests.builders import PodBuilder, node, pod
+from tests.scheduling.one_cluster import OneCluster
+
+
+def team(name: str, cpu: int, **said: object) -> Tenant:
+    return msgspec.structs.replace(Tenant(name, (name,), {"cpu": Share(absolute=1000 * cpu)}, parent="all"), **said)
+
+
+TEAMS = (team("red", 4), team("blue", 2))
+
+
+class World(OneCluster):
+    """Nodes with `room` CPUs each, and teams that lend. Whoever is evicted goes; `again`: and comes back at once."""
+
+    def __init__(
+        self, *teams: Tenant, policy: str = ANY_PRIORITY, room: tuple[int, ...] = (16, 16), again: bool = False
+    ) -> None:
+        self.ledger = QuotaLedger((Tenant("all", (), {}, reclaim=policy), *(teams or TEAMS)))
+        super().__init__(self.ledger)
+        self.again = again
+        self.verdict = DONE
+        self.evicted: list[Evict] = []
+        self.replaced = 0
+        nodes = [node(f"n{at}").cpu(cpu).memory("90Gi").pods(90).build() for at, cpu in enumerate(room)]
+        self.report(full=True, nodes=tuple(nodes))
+
+    def come(self, *names: str, cpu: int = 1, priority: int = 0) -> None:
+        self.submit(*(self.built(name, cpu).priority(priority).build() for name in names))
+        self.run(1)
+
+    def built(self, name: str, cpu: int = 1) -> PodBuilder:
+        tenant = name.partition("-")[0]
+        return pod(name).namespace(tenant).labels(app=tenant).cpu(cpu)
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.tick(1.0)
+
+    def obey(self, intent: AnyIntent) -> None:
+        if isinstance(intent, Evict):
+            self.evicted.append(intent)
+            self.answer(intent, self.verdict)
+            if self.verdict == DONE:
+                self.leave(intent.pod.name)
+            return
+        super().obey(intent)
+
+    def leave(self, name: str) -> None:
+        gone = self.pods.pop(name)
+        self.report(pods_gone=(gone.uid,))
+        if self.again:
+            self.replaced += 1
+            self.submit(self.built(f"{name.split('-', maxsplit=1)[0]}-again-{self.replaced}").build())
+
+    def names(self) -> list[str]:
+        return [one.pod.name for one in self.evicted]
+
+    def placed(self, tenant: str) -> int:
+        return sum(1 for name, one in self.pods.items() if one.node and name.startswith(tenant))
+
+
+def lent(**said: object) -> World:
+    """Blue uses all six CPUs."""
+    world = World(**said)  # type: ignore[arg-type]
+    world.come(*(f"blue-{at}" for at in range(6)))
+    assert world.placed("blue") == 6
+    return world
+
+
+def test_a_lender_gets_back_its_own_and_no_more_than_that_goes() -> None:
+    world = lent()
+    world.come("red-1", "red-2", cpu=2)
+    world.run(30)
+    assert (world.placed("red"), world.placed("blue")) == (2, 2)
+    assert len(world.evicted) == 4
+    assert world.evicted[0].reclaimed == "of tenant blue, for pod red/red-1 of cluster a and tenant red"
+
+
+def test_who_replaces_the_victims_gets_nothing_back_of_it_and_it_ends() -> None:
+    world = lent(again=True)
+    world.come("red-1", "red-2", "red-3", "red-4")
+    world.run(300)
+    assert (world.placed("red"), world.placed("blue")) == (4, 2)
+    assert Counter(world.names()).most_common(1)[0][1] == 1, "each is asked once"
+    assert len(world.evicted) == 4
+
+
+@pytest.mark.parametrize(
+    ("policy", "priority", "gone"),
+    [(NEVER, 9, 0), (LOWER_PRIORITY, 0, 0), (LOWER_PRIORITY, 1, 1), (ANY_PRIORITY, 0, 1)],
+)
+def test_the_policy_of_the_lender_counts(policy: str, priority: int, gone: int) -> None:
+    world = lent(policy=policy)
+    world.come("red-1", priority=priority)
+    world.run(20)
+    assert len(world.evicted) == gone
+    assert world.placed("red") == gone
+
+
+def test_nothing_need_be_free_on_any_node() -> None:
+    world = lent(room=(6,))
+    world.come("red-1", cpu=3)
+    world.run(20)
+    assert (world.placed("red"), world.placed("blue")) == (1, 3)
+
+
+def test_nobody_goes_for_a_pod_that_would_find_no_place_all_the_same() -> None:
+    world = lent(room=(3, 3))
+    world.come("red-1", cpu=4)
+    world.run(60)
+    assert world.evicted == []
+
+
+def test_a_pod_that_runs_for_less_than_it_may_stays() -> None:
+    world = World(team("red", 4), team("blue", 2, min_runtime_s=50.0))
+    world.come(*(f"blue-{at}" for at in range(6)))
+    for name, one in list(world.pods.items()):
+        world.pods[name] = msgspec.structs.replace(one, started=world.now)
+    world.report(pods=tuple(world.pods.values()))
+    world.come("red-1")
+    world.run(30)
+    assert world.evicted == []
+    world.run(60)
+    assert world.placed("red") == 1
+
+
+def test_a_budget_keeps_its_pods_and_others_go() -> None:
+    world = World(team("red", 4), team("green", 1), team("blue", 1))
+    world.come(*(f"blue-{at}" for at in range(4)), *(f"green-{at}" for at in range(2)))
+    budget = PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), 0, ())
+    world.report(objects=(budget,))
+    world.come("red-1")
+    world.run(20)
+    assert [name.partition("-")[0] for name in world.names()] == ["green"]
+
+
+def test_whoever_is_not_let_go_is_not_asked_at_once_again_and_what_was_kept_is_free() -> None:
+    world = lent()
+    world.verdict = REFUSED
+    world.come("red-1")
+    world.run(8)
+    assert len(world.evicted) == 1
+    world.verdict = DONE
+    world.run(40)
+    assert len(set(world.names())) == 2
+    assert world.placed("red") == 1
+
+
+def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
+    world = lent()
+    world.verdict = "unknown"
+    world.come("red-1")
+    world.run(3)
+    gone = world.pods.pop("red-1")
+    world.report(pods_gone=(gone.uid,))
+    world.run(3)
+    assert not world.ledger.holds(("a", gone.uid))
+    world.leave("blue-0")
+    world.come("blue-new")
+    world.run(15)
+    assert world.pods["blue-new"].node
+
+
+def test_a_group_that_is_evicted_whole_goes_whole() -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(3)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    world.come("red-1")
+    world.run(20)
+    assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2"]
+
+
+def test_two_pods_do_not_reclaim_the_same() -> None:
+    world = lent()
+    world.verdict = "unknown"
+    world.come("red-1")
+    world.come("red-2", cpu=2)
+    world.run(5)
+    assert len(set(world.names())) == 3
+
+
+def test_evictions_are_paced() -> None:
+    world = World(team("red", 100), team("blue", 0), room=(200,))
+    world.come(*(f"blue-{at}" for at in range(80)))
+    world.come(*(f"red-{at}" for at in range(40)), cpu=2)
+    world.run(12)
+    early = len(world.evicted)
+    world.run(60)
+    assert 40 <= early <= 70
+    assert len(world.evicted) <= 50 + 75

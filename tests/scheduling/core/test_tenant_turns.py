@@ -1,0 +1,111 @@
+"""Tenants take turns in a whole core, on the ledger's shares: bursts, borrowers, lenders, other tenants from now on."""
+
+from collections import Counter
+
+import pytest
+
+from dispatcher.plugins.priority_sort import BEFORE_PRIORITY, IGNORED, Order, PrioritySort
+from dispatcher.scheduling import events
+from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import Bind
+from shared.model.tenant import Share, Tenant
+from tests.builders import node, pod
+from tests.scheduling.one_cluster import OneCluster
+
+ALL = Tenant("all", (), {"cpu": Share(absolute=10_000)})
+
+
+def team(name: str, cpu: int = 0, weight: int = 1000) -> Tenant:
+    return Tenant(name, (name,), {"cpu": Share(absolute=cpu)} if cpu else {}, parent="all", weight=weight)
+
+
+class World(OneCluster):
+    """One large node, and tenants below `all`."""
+
+    def __init__(self, *tenants: Tenant, order: Order = "after_priority") -> None:
+        self.ledger = QuotaLedger((ALL, *tenants))
+        super().__init__(self.ledger)
+        self.core.queue.take_policies(PrioritySort(self.ledger, order), self.core.profiles.classify, self.now)
+        self.report(full=True, nodes=(node("n1").cpu(1000).memory("2000Gi").pods(9000).build(),))
+
+    def come(self, tenant: str, count: int, *, priority: int = 0, first: int = 0) -> None:
+        names = [f"{tenant}-{priority}-{first + one}" for one in range(count)]
+        built = [
+            pod(name).namespace(tenant).labels(app=tenant).cpu("100m").priority(priority).build() for name in names
+        ]
+        self.pods |= {one.name: one for one in built}
+        self.report(pods=tuple(built))
+
+    def decide(self, budget: int) -> list[str]:
+        """Whose pods are sent to the node now, in order."""
+        effects = self.core.handle(events.Decide(budget, in_rounds=True), self.now)
+        found = [
+            intent.pod.namespace
+            for effect in effects
+            if isinstance(effect, events.SendIntents)
+            for intent in effect.intents
+            if isinstance(intent, Bind)
+        ]
+        self.take(effects)
+        return found
+
+    def decide_all(self) -> list[str]:
+        found: list[str] = []
+        while sent := self.decide(1000):
+            found += sent
+        return found
+
+
+def test_a_burst_holds_up_no_pod_of_another_tenant_and_its_order_is_sent_at_once() -> None:
+    world = World(team("red"), team("blue"))
+    world.come("red", 120)
+    world.decide(30)
+    world.come("blue", 1)
+    assert world.decide(1000) == ["blue"]
+    assert set(world.decide_all()) == {"red"}
+
+
+def test_borrowers_get_of_what_is_lent_by_weight() -> None:
+    world = World(team("red", weight=5000), team("green", weight=3000), team("blue", weight=2000))
+    for tenant in ("red", "green", "blue"):
+        world.come(tenant, 110)
+    bound = Counter(world.decide_all())
+    assert bound.total() == 100, "all that there is"
+    assert {name: bound[name] / 100 for name in bound} == pytest.approx(
+        {"red": 0.5, "green": 0.3, "blue": 0.2}, abs=0.02
+    )
+
+
+def test_who_uses_its_own_goes_before_who_has_borrowed() -> None:
+    world = World(team("red"), team("blue", cpu=5_000))
+    world.come("red", 30)
+    world.decide_all()
+    world.come("red", 30, first=30)
+    world.come("blue", 30)
+    world.decide(1)
+    assert set(world.decide(20)) == {"blue"}
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [("after_priority", "red"), (BEFORE_PRIORITY, "blue"), (IGNORED, "red")],
+)
+def test_the_setting_says_whether_priority_or_the_share_is_asked_first(order: Order, first: str) -> None:
+    world = World(team("red"), team("blue", cpu=5_000), order=order)
+    world.ledger.charge(("a", "earlier"), "red", {"cpu": 1000})
+    world.come("red", 1, priority=5)
+    world.come("blue", 1)
+    assert world.decide(1)[:1] == [first]
+
+
+def test_no_tenant_is_above_its_limit_and_nothing_supposed_is_left() -> None:
+    world = World(team("red", cpu=4_000), team("blue", cpu=2_000))
+    for tenant in ("red", "blue"):
+        world.come(tenant, 90)
+    world.decide_all()
+    used = [world.ledger.usage(tenant)["cpu"] for tenant in ("red", "blue")]
+    assert used == [
+        100 * sum(1 for name, one in world.pods.items() if one.node and name.startswith(tenant))
+        for tenant in ("red", "blue")
+    ]
+    assert sum(used) <= 16_000
