@@ -236,6 +236,10 @@ class SchedulingQueue:
         """Whose pod it is where tenants share, and the share of the tenant."""
         return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
 
+    def refused_for_quota(self) -> Iterator[RefusedTogether]:
+        """The lines of pods that quota alone refuses."""
+        return self._parked.refused_for(QUOTA)
+
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
         return item.state.value if (item := self._pods.get(pod_id)) else None

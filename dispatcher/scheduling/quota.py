@@ -234,10 +234,12 @@ class QuotaLedger:
 
     def claim(self, pod_id: PodId, tenant: str, priority: int, amounts: Mapping[str, int]) -> None:
         """A pod waits for quota alone: it goes before pods of its tenant of lower priority, unless
-        the tenant could never use so much.
+        it asks for more than that was given (of what it was given nothing of: than it could ever
+        use).
         """
-        potential = self.tree.nodes[tenant].potential
-        if all(amount <= potential.get(name, amount) for name, amount in amounts.items()):
+        node = self.tree.nodes[tenant]
+        limits = {name: given or node.potential[name] for name, given in node.quota.items()}
+        if all(amount <= limits.get(name, amount) for name, amount in amounts.items()):
             self.claims.put(pod_id, tenant, priority, self._charge(tenant, amounts).amounts)
 
     def hold(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
