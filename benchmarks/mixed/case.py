@@ -43,6 +43,7 @@ def mixed_tenants(share: int) -> list[Row]:
         _bound_row("mixed_50_tenants", mix, None, one),
         _bound_row("mixed_50_tenants_readings", replace(mix, readings=50), 15_000, one),
         _bound_row("mixed_50_tenants_churn", replace(mix, churn=20), None, one),
+        _bound_row("mixed_50_tenants_tree", replace(mix, tree=True), 20_000, one),
     ]
 
 

@@ -26,6 +26,7 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "mixed_50_tenants": _THROUGH,
         "mixed_50_tenants_readings": f"{_THROUGH}, 50 readings for each hundred pods bound",
         "mixed_50_tenants_churn": f"{_THROUGH}, 20 pods end for each hundred bound",
+        "mixed_50_tenants_tree": f"{_THROUGH} in a tree of 3 levels, nearly all of it borrowed",
     },
     "first_pods": {
         "first_pod_in_a_burst": "20,000 pods of a tenant wait: the first pod of another one",

@@ -17,6 +17,8 @@ from shared.model.pod import CLAIM, Pod, PodAffinity, PodAffinityTerm, SpreadCon
 from shared.model.tenant import Share, Tenant
 
 _MI = 2**20
+_TO_A_BRANCH = 10
+_LITTLE = 25  # one part in so many of all is given to tenants of a tree, the rest is at its top
 _MANY = 10**15  # bytes or milli-CPU; 1,000 times as much is still below 2^63
 
 
@@ -54,6 +56,11 @@ class Mix:
         0, 0, 10**5, "tenants, each with a quota of --ratio of the fleet's CPU and memory"
     )
     ratio: float = _number(0.5, 0, 1, "share of the fleet that a tenant's quota is")
+    tree: bool = _flag(
+        False,
+        "tenants are in a tree of three levels, ten to a branch: each is given little, and borrows "
+        "the rest from the top",
+    )
     cpu: int = _number(500, 0, _MANY, "milli-CPU that the smallest template requests")
     memory: int = _number(512 * _MI, 0, _MANY, "bytes that the smallest template requests")
     sizes: int = _number(
@@ -168,8 +175,22 @@ class Mix:
         return Reading(f"n{n:05}", cpu=load, memory=load / 2, net=load / 4, source="kubelet")
 
     def owners(self) -> tuple[Tenant, ...]:
-        """Tenants with a ratio of CPU and of memory each."""
+        """Tenants with a ratio of CPU and of memory each, or at the top of their tree."""
+        if self.tree:
+            return tuple(self._tree())
         nominal = {"cpu": Share(ratio=self.ratio), "memory": Share(ratio=self.ratio)}
         return tuple(
             Tenant(f"team-{one}", (f"team-{one}",), nominal) for one in range(self.tenants)
         )
+
+    def _tree(self) -> Iterator[Tenant]:
+        whole = {"cpu": Share(ratio=self.ratio), "memory": Share(ratio=self.ratio)}
+        little = Share(ratio=self.ratio / (_LITTLE * max(self.tenants, 1)))
+        given = {"cpu": little, "memory": little}
+        yield Tenant("top", (), whole)
+        for one in range(self.tenants):
+            branch = f"branch-{one // _TO_A_BRANCH}"
+            if one % _TO_A_BRANCH == 0:
+                yield Tenant(branch, (), {}, parent="top", borrowing_limit=whole)
+            name = f"team-{one}"
+            yield Tenant(name, (name,), given, branch, whole, {"cpu": little}, 1000 * (1 + one % 3))

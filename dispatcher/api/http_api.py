@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -17,6 +18,7 @@ from dispatcher.api.login import Login
 from dispatcher.api.page import MOST_PODS, render_page
 from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
 from dispatcher.api.shared import Shared
+from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.gateway.sparing_log import SparingLog, http_logger
@@ -24,6 +26,8 @@ from dispatcher.service.leading.leadership import LeaderStatus
 from dispatcher.service.service import Service
 from dispatcher.service.telemetry import ask_all
 from shared.model import names
+from shared.model.bounds import Amount
+from shared.model.pod import Pod
 from shared.version import version
 
 log = structlog.get_logger("http")
@@ -79,11 +83,16 @@ _OF_THE_LEADER = frozenset(
         "/v1/pods",
         "/v1/tenants",
         "/v1/queue",
+        "/v1/quota",
         "/v1/rebalancing",
         "/v1/drain",
     )
 )
-_OF_ONE_POD = ("/v1/explain/", "/v1/queue/")
+_REQUESTS = msgspec.json.Decoder(dict[str, Amount]).decode
+_WHOLE = msgspec.json.Decoder(int).decode
+_UNDER = ("/v1/explain/", "/v1/queue/", "/v1/tenants/")
+_MOST_REPLICAS = 1_000_000
+_LONGEST_NAME = 63
 
 
 def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True) -> web.Application:
@@ -112,6 +121,8 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
             web.get("/v1/tenants", _tenants),
             web.get("/v1/queue", _queue),
             web.get("/v1/queue/{namespace}/{name}", _place),
+            web.get("/v1/tenants/{name}", _tenant),
+            web.get("/v1/quota", _quota),
             web.get("/v1/rebalancing", _rebalancing),
             web.get("/v1/drain", _drain),
             web.get("/v1/explain/{namespace}/{name}", _explain),
@@ -147,7 +158,7 @@ def _error(status: int, message: str) -> web.Response:
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        if request.path in _OF_THE_LEADER or request.path.startswith(_OF_ONE_POD):
+        if request.path in _OF_THE_LEADER or request.path.startswith(_UNDER):
             standby = _standby(request)
             if standby:
                 return await forward(request, request.app[SHOWN].leader_url) or _error(503, standby)
@@ -292,6 +303,37 @@ async def _place(request: web.Request) -> web.Response:
         unknown = _unknown_cluster(views, request, ("cluster",))
         return _error(404, unknown or _not_ours(views, request, namespace, name))
     return _json(row)
+
+
+async def _tenant(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    name = request.match_info["name"]
+    found = views.tenant(name)
+    if found is None:
+        known = list(dict.fromkeys(row["tenant"] for row in views.tenants()))
+        return _error(404, f"no tenant {name[:80]}{did_you_mean(name, known)}")
+    return _json(found)
+
+
+async def _quota(request: web.Request) -> web.Response:
+    """Of pods with these `requests` (JSON: resource to internal units), `priority`, in a
+    `namespace` of a `cluster`.
+    """
+    views = request.app[SHOWN].views
+    query = request.query
+    if unknown := _unknown_cluster(views, request, ("cluster",)):
+        return _error(404, unknown)
+    try:
+        requests = _REQUESTS(query.get("requests", "{}").encode())
+        priority = _WHOLE(query.get("priority", "0").encode())
+        replicas = _WHOLE(query.get("replicas", "1").encode())
+        namespace = query.get("namespace", "")
+        if not 0 < len(namespace) <= _LONGEST_NAME or not 0 < replicas <= _MOST_REPLICAS:
+            raise ValueError(f"name a namespace, and replicas of 1 to {_MOST_REPLICAS}")
+        pod = Pod("", namespace, "", requests=requests, priority=priority)
+        return _json(views.quota(query.get("cluster", ""), pod, replicas))
+    except ValueError as error:
+        return _error(400, str(error))
 
 
 async def _rebalancing(request: web.Request) -> web.Response:

@@ -59,6 +59,14 @@ class ApiClient:
         path = f"/v1/queue/{quote(namespace, safe='')}/{quote(name, safe='')}"
         return self._get(path, {"cluster": cluster} if cluster else {})
 
+    def tenant(self, name: str) -> dict[str, Any]:
+        """All about one tenant."""
+        return self._get(f"/v1/tenants/{quote(name, safe='')}", {})
+
+    def quota(self, **query: str) -> dict[str, Any]:
+        """Whether quota lets pods pass: see the dispatcher's /v1/quota."""
+        return self._get("/v1/quota", {key: value for key, value in query.items() if value})
+
     def version(self) -> str:
         """The server's version."""
         return str(self._get("/v1/version", {})["version"])

@@ -133,22 +133,28 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
                 f"{found['also_in'][0]}`",
             )
         )
-    if found.get("in_flight"):
-        lines.append(("Now", f"waiting for the agent's answer ({found['in_flight']})"))
-    if found.get("waiting"):
-        lines.append(("Now", found["waiting"]))
-    if found.get("left_behind"):
-        lines.append(("Not along", found["left_behind"]))
-    if found.get("lower_priority"):
-        lines.append(("Priority", found["lower_priority"]))
-    if found.get("moved"):
-        lines.append(("Moved", _moved(found["moved"])))
+    lines += _of_now(found)
     if decision.get("nominated"):
         lines.append(("Now", _promised(decision)))
     rows = [(head, Text(harmless(str(text)))) for head, text in lines]
     for head, text in (rows[0], ("To", _place(found)), *rows[1:]):
         table.add_row(Text(head, style="dim"), text)
     return table
+
+
+def _of_now(found: Record) -> Iterator[tuple[str, str]]:
+    if found.get("in_flight"):
+        yield "Now", f"waiting for the agent's answer ({found['in_flight']})"
+    if found.get("waiting"):
+        yield "Now", found["waiting"]
+    if found.get("quota"):
+        yield "Frees", found["quota"]["text"]
+    if found.get("left_behind"):
+        yield "Not along", found["left_behind"]
+    if found.get("lower_priority"):
+        yield "Priority", found["lower_priority"]
+    if found.get("moved"):
+        yield "Moved", _moved(found["moved"])
 
 
 def _place(found: Record) -> "RenderableType":

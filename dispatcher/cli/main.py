@@ -20,6 +20,7 @@ from dispatcher.cli.queries import clusters, doctor, explain, nodes, pods, rebal
 from dispatcher.cli.queue_view import queue
 from dispatcher.cli.signals import signals_app
 from dispatcher.cli.support_bundle import support_bundle
+from dispatcher.cli.tenants import quota_app, tenants_app
 from dispatcher.cli.top import top_app
 from dispatcher.service.errors import CommandError
 
@@ -51,6 +52,7 @@ _ASKING = (
     "pods",
     "queue",
     "rebalance",
+    "tenants",
     "doctor",
     "top",
     "support-bundle",
@@ -79,6 +81,8 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
+app.add_typer(tenants_app, name="tenants")
+app.add_typer(quota_app, name="quota")
 for _one in (join, revoke, certificates, install, inventory):
     app.command()(_one)
 

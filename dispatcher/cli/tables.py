@@ -127,6 +127,24 @@ PODS = (
     Column("WHY", lambda row: row["reason"] or "-", lambda row: "dim"),
 )
 
+
+def _amount(key: str) -> Column:
+    return Column(key.upper(), lambda row: str(row.get(key, "-")), right=True)
+
+
+def share_of(value: float | str) -> str:
+    """A tenant's weighted share of what can be borrowed."""
+    return value if isinstance(value, str) else f"{value * 100:.1f}%"
+
+
+TENANTS = (
+    Column("TENANT", lambda row: "  " * row["level"] + row["tenant"]),
+    _field("resource"),
+    *map(_amount, ("nominal", "used", "borrowed", "lent", "limit")),
+    Column("SHARE", lambda row: share_of(row["share"]), right=True),
+    Column("WAITING", lambda row: str(row["waiting"]), right=True),
+)
+
 REBALANCING = (
     _field("namespace"),
     _field("name"),

@@ -3,8 +3,8 @@
 A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods)
 that its tenant's quota names; limits are absolute or a share of what the Ready clusters can
 allocate. A tenant that is part of another one may borrow what others of its tree do not use
-(scheduling/tenants/tree.py). Charged when a place is reserved, given back when the pod ends or the place is forgotten.
-A refused pod waits without holding up others, and is tried again when quota of its tenant comes
+(scheduling/tenants/tree.py). Charged when a place is reserved, given back when the pod ends or the
+place is forgotten. A refused pod waits without holding up others, and is tried again when quota of its tenant comes
 free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
 charge is stored (unsynced_usage.py). A pod is charged the size that it has in the cluster of its
 place: what a webhook there adds is asked for before the pod is bound, and clusters for whose size
@@ -175,7 +175,7 @@ class TenantQuota(Reserve[None]):
     ) -> int:
         """How many fit wherever they go, of parts of the fleet that are open now."""
         ledger = self.ledger
-        closed = ledger.closed_parts(tenant, asked, totals)
+        closed = ledger.closed_parts(tenant, asked)
         for part in ledger.parts[tenant]:
             if part not in closed:
                 there = ledger.in_parts(tenant, asked, (part,))

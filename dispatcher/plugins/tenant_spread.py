@@ -1,4 +1,4 @@
-"""Nodes with the fewest pods of the tenant are better, for tenants that the tenants file says so of.
+"""Nodes with the fewest pods of the tenant are better, where the tenants file says so.
 
 raw = -(pods of the tenant on the node, with those of tenants that are part of it); score = 100 for
 the fewest, 0 for the most, whole numbers, rounded down; 0 everywhere if all have as many. So what
@@ -57,11 +57,10 @@ class TenantSpread(CountedPlugin[CountRules]):
         return CountRules([], score_terms=[ScoreTerm(count, -1.0)], scale=self.scale)
 
     def _pods_of(self, tenants: frozenset[str]) -> PodSet:
-        owner = self._ledger.tenant_of
+        owner = self._ledger.owners.of  # stays as it is when others hold
 
         def matches(pod: Pod, home: str, _: LabelsOf) -> bool:
             return owner(home, pod.namespace) in tenants
 
-        # as long as the same tenants hold, the same names mean the same pods
         name = ("tenants", self._ledger.generation, tenants)
         return PodSet(name, matches, None, terminating=False)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from dispatcher.scheduling.framework import ClusterInfo, PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.quota_claims import QuotaClaims
+from dispatcher.scheduling.tenants.owners import TenantOwners
 from dispatcher.scheduling.tenants.places import TenantPlaces, parts_of
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
@@ -128,7 +129,6 @@ class QuotaLedger:
         self._alike: dict[
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
-        self._owners: dict[tuple[str, str], str | None] = {}
         self.claims = QuotaClaims()
         # quota that is kept for pods while others give it back: it counts as used
         self._holds: dict[PodId, Charge] = {}
@@ -137,14 +137,7 @@ class QuotaLedger:
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
         """Who is charged for pods submitted to a namespace of a cluster, None: nobody."""
-        key = (cluster, namespace)
-        if key not in self._owners:
-            if len(self._owners) >= _MEMO_LIMIT:
-                self._owners.clear()
-            self._owners[key] = next(
-                (one.name for one in self.tenants if one.owns(cluster, namespace)), None
-            )
-        return self._owners[key]
+        return self.owners.of(cluster, namespace)
 
     def take(self, tenants: Sequence[Tenant]) -> None:
         """From now on these tenants hold; who is named as before keeps its charges, those of others
@@ -164,10 +157,10 @@ class QuotaLedger:
         self._hold(tenants, tree)
         self.claims.clear()  # all that wait are tried again, and say so
         self._holds.clear()
-        self._owners.clear()
 
     def _hold(self, tenants: Sequence[Tenant], tree: TenantTree) -> None:
         self.tenants = tuple(tenants)
+        self.owners = TenantOwners(tenants)
         self.tree = tree
         self.places = TenantPlaces(tree)
         self.parts = parts_of(tree)
@@ -175,27 +168,29 @@ class QuotaLedger:
         self.generation += 1
         self._counted = -1  # the state of `unsynced` that the tree counts
 
-    def node(self, tenant: str, totals: Mapping[str, int]) -> TenantNode:
+    def node(self, tenant: str, totals: Mapping[str, int] | None) -> TenantNode:
         """A tenant's place in the tree, with all that counts there; `totals`: what Ready clusters
-        can allocate. It holds until something is charged, heard or changed.
+        can allocate, None: what that was when it was last told. It holds until something is
+        charged, heard or changed.
         """
         if self._counted != self.unsynced.version:
             self._counted = self.unsynced.version
             self.tree.count_beside(
                 {one.name: self.unsynced.unseen(one.name) for one in self.tenants}
             )
-        self.tree.settle(totals)
+        if totals is not None:
+            self.tree.settle(totals)
         return self.tree.nodes[tenant]
 
     def exceeded(
         self,
         tenant: str,
         asked: Mapping[str, int],
-        totals: Mapping[str, int],
+        totals: Mapping[str, int] | None,
         before: Mapping[str, int] = NOTHING,
     ) -> Exceeded | None:
         """The first limit, by name of resource, that charging `asked` would break, None if it fits;
-        `totals`: what Ready clusters can allocate. `before`: what goes before it (`claims.above`).
+        `totals` as of `node`. `before`: what goes before it (`claims.above`).
         """
         node = self.node(tenant, totals)
         for resource in sorted(asked):
@@ -333,18 +328,16 @@ class QuotaLedger:
         more = {key: amount for key, amount in keys if key in limited}
         return {**asked, **more} if more else asked
 
-    def closed_parts(
-        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
-    ) -> tuple[FleetPart, ...]:
+    def closed_parts(self, tenant: str, asked: Mapping[str, int]) -> tuple[FleetPart, ...]:
         """The parts of the fleet in which nothing is left of a quota for a pod that asks for so
-        much.
+        much. These quotas are amounts, whatever the fleet can allocate.
         """
         found = [
             part
             for part in self.parts[tenant]
             for there in (self.in_parts(tenant, asked, (part,)),)
             for more in ({key: amount for key, amount in there.items() if key not in asked},)
-            if self.exceeded(tenant, more, totals)
+            if self.exceeded(tenant, more, None)
         ]
         return tuple(found)
 

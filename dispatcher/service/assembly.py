@@ -105,7 +105,7 @@ def assemble(
         service.metrics.watch(
             WrittenCollector({"journal": journal, "quota_ledger": service.quota_file})
         )
-        for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
+        for collector in (*_collectors(config, service, core, ledger), RelayCollector(links)):
             service.metrics.watch(collector)
         return Dispatcher(
             service,
@@ -152,14 +152,15 @@ def _core(
 
 
 def _collectors(
-    config: DispatcherConfig, service: Service, fleet: FleetState, ledger: QuotaLedger
+    config: DispatcherConfig, service: Service, core: SchedulerCore, ledger: QuotaLedger
 ) -> Iterator[Collector]:
+    fleet = core.fleet
     yield ServiceCollector(service)
     yield LinkCollector(tuple(service.senders), fleet)
     yield PodReachCollector(lambda: service.core.clusters)
     yield OwnerUseCollector(fleet)
     yield LoadCollector(fleet)
-    yield QuotaCollector(ledger, fleet)
+    yield QuotaCollector(ledger, core)
     if config.signing.cert_file or any(entry.via == GATEWAY for entry in config.clusters):
         gateway = config.gateway
         yield CertificateCollector(

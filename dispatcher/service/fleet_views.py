@@ -8,12 +8,13 @@ from typing import Protocol
 from dispatcher.scheduling import views
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.links.greeting import Greeting
 from dispatcher.service.links.intent_sender import IntentSender
 from dispatcher.service.links.poller import Poller
-from shared.model.resources import format_quantity
+from shared.model.pod import Pod
 
 
 class FleetViews(Protocol):
@@ -50,7 +51,17 @@ class FleetViews(Protocol):
         ...
 
     def tenants(self) -> list[Row]:
-        """One row for each tenant and resource that it has a quota of."""
+        """One row for each tenant and resource that it is limited in, each tree from the top down."""
+        ...
+
+    def tenant(self, name: str) -> Row | None:
+        """All about one tenant, None if there is none of that name."""
+        ...
+
+    def quota(self, cluster: str, pod: Pod, replicas: int) -> Row:
+        """Whether the tenants file lets pods like this pass now, submitted in a cluster; '': in
+        any. ValueError if that makes a difference.
+        """
         ...
 
     def queue(self, most: int) -> list[Row]:
@@ -141,19 +152,28 @@ class CoreViews:
         """How many rows that is."""
         return views.count_pods(self._core, namespace)
 
+    def _tenant_rows(self) -> views.TenantRows:
+        return views.TenantRows(self._core, self._ledger)
+
     def tenants(self) -> list[Row]:
         """One row for each tenant and resource."""
-        totals = self._core.fleet.allocatable_total()
-        return [
-            {
-                "tenant": tenant.name,
-                "resource": resource,
-                "used": format_quantity(resource, self._ledger.usage(tenant.name).get(resource, 0)),
-                "limit": format_quantity(resource, limit),
-            }
-            for tenant in self._ledger.tenants
-            for resource, limit in sorted(self._ledger.limits(tenant.name, totals).items())
-        ]
+        return self._tenant_rows().all()
+
+    def tenant(self, name: str) -> Row | None:
+        """All about one tenant."""
+        return self._tenant_rows().one(name)
+
+    def quota(self, cluster: str, pod: Pod, replicas: int) -> Row:
+        """Whether pods like this are let pass."""
+        homes = [cluster] if cluster else self.cluster_names()
+        owners = {self._ledger.tenant_of(home, pod.namespace) for home in homes}
+        if len(owners) > 1:
+            told = ", ".join(sorted(one or "nobody" for one in owners))
+            raise ValueError(
+                f"namespace {pod.namespace} is of several tenants, by cluster ({told}): name the "
+                "cluster that the pod is submitted in"
+            )
+        return self._tenant_rows().check(homes[0] if homes else "", pod, replicas)
 
     def queue(self, most: int) -> list[Row]:
         """One row a pod."""
@@ -178,8 +198,15 @@ class CoreViews:
         return views.drain_view(self._core, cluster, leave=leave)
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
-        """The whole record of one pod."""
-        return views.explain(self._core, namespace, name, cluster)
+        """The whole record of one pod; `quota`: what would free quota for one that waits."""
+        found = views.explain(self._core, namespace, name, cluster)
+        if found is None:
+            return None
+        source = self._core.tracked.source_of((found["source"], found["uid"]))
+        if source is None or source.node:
+            return {**found, "quota": None}
+        frees = self._tenant_rows().frees(PodInfo(source, found["source"]))
+        return {**found, "quota": frees}
 
     def relay_objection(self, home: str, cluster: str, uid: str) -> str:
         """Why no stream about a pod (its UID) is passed from `home` to `cluster`: '' if it is, as

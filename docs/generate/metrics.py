@@ -47,7 +47,7 @@ def families() -> list[Metric]:
     metrics.watch(PodReachCollector(dict))
     metrics.watch(OwnerUseCollector(FleetState()))
     metrics.watch(LoadCollector(FleetState()))
-    metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
+    metrics.watch(QuotaCollector(QuotaLedger(), cast(Any, SimpleNamespace(fleet=FleetState()))))
     metrics.watch(CertificateCollector("", ""))
     metrics.watch(RelayCollector(()))
     metrics.watch(LeaderCollector(lambda: True))

@@ -13,6 +13,7 @@ from dispatcher.scheduling.events import FoldOn
 from dispatcher.scheduling.views import whole
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.links.link import LocalLink
+from tests.builders import pod
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, ScriptedLink, service
 
 Client = TestClient[Any, Any]
@@ -54,17 +55,46 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
             id="a drain both ways",
         ),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
-        pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
         pytest.param(
             "/v1/queue?limit=2", {"queue": FakeViews().queue(2), "counts": FakeViews().queue_counts()}, id="the queue"
         ),
         pytest.param("/v1/queue/default/web-1", FakeViews().place("default", "web-1"), id="a pod's place in it"),
+        pytest.param("/v1/tenants", {"tenants": FakeViews().tenants()}, id="tenants"),
+        pytest.param("/v1/tenants/shop", FakeViews().tenant("shop"), id="one tenant"),
+        pytest.param(
+            '/v1/quota?namespace=shop&requests={"cpu":500}&replicas=3&priority=1',
+            FakeViews().quota("", pod().namespace("shop").cpu("500m").build(), 3),
+            id="quota for some pods",
+        ),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
     ],
 )
 async def test_rows_are_served_as_json(client: Client, path: str, want: object) -> None:
     answer = await client.get(path)
     assert (answer.status, await answer.json()) == (200, want)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "told"),
+    [
+        ("", 400, "name a namespace"),
+        ("namespace=shop&replicas=0", 400, "replicas of 1 to"),
+        ("namespace=shop&replicas=x", 400, "JSON is malformed"),
+        ('namespace=shop&requests={"cpu":-1}', 400, "Expected `int` >= 0"),
+        ("namespace=" + 64 * "x", 400, "name a namespace"),
+        ("namespace=both", 400, "of several tenants"),
+        ("namespace=both&cluster=mars", 404, "no cluster mars"),
+    ],
+)
+async def test_a_wrong_question_about_quota_is_told(client: Client, query: str, status: int, told: str) -> None:
+    answer = await client.get(f"/v1/quota?{query}")
+    assert answer.status == status
+    assert told in (await answer.json())["error"]
+
+
+async def test_a_tenant_that_is_none_is_told_with_those_that_are(client: Client) -> None:
+    answer = await client.get("/v1/tenants/sho")
+    assert (answer.status, (await answer.json())["error"]) == (404, "no tenant sho; did you mean shop?")
 
 
 async def test_where_rebalancing_is_off_the_way_to_a_dry_run_is_told(

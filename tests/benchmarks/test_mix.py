@@ -7,7 +7,10 @@ import pytest
 
 from benchmarks import mix as mix_command
 from benchmarks.mix import main
+from benchmarks.mixed.stage import Stage
 from benchmarks.workloads.mixed import Mix
+from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.scheduling.framework import Plugin
 
 SMALL = ("--nodes", "40", "--pods", "60", "--classes", "6", "--sizes", "3", "--seed", "9")
 
@@ -138,3 +141,19 @@ def test_an_interrupt_ends_it_with_a_line(capsys: pytest.CaptureFixture[str], mo
     with pytest.raises(SystemExit) as end:
         main(SMALL)
     assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+def test_tenants_of_a_tree_of_three_levels_borrow_nearly_all_that_they_use() -> None:
+    mix = Mix(nodes=50, pods=400, classes=20, tenants=20, tree=True)
+    stage = Stage(mix)
+    stage.arrive(mix.arrivals())
+    stage.decide_all()
+    assert not stage.left()
+    ledger = next(one.ledger for one in _plugins(stage) if isinstance(one, TenantQuota))
+    totals = stage.core.fleet.allocatable_total()
+    nodes = [ledger.node(f"team-{one}", totals) for one in range(mix.tenants)]
+    assert all(len(node.path) == 3 and node.borrowed("cpu") for node in nodes)
+
+
+def _plugins(stage: Stage) -> list[Plugin]:
+    return [one for scheduler in stage.core.profiles for one in scheduler.plan.plugins]

@@ -17,6 +17,7 @@ from dispatcher.cli.output import Column, print_table
 from dispatcher.cli.tables import PODS
 from dispatcher.scheduling.views import whole
 from dispatcher.service.errors import CommandError, ExitCode
+from shared.model.pod import Pod
 from tests.service.fakes import FakeViews
 
 NOBODY = "http://127.0.0.1:1"
@@ -43,7 +44,17 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
             raise CommandError(f"nothing is known of pod {namespace}/{name}", ExitCode.NOT_FOUND)
         return found
 
+    def tenant(_self: ApiClient, name: str) -> dict[str, Any] | None:
+        return views.tenant(name)
+
+    def quota(_self: ApiClient, **query: str) -> dict[str, Any]:
+        requests = json.loads(query["requests"])
+        asked = Pod("", query["namespace"], "", requests=requests, priority=int(query["priority"]))
+        return views.quota(query["cluster"], asked, int(query["replicas"]))
+
     monkeypatch.setattr(api_client.ApiClient, "rows", rows)
+    monkeypatch.setattr(api_client.ApiClient, "tenant", tenant)
+    monkeypatch.setattr(api_client.ApiClient, "quota", quota)
 
     def queue(_self: ApiClient, limit: int) -> dict[str, Any]:
         return {"queue": views.queue(limit), "counts": views.queue_counts()}
@@ -92,6 +103,8 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         "pods",
         "queue",
         "rebalance",
+        "tenants",
+        "quota",
         "top",
         "doctor",
         "signals",
@@ -132,6 +145,12 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
             "    1   default     web-1   east            5   red        25%      3s   "
             "number 1 of 3: priority 5, tenant red",
         ),
+        (
+            ("tenants",),
+            "TENANT",
+            "  shop   cpu              4      5          1      0       8   12.5%         2",
+        ),
+        (("tenants",), "TENANT", "free     -                -      -          -      -       -    0.0%         0"),
         (
             ("rebalance",),
             "NAMESPACE",
@@ -281,3 +300,67 @@ def test_a_demo_with_a_configuration_that_is_wrong_does_not_begin(tmp_path: Path
     done = run("demo", "--once", "--config", str(tmp_path / "demo.yaml"))
     assert done.exit_code == 1
     assert f"plugin_files[0]: there is no file {tmp_path / 'nobodys.py'}: correct it" in done.stderr
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_tenant_is_explained_with_its_arithmetic_and_its_rules() -> None:
+    shown = run("tenants", "explain", "shop")
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    for want in (
+        "Tenant all / shop",
+        "Namespaces shop, west/till-*",
+        "Waiting 2 pods, 1 of them for what is its own",
+        "Share 12.5% (of cpu), weight 2",
+        "Rules of all max_priority: 7",
+        "Rules of shop nodes: pool=x; clusters: west; spread: yes",
+        "Not limited uses pods 5",
+        "given 4 = nominal 4 (40% of the fleet)",
+        "keeps 3: lends at most 1",
+        "uses 5: borrowed 1, lent 0, may borrow 2",
+        "left 1 of 6, limited by all",
+    ):
+        assert want in lines
+    assert json.loads(run("tenants", "explain", "shop", "-o", "json").stdout) == FakeViews().tenant("shop")
+
+
+AMOUNTS = {"requests": {"cpu": "250m"}, "limits": {"cpu": "1", "memory": "1Gi"}}  # memory is requested, too
+POD = {"containers": [{"name": "c", "image": "i", "resources": AMOUNTS}]}
+TEMPLATE = {"template": {"spec": POD}}
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize(
+    ("manifest", "words", "code", "line"),
+    [
+        ({"kind": "Pod", "spec": POD}, (), ExitCode.OK, "Asks      cpu 250, memory 1073741824"),
+        ({"kind": "Deployment", "spec": {"replicas": 2, **TEMPLATE}}, (), ExitCode.OK, "Passes    2 of 2 pods"),
+        ({"kind": "Job", "spec": {"parallelism": 3, **TEMPLATE}}, (), ExitCode.FAILED, "Passes    2 of 3 pods"),
+        ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": TEMPLATE}}}, (), ExitCode.OK, "Passes    1 of 1 pods"),
+        ({"kind": "Pod", "spec": POD}, ("--priority", "9"), ExitCode.FAILED, "Passes    0 of 1 pods"),
+        (
+            {"kind": "Pod", "spec": POD},
+            ("--priority", "9"),
+            ExitCode.FAILED,
+            "Frees     1 of cpu has to come free in tenant all",
+        ),
+        ({"kind": "Pod", "spec": POD}, (), ExitCode.OK, "Not on    nodes of cluster west"),
+        ({"kind": "Service", "spec": {}}, (), ExitCode.USAGE, "kind 'Service' makes no pods; known: Pod,"),
+        ({"kind": "Deployment", "spec": {}}, (), ExitCode.USAGE, "spec.template is missing"),
+        ({"kind": "Deployment", "spec": {"replicas": "x", **TEMPLATE}}, (), ExitCode.USAGE, "must be a whole number"),
+    ],
+)
+def test_a_manifest_is_checked_against_quota(
+    tmp_path: Path, manifest: dict[str, Any], words: tuple[str, ...], code: ExitCode, line: str
+) -> None:
+    (tmp_path / "m.yaml").write_text(yaml.safe_dump(manifest))
+    shown = run("quota", "check", "-f", str(tmp_path / "m.yaml"), "-n", "shop", *words)
+    assert shown.exit_code == code, shown.output
+    assert line in (shown.stdout if code in (ExitCode.OK, ExitCode.FAILED) else shown.stderr)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "[1]", "a: 1\n---\nb: 2"])
+def test_what_is_no_manifest_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.yaml").write_text(text)
+    shown = run("quota", "check", "-f", str(tmp_path / "m.yaml"))
+    assert shown.exit_code == ExitCode.USAGE
+    assert str(tmp_path / "m.yaml") in shown.stderr

@@ -79,14 +79,25 @@ def test_the_plugin_runs_from_its_archive_alone(plugin: dict[str, str]) -> None:
     shown = run_plugin(plugin, "--help").stdout
     assert "Usage: kubectl dispatch" in shown
     _, _, listed = shown.partition("Commands:\n")
-    asking = {"explain", "clusters", "nodes", "pods", "rebalance", "doctor", "top", "support-bundle", "version"}
+    asking = {
+        "explain",
+        "clusters",
+        "nodes",
+        "pods",
+        "rebalance",
+        "tenants",
+        "doctor",
+        "top",
+        "support-bundle",
+        "version",
+    }
     listed, _, after = listed.partition("\n\n")
     assert {line.split()[0] for line in listed.splitlines()} == asking
     assert "--context" in after
 
 
 @pytest.mark.parametrize(
-    "words", [("clusters",), ("top", "nodes"), ("explain", "shop/web-0"), ("doctor",), ("rebalance", "-o", "yaml")]
+    "words", [("clusters",), ("top", "nodes"), ("explain", "shop/web-0"), ("doctor",), ("tenants", "explain", "a")]
 )
 def test_what_asks_a_dispatcher_is_in_the_plugin_whole(plugin: dict[str, str], words: tuple[str, ...]) -> None:
     done = run_plugin(plugin, *words, "--server", "http://127.0.0.1:1")

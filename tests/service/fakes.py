@@ -34,6 +34,7 @@ from shared.messages import (
     PodRef,
     Telemetry,
 )
+from shared.model.pod import Pod
 from shared.model.reasons import Reason, Reasons
 from tests.builders import pod
 
@@ -351,7 +352,69 @@ class FakeViews:
         return len(whole(self.pods(namespace)))
 
     def tenants(self) -> list[dict[str, Any]]:
-        return []
+        amounts = {"nominal": "4", "used": "5", "borrowed": "1", "lent": "0", "limit": "8"}
+        common = {"resource": "cpu", "waiting": 2, **amounts}
+        free = {"tenant": "free", "parent": "", "level": 0, "resource": "", "share": 0.0, "waiting": 0}
+        return [
+            {"tenant": "all", "parent": "", "level": 0, "share": 0.0, **common},
+            {"tenant": "shop", "parent": "all", "level": 1, "share": 0.125, **common},
+            free,
+        ]
+
+    def tenant(self, name: str) -> dict[str, Any] | None:
+        if name != "shop":
+            return None
+        amounts = {
+            "nominal": "4",
+            "said": "40%",
+            "of_children": "0",
+            "quota": "4",
+            "lending_limit": "1",
+            "kept": "3",
+            "borrowing_limit": "2",
+            "used": "5",
+            "usage": "5",
+            "borrowed": "1",
+            "lent": "0",
+            "available": "1",
+            "limited_by": "all",
+            "limit": "6",
+            "share": 0.125,
+        }
+        return {
+            "tenant": "shop",
+            "path": ["all", "shop"],
+            "children": [],
+            "namespaces": ["shop", "west/till-*"],
+            "waiting": 2,
+            "starved": 1,
+            "weight": 2.0,
+            "share": 0.125,
+            "dominant": "cpu",
+            "shares": [0.125],
+            "rules": {
+                "all": {"max_priority": 7},
+                "shop": {"nodes": {"pool": "x"}, "clusters": ["west"], "spread": True},
+            },
+            "resources": [{"resource": "cpu", "of": "the fleet", **amounts}],
+            "not_limited": {"pods": "5"},
+        }
+
+    def quota(self, cluster: str, pod: Pod, replicas: int) -> dict[str, Any]:
+        if pod.namespace == "both" and not cluster:
+            raise ValueError("namespace both is of several tenants")
+        fits = min(replicas, 2) if pod.priority <= 7 else 0
+        return {
+            "tenant": "shop",
+            "path": ["all", "shop"],
+            "asks": {name: str(amount) for name, amount in pod.requests.items()},
+            "replicas": replicas,
+            "fits": fits,
+            "why": "" if fits == replicas else "tenant shop: cpu asked 1, used 5, limit 6",
+            "closed": ["nodes of cluster west"],
+            "borrows": {"cpu": "1"},
+            "frees": None if fits == replicas else {"text": "1 of cpu has to come free in tenant all"},
+        }
 
     def queue(self, most: int) -> list[dict[str, Any]]:
         pod = {"namespace": "default", "source": "east", "tenant": "red", "share": 0.25, "waits_s": 3.0, "attempts": 0}

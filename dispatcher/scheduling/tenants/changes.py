@@ -40,7 +40,8 @@ def changes(before: Standing, after: Standing) -> Iterator[str]:
         if old is None:
             yield f"tenant {name} is new"
         elif old.parent != new.parent:
-            yield f"tenant {name} is part of {new.parent or 'nobody'}, no more of {old.parent or 'nobody'}"
+            above, before_it = (one.parent or "nobody" for one in (new, old))
+            yield f"tenant {name} is part of {above}, no more of {before_it}"
         elif _policy(old) != _policy(new):
             yield f"tenant {name}: {', '.join(_changed(old, new))} changed, for pods to come"
         yield from _amounts(name, before, after)

@@ -27,7 +27,7 @@ def _part(ratio: float, total: int) -> int:
 
 
 class FairShare(NamedTuple):
-    """Weighted dominant share of what can be borrowed, in billionths; a lower one goes first.
+    """Weighted dominant share of what can be borrowed, in billionths; lower is less.
 
     Zero if and only if nothing is borrowed. `endless`: something is, with weight 0: more than any
     other, and among such ones `billionths` are those without a weight.

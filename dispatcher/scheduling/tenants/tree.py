@@ -158,15 +158,18 @@ class TenantNode:
         """The resource that its share is of, '' if it has borrowed nothing."""
         return self._dominant(NOTHING)[1]
 
+    def share_of(self, resource: str, more: int = 0) -> FairShare:
+        """Its share of one resource that is limited, if it used `more` than it does."""
+        if self.parent is None:
+            return NO_SHARE
+        borrowed = self.borrowed(resource, more)
+        return fair_share(borrowed, self.parent.potential[resource], self.tenant.weight)
+
     def _dominant(self, more: Mapping[str, int]) -> tuple[FairShare, str]:
         most = NO_SHARE
         of = ""
-        if self.parent is None:
-            return most, of
         for resource in sorted(self.quota):
-            borrowed = self.borrowed(resource, more.get(resource, 0))
-            lendable = self.parent.potential[resource]
-            found = fair_share(borrowed, lendable, self.tenant.weight)
+            found = self.share_of(resource, more.get(resource, 0))
             if found > most:
                 most = found
                 of = resource
@@ -214,10 +217,10 @@ class TenantNode:
         self.ceiling = {}
         for resource in limited:
             lent = sum(one.quota[resource] - one.kept[resource] for one in self.children)
-            given = _amount(said.nominal, resource, totals) or 0
+            given = said_amount(said.nominal, resource, totals) or 0
             quota = min(given + lent, MAX_AMOUNT)
-            lending = _amount(said.lending_limit, resource, totals)
-            borrowing = _amount(said.borrowing_limit, resource, totals)
+            lending = said_amount(said.lending_limit, resource, totals)
+            borrowing = said_amount(said.borrowing_limit, resource, totals)
             self.quota[resource] = quota
             self.kept[resource] = 0 if lending is None else max(0, quota - lending)
             if borrowing is not None:
@@ -251,7 +254,10 @@ def _add(amounts: Resources, resource: str, more: int) -> None:
         amounts.pop(resource, None)
 
 
-def _amount(shares: Mapping[str, Share], resource: str, totals: Mapping[str, int]) -> int | None:
+def said_amount(
+    shares: Mapping[str, Share], resource: str, totals: Mapping[str, int]
+) -> int | None:
+    """What was said of a resource, as an amount; None: nothing was."""
     share = shares.get(resource)
     return None if share is None else limit_of(share, totals.get(resource, 0))
 

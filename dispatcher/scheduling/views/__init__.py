@@ -8,11 +8,13 @@ from dispatcher.scheduling.views.node_rows import nodes_view
 from dispatcher.scheduling.views.pieces import Pieces, Row, whole
 from dispatcher.scheduling.views.pod_rows import count_pods, explain, pods_view, source_of
 from dispatcher.scheduling.views.queue_rows import place_view, queue_counts, queue_view
+from dispatcher.scheduling.views.tenant_rows import TenantRows
 from dispatcher.scheduling.views.usage_rows import usage_view
 
 __all__ = [
     "Pieces",
     "Row",
+    "TenantRows",
     "cluster_names",
     "clusters_view",
     "count_pods",

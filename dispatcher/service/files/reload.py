@@ -24,8 +24,8 @@ class Reloader:
     passes its checks.
 
     Of a changed configuration profiles, plugins and tenants alone are taken over; the rest holds
-    until the next start. `refused`: whether they are, as they stand now. `unread`: which files, read at
-    the start alone, have changed since.
+    until the next start. `refused`: whether they are, as they stand now. `unread`: which files,
+    read at the start alone, have changed since.
     """
 
     def __init__(

@@ -6,28 +6,46 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.metrics.quotas import QuotaCollector
 from shared.model.tenant import Share, Tenant
+from tests.service.tenant_world import World, tenant
 
 EXPIRY = "global_dispatcher_gateway_certificate_expiry_timestamp_seconds"
 
 
 def test_quota_is_told_in_cores_and_bytes() -> None:
     tenant = Tenant("team", ("team-*",), {"cpu": Share(absolute=4000), "memory": Share(absolute=1 << 30)})
-    ledger = QuotaLedger([tenant])
-    ledger.charge(("east", "uid"), "team", {"cpu": 1500, "pods": 1})
+    world = World(tenant)
+    world.ledger.charge(("east", "uid"), "team", {"cpu": 1500, "pods": 1})
     registry = CollectorRegistry()
-    registry.register(QuotaCollector(ledger, FleetState()))
+    registry.register(QuotaCollector(world.ledger, world.core))
 
     def told(name: str, resource: str) -> float | None:
         return registry.get_sample_value(f"global_dispatcher_quota_{name}", {"tenant": "team", "resource": resource})
 
     assert [told("used", one) for one in ("cpu", "memory", "pods")] == [1.5, 0, None]
     assert [told("limit", one) for one in ("cpu", "memory")] == [4, 1 << 30]
+
+
+def test_of_each_tenant_is_told_what_is_lent_and_borrowed_and_who_waits_for_it() -> None:
+    world = World(tenant("all", cpu=0), tenant("a", cpu=3, parent="all"), tenant("b", cpu=1, parent="all"))
+    world.come("b", "b1", "b2", "b3", "b4", "b5")
+    world.come("a", "a1", "a2")
+    registry = CollectorRegistry()
+    registry.register(QuotaCollector(world.ledger, world.core))
+
+    def told(name: str, whose: str, **more: str) -> float | None:
+        return registry.get_sample_value(f"global_dispatcher_{name}", {"tenant": whose, **more})
+
+    amounts = ("used", "nominal", "borrowed", "lent", "limit")
+    assert [told(f"quota_{one}", "b", resource="cpu") for one in amounts] == [4, 1, 3, 0, 4]
+    assert [told(f"quota_{one}", "a", resource="cpu") for one in amounts] == [0, 3, 0, 3, 4]
+    assert [told(f"quota_{one}", "all", resource="cpu") for one in amounts] == [4, 0, 0, 0, 4]
+    assert [told("tenant_share", one) for one in ("a", "b", "all")] == [0, 0.75, 0]
+    assert [told("tenant_waiting_pods", one) for one in ("a", "b", "all")] == [2, 1, 3]
+    assert [told("tenant_starved_pods", one) for one in ("a", "b")] == [2, 0]
 
 
 @pytest.mark.parametrize("text", [None, b"no certificate"])
