@@ -301,6 +301,7 @@ class SchedulingQueue:
         self._counts[_ACTIVE] += len(items)
 
     def _first(self, now: float) -> QueuedPod | None:
+        self._active.at(now)
         for item in self._retried.due(now):
             self._try(item, now, Cause.BACKOFF_ENDED)
         if self._active.first() is None:

@@ -132,6 +132,8 @@ class QuotaLedger:
         self.claims = QuotaClaims()
         # quota that is kept for pods while others give it back: it counts as used
         self._holds: dict[PodId, Charge] = {}
+        # of a tenant: its mean share of late, its share, and since when (`fair_shares`)
+        self.past: dict[str, tuple[float, float, float]] = {}
         # tenants that were charged, or given back to, since somebody emptied it
         self.charged_since: set[str] = set()
 
