@@ -82,15 +82,15 @@ _OF_THE_LEADER = frozenset(
         "/v1/usage",
         "/v1/pods",
         "/v1/tenants",
-        "/v1/quota",
         "/v1/queue",
+        "/v1/quota",
         "/v1/rebalancing",
         "/v1/drain",
     )
 )
 _REQUESTS = msgspec.json.Decoder(dict[str, Amount]).decode
 _WHOLE = msgspec.json.Decoder(int).decode
-_UNDER = ("/v1/explain/", "/v1/tenants/", "/v1/queue/")
+_UNDER = ("/v1/explain/", "/v1/queue/", "/v1/tenants/")
 _MOST_REPLICAS = 1_000_000
 _LONGEST_NAME = 63
 
@@ -119,10 +119,10 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
             web.get("/v1/telemetry", _telemetry),
             web.get("/v1/pods", _pods),
             web.get("/v1/tenants", _tenants),
-            web.get("/v1/tenants/{name}", _tenant),
-            web.get("/v1/quota", _quota),
             web.get("/v1/queue", _queue),
             web.get("/v1/queue/{namespace}/{name}", _place),
+            web.get("/v1/tenants/{name}", _tenant),
+            web.get("/v1/quota", _quota),
             web.get("/v1/rebalancing", _rebalancing),
             web.get("/v1/drain", _drain),
             web.get("/v1/explain/{namespace}/{name}", _explain),
@@ -286,6 +286,25 @@ async def _tenants(request: web.Request) -> web.Response:
     return _json({"tenants": request.app[SHOWN].views.tenants()})
 
 
+async def _queue(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    limit = request.query.get("limit", "50")
+    if not limit.isdecimal() or len(limit) > 6:
+        return _error(400, f"limit: a number of pods, not {limit[:20]!r}")
+    return _json({"queue": views.queue(int(limit)), "counts": views.queue_counts()})
+
+
+async def _place(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    namespace = request.match_info["namespace"]
+    name = request.match_info["name"]
+    row = views.place(namespace, name, request.query.get("cluster", ""))
+    if row is None:
+        unknown = _unknown_cluster(views, request, ("cluster",))
+        return _error(404, unknown or _not_ours(views, request, namespace, name))
+    return _json(row)
+
+
 async def _tenant(request: web.Request) -> web.Response:
     views = request.app[SHOWN].views
     name = request.match_info["name"]
@@ -315,25 +334,6 @@ async def _quota(request: web.Request) -> web.Response:
         return _json(views.quota(query.get("cluster", ""), pod, replicas))
     except ValueError as error:
         return _error(400, str(error))
-
-
-async def _queue(request: web.Request) -> web.Response:
-    views = request.app[SHOWN].views
-    limit = request.query.get("limit", "50")
-    if not limit.isdecimal() or len(limit) > 6:
-        return _error(400, f"limit: a number of pods, not {limit[:20]!r}")
-    return _json({"queue": views.queue(int(limit)), "counts": views.queue_counts()})
-
-
-async def _place(request: web.Request) -> web.Response:
-    views = request.app[SHOWN].views
-    namespace = request.match_info["namespace"]
-    name = request.match_info["name"]
-    row = views.place(namespace, name, request.query.get("cluster", ""))
-    if row is None:
-        unknown = _unknown_cluster(views, request, ("cluster",))
-        return _error(404, unknown or _not_ours(views, request, namespace, name))
-    return _json(row)
 
 
 async def _rebalancing(request: web.Request) -> web.Response:

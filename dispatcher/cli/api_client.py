@@ -50,14 +50,6 @@ class ApiClient:
         path = f"/v1/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"
         return self._get(path, {"cluster": cluster} if cluster else {})
 
-    def tenant(self, name: str) -> dict[str, Any]:
-        """All about one tenant."""
-        return self._get(f"/v1/tenants/{quote(name, safe='')}", {})
-
-    def quota(self, **query: str) -> dict[str, Any]:
-        """Whether quota lets pods pass: see the dispatcher's /v1/quota."""
-        return self._get("/v1/quota", {key: value for key, value in query.items() if value})
-
     def queue(self, limit: int) -> dict[str, Any]:
         """Rows of the first pods that are to be decided, and how many pods wait in which state."""
         return self._get("/v1/queue", {"limit": str(limit)})
@@ -66,6 +58,14 @@ class ApiClient:
         """Where one pod stands in the queue."""
         path = f"/v1/queue/{quote(namespace, safe='')}/{quote(name, safe='')}"
         return self._get(path, {"cluster": cluster} if cluster else {})
+
+    def tenant(self, name: str) -> dict[str, Any]:
+        """All about one tenant."""
+        return self._get(f"/v1/tenants/{quote(name, safe='')}", {})
+
+    def quota(self, **query: str) -> dict[str, Any]:
+        """Whether quota lets pods pass: see the dispatcher's /v1/quota."""
+        return self._get("/v1/quota", {key: value for key, value in query.items() if value})
 
     def version(self) -> str:
         """The server's version."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import Meta
 
 from dispatcher.scheduling.fair_order import Turns
-from dispatcher.scheduling.fair_shares import LedgerShares
+from dispatcher.scheduling.fair_shares import DecayedShares, LedgerShares
 from dispatcher.scheduling.framework import Depends, Plugin, PodInfo
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.quota import QuotaLedger
@@ -36,6 +36,15 @@ class SortArgs(Args):
             " priority, before priority (which then orders the pods of each tenant), or never"
         ),
     ] = AFTER_PRIORITY
+    half_life_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e8,
+            description="shares are of what was used lately: what was used so many seconds ago"
+            " counts half; 0: of what is used now",
+        ),
+    ] = 0.0
 
 
 class PrioritySort(Plugin[None]):
@@ -45,9 +54,15 @@ class PrioritySort(Plugin[None]):
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def __init__(self, ledger: QuotaLedger | None = None, tenants: Order = AFTER_PRIORITY) -> None:
+    def __init__(
+        self,
+        ledger: QuotaLedger | None = None,
+        tenants: Order = AFTER_PRIORITY,
+        half_life_s: float = 0.0,
+    ) -> None:
         self._ledger = ledger
         self._tenants = tenants
+        self._half_life_s = half_life_s
 
     def sort_key(self, pod_info: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """Smallest first; in a turn the queue goes by class, then by time and id, so that ties are
@@ -60,7 +75,9 @@ class PrioritySort(Plugin[None]):
         ledger = self._ledger
         if ledger is None or not ledger.tenants or self._tenants == IGNORED:
             return None
-        return Turns(LedgerShares(ledger), self._rank_of)
+        half_life_s = self._half_life_s
+        shares = DecayedShares(ledger, half_life_s) if half_life_s else LedgerShares(ledger)
+        return Turns(shares, self._rank_of)
 
     def _rank_of(self, pod_info: PodInfo) -> tuple[Any, ...]:
         return () if self._tenants == BEFORE_PRIORITY else (-pod_info.pod.priority,)

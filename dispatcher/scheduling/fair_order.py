@@ -79,6 +79,10 @@ class Shares(Protocol):
         """
         ...
 
+    def at(self, now: float) -> None:
+        """It is `now`, in seconds that never run back."""
+        ...
+
     def suppose(self, tenant: str, pod_info: PodInfo, times: int) -> None:
         """So many pods like this count as charged, beside what is; negative: no more."""
         ...
@@ -199,6 +203,10 @@ class FairPods:
         """One more."""
         tenant = self._shares.tenant_of(item.pod_info) or NOBODY
         self._lane(self._rank_of(item, tenant), tenant).add(item)
+
+    def at(self, now: float) -> None:
+        """It is `now`."""
+        self._shares.at(now)
 
     def first(self) -> QueuedPod | None:
         """The next of all; None if there is none."""

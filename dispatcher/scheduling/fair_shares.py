@@ -7,6 +7,7 @@ below together, as pods of nobody do with all tenants'.
 """
 
 from collections.abc import Collection, Hashable
+from math import ceil
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
@@ -15,6 +16,8 @@ from dispatcher.scheduling.tenants.tree import TenantNode
 from shared.model.tenant import WEIGHT_ONE
 
 _AHEAD = WHOLE // 200
+_LOOKED_AHEAD = 0.1  # half-lives
+_LEAST_S = 1.0
 
 
 class LedgerShares:
@@ -80,9 +83,70 @@ class LedgerShares:
             return None
         return changed
 
+    def at(self, now: float) -> None:
+        """Only what is so now counts."""
+
     def suppose(self, tenant: str, pod_info: PodInfo, times: int) -> None:
         """So many pods like this count as charged; negative: no more."""
         self._ledger.tree.nodes[tenant].charge(charge_of(pod_info.pod), times)
+
+
+class DecayedShares(LedgerShares):
+    """The same by what was used lately, not by what is used now alone.
+
+    The past of a node is the mean of its share with weights that halve each `half_life_s`: after a
+    time dt with share s it is  d past + (1 - d) s, d = 0.5^(dt / half_life_s).  It is kept exactly,
+    change by change, in the ledger, so that it outlasts a reload; a restart begins with none. A
+    node is compared by what its past will be in a tenth of a half-life if its use stays: so what a
+    pod takes counts at once, by as much as it will have counted then. (Kueue's
+    AdmissionFairSharing adds a penalty for that, which has to be settled later.)
+    """
+
+    def __init__(self, ledger: QuotaLedger, half_life_s: float) -> None:
+        super().__init__(ledger)
+        self._half_life_s = half_life_s
+        self._now = 0.0
+        self._all_at = float("-inf")
+
+    def at(self, now: float) -> None:
+        """The past moves on."""
+        self._now = now
+
+    def share_of(self, node: Hashable) -> FairShare:
+        """As of the class, rounded up: what is not nothing stays more. Endless shares stay last."""
+        share = super().share_of(node)
+        ahead = 0.5**_LOOKED_AHEAD
+        past = self._past_of(node) if isinstance(node, str) else 0.0
+        return FairShare(share.endless, ceil(ahead * past + (1 - ahead) * share.billionths))
+
+    def _past_of(self, node: str) -> float:
+        past, share, since = self._ledger.past.get(node, (0.0, 0.0, self._now))
+        kept: float = 0.5 ** (max(0.0, self._now - since) / self._half_life_s)
+        return kept * past + (1 - kept) * share
+
+    def take_changed(self) -> Collection[str] | None:
+        """Time changes all shares, so they are looked at again after each hundredth of a half-life."""
+        changed = super().take_changed()
+        nodes = self._ledger.tree.nodes
+        if self._now - self._all_at >= max(self._half_life_s / 100, _LEAST_S):
+            changed = None
+        if changed is None:
+            self._all_at = self._now
+        for node in self._touched(changed):
+            self._ledger.past[node] = (
+                self._past_of(node),
+                float(nodes[node].share().billionths),
+                self._now,
+            )
+        return changed
+
+    def _touched(self, changed: Collection[str] | None) -> Collection[str]:
+        nodes = self._ledger.tree.nodes
+        if changed is None:
+            for gone in self._ledger.past.keys() - nodes.keys():
+                del self._ledger.past[gone]
+            return nodes.keys()
+        return {above.name for one in changed if one in nodes for above in nodes[one].path}
 
 
 def _borrowed(node: TenantNode) -> list[int]:

@@ -241,6 +241,10 @@ class SchedulingQueue(QueuedGroups):
         """Whose pod it is where tenants share, and the share of the tenant."""
         return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
 
+    def refused_for_quota(self) -> Iterator[RefusedTogether]:
+        """The lines of pods that quota alone refuses."""
+        return self._parked.refused_for(QUOTA)
+
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
         item = self._pods.get(pod_id)
@@ -307,6 +311,7 @@ class SchedulingQueue(QueuedGroups):
         self._counts[_ACTIVE] += len(items)
 
     def _first(self, now: float) -> QueuedPod | None:
+        self._active.at(now)
         for item in self._retried.due(now):
             self._try(item, now, Cause.BACKOFF_ENDED)
         if self._active.first() is None:

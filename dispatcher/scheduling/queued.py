@@ -380,6 +380,9 @@ class ActivePods:
             heapq.heapify(self.entries)
         heapq.heappush(self.entries, (item.order, next(self._numbers), group))
 
+    def at(self, now: float) -> None:
+        """It is `now`, which makes no difference."""
+
     def first(self) -> QueuedPod | None:
         """The first of all; None if there is none."""
         while self.entries:

@@ -121,9 +121,6 @@ class QuotaLedger:
         self, tenants: Sequence[Tenant] = (), unsynced: UnsyncedUsage | None = None
     ) -> None:
         self.unsynced = unsynced or UnsyncedUsage()
-        self.claims = QuotaClaims()
-        # quota that is kept for pods while others give it back: it counts as used
-        self._holds: dict[PodId, Charge] = {}
         self.generation = -1  # grows with each change of tenants
         self._hold(tenants, TenantTree(tenants))
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
@@ -132,6 +129,11 @@ class QuotaLedger:
         self._alike: dict[
             tuple[str, frozenset[tuple[str, int]]], Charge
         ] = {}  # equal ones are kept once
+        self.claims = QuotaClaims()
+        # quota that is kept for pods while others give it back: it counts as used
+        self._holds: dict[PodId, Charge] = {}
+        # of a tenant: its mean share of late, its share, and since when (`fair_shares`)
+        self.past: dict[str, tuple[float, float, float]] = {}
         # tenants that were charged, or given back to, since somebody emptied it
         self.charged_since: set[str] = set()
 
@@ -155,6 +157,8 @@ class QuotaLedger:
                     self.unsynced.note(charge.tenant, home, charge.amounts, -1)
                     del charges[uid]
         self._hold(tenants, tree)
+        self.claims.clear()  # all that wait are tried again, and say so
+        self._holds.clear()
 
     def _hold(self, tenants: Sequence[Tenant], tree: TenantTree) -> None:
         self.tenants = tuple(tenants)
@@ -164,8 +168,6 @@ class QuotaLedger:
         self.parts = parts_of(tree)
         self.any_parts = any(self.parts.values())
         self.generation += 1
-        self.claims.clear()  # all that wait are tried again, and say so
-        self._holds.clear()
         self._counted = -1  # the state of `unsynced` that the tree counts
 
     def node(self, tenant: str, totals: Mapping[str, int] | None) -> TenantNode:
@@ -229,10 +231,12 @@ class QuotaLedger:
 
     def claim(self, pod_id: PodId, tenant: str, priority: int, amounts: Mapping[str, int]) -> None:
         """A pod waits for quota alone: it goes before pods of its tenant of lower priority, unless
-        the tenant could never use so much.
+        it asks for more than that was given (of what it was given nothing of: than it could ever
+        use).
         """
-        potential = self.tree.nodes[tenant].potential
-        if all(amount <= potential.get(name, amount) for name, amount in amounts.items()):
+        node = self.tree.nodes[tenant]
+        limits = {name: given or node.potential[name] for name, given in node.quota.items()}
+        if all(amount <= limits.get(name, amount) for name, amount in amounts.items()):
             self.claims.put(pod_id, tenant, priority, self._charge(tenant, amounts).amounts)
 
     def hold(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:

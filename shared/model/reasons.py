@@ -312,7 +312,7 @@ class Reasons:
     )
     GROUP_INCOMPLETE = Reason(
         "group_incomplete",
-        "pod group {}",
+        "incomplete pod group {}",
         remedy="The pods of a group start together, and fewer than its least number (`minCount`, or "
         "the annotation `global-dispatcher.io/group-min`) are there by now; those with scheduling "
         "gates do not count. Make the others, or lower the number.",

@@ -55,6 +55,10 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
             id="a drain both ways",
         ),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
+        pytest.param(
+            "/v1/queue?limit=2", {"queue": FakeViews().queue(2), "counts": FakeViews().queue_counts()}, id="the queue"
+        ),
+        pytest.param("/v1/queue/default/web-1", FakeViews().place("default", "web-1"), id="a pod's place in it"),
         pytest.param("/v1/tenants", {"tenants": FakeViews().tenants()}, id="tenants"),
         pytest.param("/v1/tenants/shop", FakeViews().tenant("shop"), id="one tenant"),
         pytest.param(
@@ -62,10 +66,6 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
             FakeViews().quota("", pod().namespace("shop").cpu("500m").build(), 3),
             id="quota for some pods",
         ),
-        pytest.param(
-            "/v1/queue?limit=2", {"queue": FakeViews().queue(2), "counts": FakeViews().queue_counts()}, id="the queue"
-        ),
-        pytest.param("/v1/queue/default/web-1", FakeViews().place("default", "web-1"), id="a pod's place in it"),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
     ],
 )

@@ -135,12 +135,6 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
             "default     web-1   east     west      west-1   Running   score 71.3, 2.1 ahead of east/east-1",
         ),
         (
-            ("tenants",),
-            "TENANT",
-            "  shop   cpu              4      5          1      0       8   12.5%         2",
-        ),
-        (("tenants",), "TENANT", "free     -                -      -          -      -       -    0.0%         0"),
-        (
             ("queue",),
             "PLACE",
             "    2   default     web-2   east            5   red        25%      3s   priority 5, tenant red",
@@ -151,6 +145,12 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
             "    1   default     web-1   east            5   red        25%      3s   "
             "number 1 of 3: priority 5, tenant red",
         ),
+        (
+            ("tenants",),
+            "TENANT",
+            "  shop   cpu              4      5          1      0       8   12.5%         2",
+        ),
+        (("tenants",), "TENANT", "free     -                -      -          -      -       -    0.0%         0"),
         (
             ("rebalance",),
             "NAMESPACE",

@@ -52,6 +52,9 @@ class FakeShares:
         self.changed = set()
         return taken
 
+    def at(self, now: float) -> None:
+        """Nothing changes by that."""
+
     def suppose(self, tenant: str, pod_info: PodInfo, times: int) -> None:
         self._add(tenant, charge_of(pod_info.pod), times)
 

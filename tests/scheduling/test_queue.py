@@ -9,7 +9,7 @@ import pytest
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
-from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
+from dispatcher.scheduling.queued import AT_A_TIME, ActivePods, Cause, NoPlugins, State
 from shared.model.reasons import Reason, Reasons, Why
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
@@ -166,6 +166,7 @@ def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
     queue = a_queue()
     for turn in range(1000):
         add(queue, pod("p").labels(turn=str(turn)))
+    assert isinstance(queue._active, ActivePods)
     assert len(queue._active.entries) < 100
     assert popped(queue).pod_info.pod.labels == {"turn": "999"}
 

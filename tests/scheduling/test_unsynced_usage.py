@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.plugins.registry import REGISTRY, PluginContext
@@ -16,6 +16,8 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 from shared.model.pod import Pod
 from shared.model.tenant import Share, Tenant
+from tests.laws.examples import examples
+from tests.scheduling.tenants.naive import Naive
 
 LIMIT = 10
 TEAM = Tenant("team", ("shop",), {"cpu": Share(absolute=LIMIT)})
@@ -168,3 +170,61 @@ def test_the_law_is_not_held_by_giving_out_nothing() -> None:
     life.submit("b", "west", 5)
     life.submit("c", "west", 4)
     assert sorted(life.pods) == ["a", "c"]
+
+
+# --- the law, for a tree of tenants ----------------------------------------------------------------------------------
+
+TREE = (
+    Tenant("all", (), {"cpu": Share(absolute=4)}),
+    Tenant("lends", ("lends",), {"cpu": Share(absolute=6)}, "all", lending_limit={"cpu": Share(absolute=4)}),
+    Tenant("borrows", ("borrows",), {"cpu": Share(absolute=2)}, "all", borrowing_limit={"cpu": Share(absolute=5)}),
+)
+NAMES = ("lends", "borrows")
+several = st.lists(st.tuples(st.sampled_from(HOMES), st.sampled_from(NAMES), st.integers(1, 6)), max_size=3)
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["a ledger is kept", "nothing is remembered"])
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from(HOMES), several, st.booleans()), max_size=4), max_size=5))
+def test_no_limit_of_a_tree_is_broken_in_whatever_order_clusters_are_heard_after_starts(
+    keeps: bool, history: list[list[tuple[str, list[tuple[str, str, int]], bool]]]
+) -> None:
+    """Of all that runs, whether the dispatcher of the moment has heard of it or not."""
+    serial = itertools.count()
+    pods: dict[str, tuple[str, str, int]] = {}
+    remembered: PersistedUsage | None = {}
+    empty: list[tuple[str, list[tuple[str, str, int]], bool]] = [(home, [], False) for home in HOMES]
+    for at, steps in enumerate((empty, *history)):
+        ledger = QuotaLedger(TREE, UnsyncedUsage(remembered, wait=at > 0))
+        fleet = FleetState()
+        plugin: Any = REGISTRY["TenantQuota"].make({}, PluginContext(quota=ledger))
+        for name in HOMES:
+            fleet.set_cluster(name, ready=False, synced=False)
+        for home, submitted, ends in steps:
+            fleet.set_cluster(home, ready=True, synced=True)
+            for uid, (where, namespace, cpu) in pods.items():
+                if where == home:
+                    plugin.restore(_of(uid, where, namespace, cpu), -1, view_of(fleet))
+            for where, namespace, cpu in submitted:
+                uid = f"u{next(serial)}"
+                heard = next(info for info in fleet.clusters if info.name == where).synced
+                one = _of(uid, where, namespace, cpu)
+                if heard and plugin.reserve(CycleState(), one, 0, view_of(fleet)) is None:
+                    pods[uid] = (where, namespace, cpu)
+            known = [uid for uid, (where, *_) in pods.items() if ledger.charged((where, uid))]
+            if ends and known:
+                where, namespace, cpu = pods.pop(known[0])
+                plugin.unreserve(_of(known[0], where, namespace, cpu), 0, view_of(fleet))
+            _assert_within_limits(pods)
+        ledger.unknown("lends", fleet.clusters)
+        remembered = ledger.unsynced.known() if keeps else None
+
+
+def _of(uid: str, home: str, namespace: str, cpu: int) -> PodInfo:
+    return PodInfo(Pod(uid, namespace, uid, requests={"cpu": cpu}), home)
+
+
+def _assert_within_limits(pods: dict[str, tuple[str, str, int]]) -> None:
+    own = {name: {"cpu": sum(cpu for _, of, cpu in pods.values() if of == name)} for name in NAMES}
+    naive = Naive(TREE, own, {})
+    assert all(naive.within(name, "cpu") for name in NAMES)

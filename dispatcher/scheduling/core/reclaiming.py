@@ -26,7 +26,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.queue import QueuedPod
-from dispatcher.scheduling.queued import QUOTA, State
+from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules.budgets import Budgets, Left
@@ -105,12 +105,11 @@ class Reclaiming:
     # ----------------------------------------------------------------------------------------------
 
     def _claimants(self, now: float) -> list[QueuedPod]:
-        """Pods that quota alone refuses, the most important first; of each class the first few."""
-        firsts = (one for one, _ in self._state.queue.parked() if one.reasons == QUOTA)
+        """Pods that quota alone refuses, the most important first; of each line the first few."""
         found = [
             item
-            for first in firsts
-            for item in islice(first.line.values() if first.line else (), _MOST_LOOKED_AT)
+            for line in self._state.queue.refused_for_quota()
+            for item in islice(line.values(), _MOST_LOOKED_AT)
             if item.state is State.UNSCHEDULABLE and self._asks(item, now)
         ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))

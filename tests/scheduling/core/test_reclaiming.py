@@ -4,6 +4,8 @@ from collections import Counter
 
 import msgspec
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.messages import DONE, REFUSED, AnyIntent, Evict
@@ -12,6 +14,7 @@ from shared.model.objects import PodDisruptionBudget
 from shared.model.pod import Group
 from shared.model.tenant import ANY_PRIORITY, LOWER_PRIORITY, NEVER, Share, Tenant
 from tests.builders import PodBuilder, node, pod
+from tests.laws.examples import examples
 from tests.scheduling.one_cluster import OneCluster
 
 
@@ -64,6 +67,10 @@ class World(OneCluster):
         if self.again:
             self.replaced += 1
             self.submit(self.built(f"{name.split('-', maxsplit=1)[0]}-again-{self.replaced}").build())
+
+    def check(self, cpus: int) -> None:
+        """No limit is broken, but for what is kept for pods that wait."""
+        assert sum(one.requests["cpu"] for one in self.pods.values() if one.node) <= 1000 * cpus
 
     def names(self) -> list[str]:
         return [one.pod.name for one in self.evicted]
@@ -203,3 +210,49 @@ def test_evictions_are_paced() -> None:
     world.run(60)
     assert 40 <= early <= 70
     assert len(world.evicted) <= 50 + 75
+
+
+PODS = st.lists(
+    st.tuples(st.sampled_from(("red", "green", "blue")), st.integers(1, 3), st.sampled_from((0, 5))), max_size=14
+)
+
+
+@settings(max_examples=examples(40), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(
+    nominal=st.lists(st.integers(0, 4), min_size=3, max_size=3),
+    weights=st.lists(st.sampled_from((0, 1000, 2000)), min_size=3, max_size=3),
+    first=PODS,
+    then=PODS,
+    policy=st.sampled_from((LOWER_PRIORITY, ANY_PRIORITY)),
+)
+def test_reclaim_ends_and_keeps_limits_and_each_has_its_own(
+    nominal: list[int],
+    weights: list[int],
+    first: list[tuple[str, int, int]],
+    then: list[tuple[str, int, int]],
+    policy: str,
+) -> None:
+    """With pods that are replaced at once. Nobody is above a limit at any time; no eviction comes at the end; and no
+    pod waits then for what is its tenant's own while another tenant has borrowed (sharing incentive).
+    """
+    names = ("red", "green", "blue")
+    teams = [team(name, cpu, weight=weight) for name, cpu, weight in zip(names, nominal, weights, strict=True)]
+    world = World(*teams, policy=policy, room=(40,), again=True)
+    for batch in (first, then):
+        for at, (tenant, cpu, priority) in enumerate(batch):
+            world.submit(world.built(f"{tenant}-{len(batch)}-{at}-{world.now:.0f}", cpu).priority(priority).build())
+        for _ in range(10):
+            world.run(8)
+            world.check(sum(nominal))
+    ended = len(world.evicted)
+    world.run(100)
+    assert len(world.evicted) == ended
+    orders = Counter((one.pod.name, one.reclaimed) for one in world.evicted)
+    assert set(orders.values()) <= {1}, "each is evicted once for one pod"
+    for name, cpu in zip(names, nominal, strict=True) if policy == ANY_PRIORITY else ():
+        waiting = [one for pod, one in world.pods.items() if pod.startswith(name) and not one.node]
+        first_of = max((one.priority for one in waiting), default=0)
+        least = min((one.requests["cpu"] for one in waiting if one.priority == first_of), default=10**9)
+        lent = any(world.ledger.tree.nodes[one].borrowed("cpu") for one in names if one != name)
+        used = world.ledger.usage(name).get("cpu", 0)
+        assert not (lent and used + least <= 1000 * cpu), (name, waiting, used)
