@@ -10,6 +10,8 @@ be better than the best so far.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.least_pods import ROOM
+from dispatcher.scheduling.fleet.least_pods import ROOM, STARTS
 from dispatcher.scheduling.fleet.nominations import is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.trial import KEPT_S, standing_of
@@ -34,9 +36,11 @@ from dispatcher.scheduling.rules.victims import SHIFT, Badness, badness, by_impo
 from shared.model.pod import PodId
 from shared.model.resources import PODS
 
-MOST_EMPTIED = 64  # domains that are tried for one group
+MOST_EMPTIED = 64  # domains that are tried for one group,
+MOST_BETTER = 16  # and if one of these will do
 _MOST_ASKED = 256  # what-ifs of one domain
 _MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
+_MOST_ROWS = 1 << 16  # of which it is asked who started last
 _UNKNOWN = 1 << 40
 Unit = tuple[Victim, ...]  # that stay or go together
 
@@ -107,7 +111,8 @@ class GroupPreemption:
             return None
         found: tuple[Badness, Emptied] | None = None
         for tried, (bound, level, place) in enumerate(self._by_bound(hopeful)):
-            if tried >= MOST_EMPTIED or (found is not None and found[0] < bound):
+            most = MOST_EMPTIED if found is None else MOST_BETTER
+            if tried >= most or (found is not None and found[0] < bound):
                 break
             one = self._emptied(place)
             if one is None:
@@ -166,11 +171,42 @@ class GroupPreemption:
             count = np.maximum(np.ceil((members.needed - now[at]) / most[at]), 1.0)
             found = zip(at.tolist(), least[at].tolist(), count.tolist(), strict=True)
             bounds += [
-                ((0, priority, number * (priority + SHIFT), number), level, key, code)
+                (priority, number * (priority + SHIFT), int(number), level, code)
                 for code, priority, number in found
             ]
-        for bound, level, key, code in sorted(bounds):
-            yield bound, level, members.levels.place(key, code)
+        for (priority, total, number), alike in groupby(sorted(bounds), itemgetter(0, 1, 2)):
+            timed = list[tuple[float, int, int]]()
+            for level, some in groupby(alike, itemgetter(3)):
+                same = [one[-1] for one in some]
+                started = self._latest(members.keys[level], same, rows, priority, number)
+                timed += [(-late, level, code) for late, code in zip(started, same, strict=True)]
+            for late, level, code in sorted(timed):
+                place = members.levels.place(members.keys[level], code)
+                yield (0, priority, total, number, late), level, place
+
+    def _latest(
+        self, key: str, codes: Sequence[int], rows: RowList, priority: int, count: int
+    ) -> list[float]:
+        """By domain, how late the longest running of so many pods of this priority has started at
+        most; infinite where to tell would take longer than to try.
+        """
+        levels = self._members.levels
+        wanted = np.zeros(levels.size(key) + 1, dtype=np.bool_)  # the last for no domain
+        wanted[codes] = True
+        inside = rows[wanted[levels.codes(key)[rows]]]
+        inside = inside[self._least.priority[inside] == priority]
+        if len(inside) > _MOST_ROWS:
+            return [np.inf] * len(codes)
+        starts = self._least.starts[inside].ravel()
+        domain = np.repeat(levels.codes(key)[inside], STARTS)
+        order = np.lexsort((-starts, domain))
+        domain = domain[order]
+        first = np.searchsorted(domain, codes)
+        last = np.searchsorted(domain, codes, side="right") - 1
+        # of more than are told of a row the others started earlier
+        at = np.minimum(first + min(count, STARTS) - 1, last)
+        found: list[float] = starts[order[at]].tolist()
+        return found
 
     def _room_without(self, template: Template, rows: RowList) -> Ints:
         """[rows] how many more may fit there at most if all pods were gone."""

@@ -214,7 +214,7 @@ def test_a_level_that_no_node_has_is_named() -> None:
 
 def test_a_group_without_members_is_an_error() -> None:
     with pytest.raises(ValueError, match="without members"):
-        place_group(world(a=["n1"])[1], Group("PodGroup", "g"), [])  # type: ignore[list-item]
+        place_group(world(a=["n1"])[1], Group("PodGroup", "g"), [])
 
 
 # --- whom it evicts
