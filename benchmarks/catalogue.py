@@ -12,6 +12,7 @@ from benchmarks import (
     listing,
     scheduler_perf,
     tracing,
+    waiting_groups,
 )
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
@@ -42,6 +43,7 @@ _OWN = (
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
     *tracing.CASES,
+    *waiting_groups.CASES,
 )
 _SECONDS = {
     "half_a_million_nodes": 60,
