@@ -31,6 +31,7 @@ _OWN = (
     *decisions.CASES,
     *listing.CASES,
     *fragmentation.CASES,
+    *waiting_groups.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
     *many_templates.CASES,
@@ -43,7 +44,6 @@ _OWN = (
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
     *tracing.CASES,
-    *waiting_groups.CASES,
 )
 _SECONDS = {
     "half_a_million_nodes": 60,
