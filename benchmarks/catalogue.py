@@ -14,6 +14,7 @@ from benchmarks import (
     listing,
     scheduler_perf,
     tracing,
+    waiting_groups,
 )
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
@@ -32,6 +33,7 @@ _OWN = (
     *decisions.CASES,
     *listing.CASES,
     *fragmentation.CASES,
+    *waiting_groups.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
     *many_templates.CASES,

@@ -30,6 +30,10 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "mixed_200_classes": "200 templates mixed",
         "mixed_1000_classes": "1,000 templates mixed",
     },
+    "waiting_groups": {
+        "waiting_groups": "5,000 groups that wait, no two of one class, while pods end and come",
+        "waiting_groups_alike": "the same, of groups that are alike",
+    },
     "mixed_small_pods": {
         "mixed_small_pods": "one template of 50m and 64Mi",
     },
