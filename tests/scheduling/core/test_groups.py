@@ -103,7 +103,7 @@ class Fleet:
             there.pods.pop(pod.uid)
 
 
-AWAY = {"annotations": {MAY_GO_TO: "west"}}
+AWAY: dict[str, Any] = {"annotations": {MAY_GO_TO: "west"}}
 
 
 def test_members_wait_until_enough_are_here_and_are_then_bound_in_one_batch() -> None:
@@ -111,7 +111,7 @@ def test_members_wait_until_enough_are_here_and_are_then_bound_in_one_batch() ->
     fleet.submit("a", "b")
     fleet.report()
     fleet.tick()
-    assert fleet.told("a") == "pod group train: 2 of min 3 pods are here"
+    assert fleet.told("a") == "incomplete pod group train: 2 of min 3 pods are here"
     assert fleet.orders() == []
     fleet.submit("c")
     fleet.report()
@@ -229,7 +229,7 @@ def test_a_member_that_goes_before_the_group_is_placed_leaves_it_short() -> None
     fleet = Fleet()
     fleet.fill("home")
     fleet.fill("west")
-    a, *_ = fleet.submit("a", "b", "c", cpu=2000)
+    fleet.submit("a", "b", "c", cpu=2000)
     fleet.report()
     fleet.tick()
     fleet.home.delete(a.uid)
@@ -315,7 +315,7 @@ def test_who_comes_while_the_others_are_on_their_way_waits_for_what_becomes_of_t
     fleet.submit("d", **AWAY)
     fleet.report()
     fleet.tick()
-    assert fleet.told("d") == "pod group train: others of it are about to start"
+    assert fleet.told("d") == "incomplete pod group train: others of it are about to start"
     assert [name for _, name in fleet.orders()] == ["a", "b", "c"]
     fleet.run(8)
     assert fleet.places() == dict.fromkeys("abcd", "west")
@@ -369,11 +369,11 @@ def test_the_pod_group_says_on_change_only_that_it_found_no_place_and_once_that_
 
 def test_room_that_is_freed_for_a_group_is_kept_for_it_until_it_cannot_start_any_more() -> None:
     fleet = Fleet()
-    mine = {"annotations": {MAY_GO_TO: "home"}}
+    mine: dict[str, Any] = {"annotations": {MAY_GO_TO: "home"}}
     low = [fleet.home.submit(f"low{at}", 2000, **mine) for at in range(4)]
     fleet.run(3)
     assert len(fleet.places()) == len(low)
-    a, *_ = fleet.submit("a", "b", "c", cpu=2000, priority=10, **mine)
+    fleet.submit("a", "b", "c", cpu=2000, priority=10, **mine)
     fleet.report()
     fleet.tick()
     evicted = [one for _, one in fleet.mail if isinstance(one, m.Evict)]
@@ -404,4 +404,4 @@ def test_those_that_came_first_are_told_of_the_others_too() -> None:
     fleet.run(2)
     fleet.submit("b", "c", least=4)
     fleet.run(12)
-    assert {fleet.told(name) for name in "abc"} == {"pod group train: 3 of min 4 pods are here"}
+    assert {fleet.told(name) for name in "abc"} == {"incomplete pod group train: 3 of min 4 pods are here"}

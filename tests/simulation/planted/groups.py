@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from dispatcher.scheduling.groups.place_group import place_group
 from tests.simulation.acts import plain_pod
 from tests.simulation.planted.scripted import Hint, Scene, Wait
 from tests.simulation.planted.table import Patches, plant
@@ -105,21 +106,21 @@ def no_gate(patches: Patches) -> None:
     from dispatcher.scheduling.waiting_groups import WaitingGroup
 
     patches.set(WaitingGroup, "is_whole", property(lambda self: True))
-    patches.set(deciding, "place_group", partial(_as_many_as_fit, deciding.place_group))
+    patches.set(deciding, "place_group", partial(_as_many_as_fit, place_group))
 
 
 @plant("as many of a group as fit are started", hint=Hint(one_too_many, ROOMY))
 def partial_groups(patches: Patches) -> None:
     from dispatcher.scheduling.core import deciding
 
-    patches.set(deciding, "place_group", partial(_as_many_as_fit, deciding.place_group))
+    patches.set(deciding, "place_group", partial(_as_many_as_fit, place_group))
 
 
 @plant("who comes later goes anywhere", hint=Hint(comes_later, ROOMY))
 def later_members_anywhere(patches: Patches) -> None:
     from dispatcher.scheduling.core import deciding
 
-    real = deciding.place_group
+    real = place_group
     patches.set(
         deciding,
         "place_group",
