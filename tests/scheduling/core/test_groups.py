@@ -229,7 +229,7 @@ def test_a_member_that_goes_before_the_group_is_placed_leaves_it_short() -> None
     fleet = Fleet()
     fleet.fill("home")
     fleet.fill("west")
-    fleet.submit("a", "b", "c", cpu=2000)
+    a, *_ = fleet.submit("a", "b", "c", cpu=2000)
     fleet.report()
     fleet.tick()
     fleet.home.delete(a.uid)
