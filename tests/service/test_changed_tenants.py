@@ -1,16 +1,21 @@
 """Other tenants while the dispatcher runs: who is charged, who is told what, who goes on and who waits."""
 
+import dataclasses
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatcher.config import DispatcherConfig
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
+from dispatcher.service.assembly import assemble
 from dispatcher.service.files.changed_tenants import MOST_LINES
 from dispatcher.service.files.quota_file import QuotaFile, read_quota
+from dispatcher.service.links.link import LocalLink
 from tests.laws.examples import examples
+from tests.service.fakes import FakeAgent
 from tests.service.tenant_world import World, tenant
 
 
@@ -152,3 +157,18 @@ def test_the_file_of_quota_in_use_is_of_the_tenants_that_hold(tmp_path: Path) ->
     ledger.take(then)
     file.keep(4)
     assert read_quota(path, then) == {"east": {"a": {}}}
+
+
+# --- the dispatcher as it is put together ----------------------------------------------------------------------------
+
+
+def test_a_dispatcher_holds_and_shows_the_tenants_of_the_changed_configuration() -> None:
+    first = DispatcherConfig(tenants=(tenant("a", cpu=1),))
+    made = assemble([LocalLink("east", FakeAgent("east"))], first)
+    assert [row["tenant"] for row in made.views.tenants()] == ["a"]
+    changed = (tenant("all", "-", cpu=3), tenant("a", cpu=1, parent="all"))
+    made.take_policies(dataclasses.replace(first, tenants=changed))
+    told = made.views.tenant("a")
+    assert told is not None
+    assert (told["path"], told["resources"][0]["limit"]) == (["all", "a"], "4")
+    assert 'quota_limit{resource="cpu",tenant="a"} 4.0' in made.service.metrics.render().decode()

@@ -179,11 +179,20 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
     return Story(seed, sizes, tuple(work), tuple(sorted(_faults(dice, themes))), tuple(themes))
 
 
+_OF_TREE = 1200
+# of the 1200 that all have together the pods of one cluster may have 900, and those of the others all
+_TREE = (
+    Tenant("all", (), {"cpu": Share(absolute=600)}),
+    Tenant("teams", ("east/team", "north/team"), {}, "all"),
+    Tenant("west", ("west/team",), {"cpu": Share(absolute=600)}, "all", {"cpu": Share(absolute=300)}),
+)
+
+
 def _sizes(dice: random.Random, themes: Sequence[str]) -> Sizes:
     tenants: tuple[Tenant, ...] = ()
     if dice.random() < 0.3 or "quota" in themes:
         limit = dice.choice((600, 1200, 2400))
-        tenants = (Tenant("team", ("team",), {"cpu": Share(absolute=limit)}),)
+        tenants = _TREE if limit == _OF_TREE else (Tenant("team", ("team",), {"cpu": Share(absolute=limit)}),)
     return Sizes(
         nodes=dice.choice((1, 2, 2, 3)),
         node_cpu=dice.choice((1000, 2000, 4000)),

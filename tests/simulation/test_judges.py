@@ -10,6 +10,7 @@ from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt, SourceOutlives
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PREFIX, PROXY, SOURCE_UID, Facts
+from tests.simulation.judges.limits import limits_of
 from tests.simulation.judges.progress import GoesElsewhere
 from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady, WellIsReady
 from tests.simulation.judges.room import NobodyWaits, QuotaKept
@@ -22,6 +23,11 @@ from tests.simulation.world.store import Write
 
 AGENT = "agent/west/1 dispatcher/1#1"
 NOTHING = SimpleNamespace(all=lambda resource: ())
+TREE = (
+    Tenant("all", (), {"cpu": Share(absolute=400)}),
+    Tenant("east", ("east/team",), {"cpu": Share(absolute=200)}, "all", {"cpu": Share(absolute=100)}),
+    Tenant("rest", ("north/team",), {}, "all"),
+)
 TEAM = (Tenant("team", ("team",), {"cpu": Share(absolute=600)}),)
 
 
@@ -106,8 +112,15 @@ def test_what_a_webhook_added_counts_for_decisions_once_it_could_be_seen() -> No
     assert len(scene.judge.found) == 1
 
 
-def test_more_than_the_quota_is_found_whatever_was_known() -> None:
+def test_the_limits_of_a_tree_are_sums_of_what_its_tenants_were_given() -> None:
+    found = [(one.name, one.most, one.owns("east", "team"), one.owns("north", "team")) for one in limits_of(TREE)]
+    assert found == [("all", 600, True, True), ("east", 300, True, False)]
+
+
+@pytest.mark.parametrize("tenants", [TEAM, TREE], ids=["one tenant", "a tree"])
+def test_more_than_the_quota_is_found_whatever_was_known(tenants: tuple[Tenant, ...]) -> None:
     scene = Scene(QuotaKept)
+    scene.fleet.sizes = Sizes(tenants=tenants)
     for number, name in enumerate(("a", "b", "c")):
         scene.bind(scene.source(name), f"copy-{number}")
     assert len(scene.judge.found) == 1

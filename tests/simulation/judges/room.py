@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, CLUSTERS, PROXY, SCHEDULER, PodFact, by_product
+from tests.simulation.judges.limits import limits_of
 from tests.simulation.judges.spread import Spread, spread_of
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.kubelet import Container, cpu_of_node
@@ -48,7 +49,7 @@ class NodesHold(Judge):
 
 
 class QuotaKept(Judge):
-    """What a tenant's pods hold of the fleet is never more than its quota.
+    """What a tenant's pods hold of the fleet is never more than its quota, and what it may borrow.
 
     A decision can only count what was known when it was taken. What a webhook of the target adds to a copy is not known
     before that copy is there: it speaks against all that is decided once it was seen, not against what was before.
@@ -74,16 +75,14 @@ class QuotaKept(Judge):
         if not fact.source:
             return
         source = self.facts.source_of(fact) or fact
-        for tenant in self.fleet.sizes.tenants:
-            if not tenant.owns(source.cluster, source.namespace):
+        for limit in limits_of(self.fleet.sizes.tenants):
+            if not limit.owns(source.cluster, source.namespace):
                 continue
-            share = tenant.nominal.get("cpu")
-            limit = share.absolute if share is not None else None
             since = min(source.decided, self.fleet.loop.time())
             hidden = {name for name, at in self._hidden.items() if at >= since - SIGHT_S}
-            used = sum(self._used(tenant.owns, known_at=self._known_at(fact), hidden=hidden))
-            if limit is not None and used > limit:
-                self.say(tenant.name, f"holds {used}m of {limit}m CPU once {fact.title} is bound")
+            used = sum(self._used(limit.owns, known_at=self._known_at(fact), hidden=hidden))
+            if used > limit.most:
+                self.say(limit.name, f"holds {used}m of {limit.most}m CPU once {fact.title} is bound")
 
     def _known_at(self, fact: PodFact) -> float:
         """What was bound before this could be seen by whoever decided on this copy."""
@@ -228,12 +227,11 @@ class NobodyWaits(Judge):
 
     def _charged(self, cluster: str, space: str, cpu: int) -> bool:
         """Whether its tenant's quota speaks against a pod of this size: what a webhook adds to it counts as well."""
-        for tenant in self.fleet.sizes.tenants:
-            share = tenant.nominal.get("cpu")
-            if share is None or share.absolute is None or not tenant.owns(cluster, space):
+        for limit in limits_of(self.fleet.sizes.tenants):
+            if not limit.owns(cluster, space):
                 continue
-            used = sum(QuotaKept(self.fleet, self.facts)._used(tenant.owns, revived=True))
-            if used + cpu > share.absolute:
+            used = sum(QuotaKept(self.fleet, self.facts)._used(limit.owns, revived=True))
+            if used + cpu > limit.most:
                 return True
         return False
 

@@ -48,6 +48,16 @@ def no_quota(patches: Patches) -> None:
     patches.set(QuotaLedger, "exceeded", lambda self, tenant, asked, totals: None)
 
 
+@plant("what a tenant borrows is not counted where it is from", "quota")
+def borrowed_from_nowhere(patches: Patches) -> None:
+    from dispatcher.scheduling.tenants.tree import TenantNode
+
+    def use(self: TenantNode, resource: str, more: int) -> None:
+        self.usage[resource] = self.usage.get(resource, 0) + more
+
+    patches.set(TenantNode, "_use", use)
+
+
 @plant("a delegate that a webhook made larger is bound all the same", hint=Hint(stories.enlarged, stories.SMALL))
 def enlarged_delegates_bound(patches: Patches) -> None:
     from agents.executor.intents import delegate
