@@ -241,9 +241,9 @@ class SchedulingQueue(QueuedGroups):
         """Whose pod it is where tenants share, and the share of the tenant."""
         return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
 
-    def refused_for_quota(self) -> Iterator[RefusedTogether]:
-        """The lines of pods that quota alone refuses."""
-        return self._parked.refused_for(QUOTA)
+    def refused(self) -> Iterator[tuple[RefusedTogether, frozenset[Reason]]]:
+        """The lines of pods that wait for an event, and what the first of each was refused for."""
+        return self._parked.refused()
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""

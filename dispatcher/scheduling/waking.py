@@ -17,7 +17,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.queued import AT_A_TIME, Cause, Gates, QueuedPod, RefusedTogether
+from dispatcher.scheduling.queued import (
+    AT_A_TIME,
+    Cause,
+    Gates,
+    QueuedPod,
+    RefusedTogether,
+    State,
+)
 from shared.model.reasons import Reason
 from shared.model.wake_events import WakeEvent
 
@@ -125,16 +132,16 @@ class ParkedPods:
         """Whether such an event may help anybody: if not, there is no use in telling of it."""
         return any(mask & event for mask in self._idle.by_events)
 
-    def refused_for(self, reasons: frozenset[Reason]) -> Iterator[RefusedTogether]:
-        """The lines of pods that were refused for these alone."""
+    def refused(self) -> Iterator[tuple[RefusedTogether, frozenset[Reason]]]:
+        """All lines of refused pods, and what the first of each was refused for."""
         for some in (self._idle, self._tried):
             for kinds in some.by_events.values():
                 for classes in kinds.values():
                     for lines in classes.values():
                         for line in lines.values():
                             first = next(iter(line.values()), None)
-                            if first is not None and first.reasons == reasons:
-                                yield line
+                            if first is not None and first.state is State.UNSCHEDULABLE:
+                                yield line, first.reasons
 
     def counts(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""

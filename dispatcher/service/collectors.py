@@ -207,6 +207,14 @@ class ServiceCollector(Collector):
         for (what, cluster), count in sorted(counters.items()):
             if what == "preemption_victims":
                 victims.add_metric([cluster], count)
+        reclaimed = CounterMetricFamily(
+            "global_dispatcher_reclaimed_pods",
+            "Evictions ordered to give back what tenants have borrowed, by the tenant that gets it.",
+            labels=["tenant"],
+        )
+        for (what, tenant), count in sorted(counters.items()):
+            if what == "reclaims":
+                reclaimed.add_metric([tenant], count)
         held = CounterMetricFamily(
             "global_dispatcher_preemptors_held_back",
             "Times that nobody was evicted elsewhere for a pod of this cluster: not confirmed, or "
@@ -216,7 +224,7 @@ class ServiceCollector(Collector):
         for cluster in sorted(self._service.core.clusters):
             held.add_metric([cluster, "unconfirmed"], counters.get((UNCONFIRMED, cluster), 0))
             held.add_metric([cluster, "pace"], counters.get((HELD, cluster), 0))
-        yield from (attempts, victims, held)
+        yield from (attempts, victims, reclaimed, held)
 
     def _clusters(self) -> Iterator[Metric]:
         ready = GaugeMetricFamily(

@@ -1,8 +1,9 @@
 """Has quota that was lent given back for pods of the lender that wait for it.
 
-Once a second it looks at pods that quota alone refuses, the most important first: who of those that
-have borrowed has to go so that the pod fits (`tenants.reclaim`), and whether it has a place then,
-asked of the whole fleet in a what-if. Nothing need be free on any node before. Then the quota is
+Once a second it looks at pods that quota alone refuses, or full nodes, the most important first: who
+of those that have borrowed has to go so that the pod fits (`tenants.reclaim`), and whether it has a
+place then, asked of the whole fleet in a what-if. If not, or if quota is left, who on one node.
+Nothing need be free on any node before. Then the quota is
 kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
 not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
 for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
@@ -14,7 +15,7 @@ at once; those in other clusters as all evictions abroad (`preemptors`), which t
 has to confirm first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.queue import QueuedPod
-from dispatcher.scheduling.queued import State
+from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules.budgets import Budgets, Left
@@ -37,8 +38,10 @@ from dispatcher.scheduling.tenants.reclaim import (
     policy_of,
     victims,
 )
+from dispatcher.scheduling.tenants.shares import NO_SHARE
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
+from shared.model.reasons import Reason
 from shared.model.tenant import NEVER
 from shared.model.token_buckets import Allowance
 
@@ -49,9 +52,17 @@ _LONGEST_REST_S = 600.0
 _LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
 _PAUSE = Backoff(10.0, 600.0)
 _MOST_LOOKED_AT = 16  # pods that wait, in one look
-_MOST_KEPT = 1024  # pods of which it is known when they ask again, or were not evicted
+_MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
+_TRIED = 4
+_MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
+_MOST_KEPT = 1024  # kinds of pods that ask again later, and pods that were not evicted
 _SPARED_S = 60.0  # so long who was not evicted is not asked again
 _importance_of = attrgetter("pod_info.pod.priority")
+
+
+def _kind_of(item: QueuedPod) -> Hashable:
+    """What pods have in common that ask for the same."""
+    return item.class_key, item.pod_info.pod.priority
 
 
 class _Reclaim(NamedTuple):
@@ -70,7 +81,8 @@ class Reclaiming:
         self._ledger = ledger
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
-        self._again: dict[PodId, tuple[float, int]] = {}  # when a pod asks again, and tries in vain
+        # when pods of a kind ask again, and tries in vain
+        self._again: dict[Hashable, tuple[float, int]] = {}
         self._spared: dict[PodId, float] = {}  # since when
         self._looked_at = float("-inf")
         per_s = state.timing.reclaims_per_s
@@ -88,10 +100,11 @@ class Reclaiming:
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
         candidates = list(self._candidates(now))
-        for item in claimants:
+        for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
                 break
-            self._reclaim(item, candidates, now)
+            if self._asks(item, now):  # another one of its class may have asked in vain just now
+                self._reclaim(item, candidates, now)
 
     def _is_wanted(self) -> bool:
         """Whether any tenant reclaims at all."""
@@ -105,18 +118,30 @@ class Reclaiming:
     # ----------------------------------------------------------------------------------------------
 
     def _claimants(self, now: float) -> list[QueuedPod]:
-        """Pods that quota alone refuses, the most important first; of each line the first few."""
+        """Pods that quota alone refuses, or full nodes, the most important first; of each line the
+        first few.
+        """
         found = [
             item
-            for line in self._state.queue.refused_for_quota()
+            for line, reasons in self._state.queue.refused()
+            if reasons == QUOTA or self._may_be_lent(line, reasons)
             for item in islice(line.values(), _MOST_LOOKED_AT)
             if item.state is State.UNSCHEDULABLE and self._asks(item, now)
         ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
         return found[:_MOST_LOOKED_AT]
 
+    def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
+        """Whether nodes are full, some of whose pods use what their tenants have borrowed."""
+        first = next(iter(line.values())).pod_info
+        tenant = self._ledger.tenant_of(first.home, first.pod.namespace)
+        if tenant is None or not any(one.resolvable for one in reasons):
+            return False
+        root = self._ledger.tree.nodes[tenant].root
+        return any(one.share() > NO_SHARE for one in root.subtree())
+
     def _asks(self, item: QueuedPod, now: float) -> bool:
-        again_at, _ = self._again.get(item.pod_id, (float("-inf"), 0))
+        again_at, _ = self._again.get(_kind_of(item), (float("-inf"), 0))
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         return (
@@ -144,10 +169,9 @@ class Reclaiming:
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
         going = [one for known in self._under_way.values() for one in known.victims]
         claimant = Claimant(tenant, pod_info.pod.priority, asked)
-        taken = self._chosen(claimant, candidates, going)
-        place = self._place_without(pod_id, pod_info, [*going, *(one.pod_id for one in taken)])
+        taken, place = self._found(pod_id, pod_info, claimant, candidates, going)
         if not taken or place is None:
-            self._wait(pod_id, now)
+            self._wait(_kind_of(item), now)
             return
         why = self._why(tenant, taken, pod_info)
         gone = frozenset(one.pod_id for one in taken)
@@ -156,22 +180,69 @@ class Reclaiming:
         state.profiles.nominations.put(nominee)
         self._under_way[pod_id] = _Reclaim(now, tuple(gone))
         self._open_at = now + self._pace.take(now, len(taken))
+        self._again.pop(_kind_of(item), None)
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
 
-    def _chosen(
-        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
-    ) -> list[Candidate]:
-        """Who has to go beside those that are going already."""
+    def _found(
+        self,
+        pod_id: PodId,
+        pod_info: PodInfo,
+        claimant: Claimant,
+        candidates: Sequence[Candidate],
+        going: Sequence[PodId],
+    ) -> tuple[Sequence[Candidate], Decision | None]:
+        """Who has to go beside those that are going already, and where the pod goes then."""
         ledger = self._ledger
         out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
+        left = [one for one in candidates if one.pod_id not in gone]
         try:
-            left = [one for one in candidates if one.pod_id not in gone]
-            return victims(ledger.tree, claimant, left) or []
+            by_quota = victims(ledger.tree, claimant, left)
+            on_nodes = [] if by_quota is None else self._on_nodes(claimant, left, by_quota)
         finally:
-            for pod_id, charge in reversed(out):
-                ledger.put_back(pod_id, charge)
+            for one, charge in reversed(out):
+                ledger.put_back(one, charge)
+        for taken in (by_quota or [], *on_nodes):
+            place = self._place_without(pod_id, pod_info, [*going, *(one.pod_id for one in taken)])
+            if place is not None:
+                return taken, place
+        return (), None
+
+    def _on_nodes(
+        self, claimant: Claimant, candidates: Sequence[Candidate], others: Sequence[Candidate]
+    ) -> list[list[Candidate]]:
+        """Who has to go on some nodes so that these have room as well, the fewest first; `others`
+        have to go for quota, if these do not do.
+        """
+        by_row: dict[int, list[Candidate]] = {}
+        for one in candidates:
+            by_row.setdefault(one.row, []).append(one)
+        found = []
+        for row, some in by_row.items():
+            room = self._missing_on(row, claimant.asked)
+            total = {name: sum(one.amounts.get(name, 0) for one in some) for name in room}
+            if not room or any(total[name] < amount for name, amount in room.items()):
+                continue
+            taken = victims(self._ledger.tree, claimant, some, room)
+            if taken:
+                found.append(taken)
+            if len(found) >= _MOST_NODES:
+                break
+        return sorted(found, key=lambda some: (len(some), max(one.priority for one in some)))[
+            :_TRIED
+        ]
+
+    def _missing_on(self, row: int, asked: Mapping[str, int]) -> dict[str, int]:
+        """How much is missing on a node, of each resource of which any is."""
+        fleet = self._state.fleet
+        columns = {name: fleet.axis.column(name) for name in asked}
+        missing = {
+            name: asked[name] - int(fleet.allocatable[at, row] - fleet.requested[at, row])
+            for name, at in columns.items()
+            if at is not None
+        }
+        return {name: amount for name, amount in missing.items() if amount > 0}
 
     def _candidates(self, now: float) -> Iterator[Candidate]:
         """Pods of tenants that may be evicted now."""
@@ -198,7 +269,9 @@ class Reclaiming:
             group = pod.group
             whole = group is not None and group.whole
             key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
-            yield Candidate(pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key)
+            yield Candidate(
+                pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key, occupant.row
+            )
 
     def _place_without(
         self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]
@@ -236,7 +309,6 @@ class Reclaiming:
         for pod_id, known in list(self._under_way.items()):
             if self._ledger.charged(pod_id) is not None:  # it has its place
                 del self._under_way[pod_id]
-                self._again.pop(pod_id, None)
                 continue
             stands = (
                 self._ledger.holds(pod_id)
@@ -256,14 +328,15 @@ class Reclaiming:
         state.profiles.nominations.drop(pod_id)
         if self._ledger.drop_hold(pod_id):
             state.wake_all_for_quota(now)
-        if state.queue.get(pod_id) is not None:
-            self._wait(pod_id, now)
+        item = state.queue.get(pod_id)
+        if item is not None:
+            self._wait(_kind_of(item), now)
 
-    def _wait(self, pod_id: PodId, now: float) -> None:
-        _, tries = self._again.pop(pod_id, (now, 0))
+    def _wait(self, kind: Hashable, now: float) -> None:
+        _, tries = self._again.pop(kind, (now, 0))
         if len(self._again) >= _MOST_KEPT:
             del self._again[next(iter(self._again))]
-        self._again[pod_id] = (now + _PAUSE.after(tries + 1), tries + 1)
+        self._again[kind] = (now + _PAUSE.after(tries + 1), tries + 1)
 
     def _refused(self, pod_id: PodId, now: float) -> None:
         """The pod was not evicted: others are asked meanwhile."""

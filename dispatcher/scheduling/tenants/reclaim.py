@@ -14,13 +14,17 @@ Branches are those below the lowest node that claimant and victim are both part 
 priority of the claimant's own tenant may go in any case. At the end all that can stay do: victims
 are put back in the reverse order, each if the claimant fits still. Of a group that is evicted whole
 all members count as one.
+
+Where quota is left but nodes are full, the same is asked of the pods of one node, with what is
+missing there (`room`): of tenants that have borrowed anything, for one whose branch borrows nothing
+with its pod. So a tenant that was given GPUs alone gets the CPUs for its pods, too.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
-from dispatcher.scheduling.tenants.tree import TenantNode, TenantTree
+from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
 from shared.model.pod import PodId
 from shared.model.tenant import (
     ANY_PRIORITY,
@@ -44,6 +48,7 @@ class Candidate:
     started: float  # unix seconds; 0: it has not
     amounts: Mapping[str, int]
     group: Hashable = None
+    row: int = -1  # of its node
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,14 @@ def min_runtime_of(node: TenantNode) -> float:
 
 
 def victims(
-    tree: TenantTree, claimant: Claimant, candidates: Iterable[Candidate]
+    tree: TenantTree,
+    claimant: Claimant,
+    candidates: Iterable[Candidate],
+    room: Mapping[str, int] = NOTHING,
 ) -> list[Candidate] | None:
     """Who has to go so that the claimant's quota is not exceeded, none if it is not; None if there
-    is no way. The tree is as of what Ready clusters can allocate now.
+    is no way. The tree is as of what Ready clusters can allocate now. `room`: what is missing on
+    the node that all candidates are on.
     """
     node = tree.nodes[claimant.tenant]
     policy, strategies = policy_of(node)
@@ -101,7 +110,7 @@ def victims(
         return None
     units = _units(tree, node, claimant, policy, candidates)
     for strategy in strategies:
-        found = _Search(tree, node, claimant, strategy, units).run()
+        found = _Search(tree, node, claimant, strategy, units, room).run()
         if found is not None:
             return found
     return None
@@ -142,6 +151,7 @@ class _Search:
         claimant: Claimant,
         strategy: str,
         units: Mapping[str, Sequence[_Unit]],
+        room: Mapping[str, int],
     ) -> None:
         self._tree = tree
         self._node = node
@@ -149,6 +159,7 @@ class _Search:
         self._strategy = strategy
         self._left = {tenant: list(some) for tenant, some in units.items()}
         self._taken: list[_Unit] = []
+        self._room = dict(room)
 
     def run(self) -> list[Candidate] | None:
         """The pods that have to go; None: they would not do."""
@@ -178,12 +189,18 @@ class _Search:
         node = self._tree.nodes[unit.tenant]
         for one in unit.pods:
             node.charge(one.amounts, times)
+            for name in self._room:
+                self._room[name] += times * one.amounts.get(name, 0)
 
     def _missing(self) -> list[str]:
-        """Resources whose quota the claimant would exceed now."""
+        """Resources whose quota the claimant would exceed now, and of which the node has too few."""
         asked = self._claimant.asked.items()
         binding = self._node.binding
-        return [name for name, amount in asked if amount > 0 and binding(name, amount) is not None]
+        return [
+            name
+            for name, amount in asked
+            if amount > 0 and (self._room.get(name, 0) > 0 or binding(name, amount) is not None)
+        ]
 
     def _fits(self) -> bool:
         return not self._missing()
@@ -207,17 +224,20 @@ class _Search:
             return True  # of a lower priority, or it were none of the units
         mine, other = self._branches(tenant)
         chain = () if other is mine else self._chain(tenant)
-        if not chain or not all(any(map(one.borrowed, missing)) for one in chain):
+        if not chain or not all(self._gives(one, missing) for one in chain):
             return False
         wanted = self._share_with_pod(mine)
-        if wanted == NO_SHARE:
-            return True
+        if wanted == NO_SHARE or self._room:
+            return wanted == NO_SHARE
         if self._strategy == INITIAL_SHARE:
             return wanted < other.share()
         self._charge(unit, -1)
         left = other.share()
         self._charge(unit, 1)
         return self._strategy == FINAL_SHARE and wanted <= left
+
+    def _gives(self, node: TenantNode, missing: Sequence[str]) -> bool:
+        return node.share() > NO_SHARE if self._room else any(map(node.borrowed, missing))
 
     def _share_with_pod(self, mine: TenantNode) -> FairShare:
         self._node.charge(self._claimant.asked)

@@ -201,6 +201,39 @@ def test_two_pods_do_not_reclaim_the_same() -> None:
     assert len(set(world.names())) == 3
 
 
+def test_full_nodes_are_emptied_of_borrowers_for_a_pod_of_a_lender_with_quota_left() -> None:
+    """Nobody lends more than it has: red's quota is its own, and blue's pods fill the nodes."""
+    world = World(
+        team("red", 4, lending_limit={"cpu": Share(absolute=0)}), team("green", 4), team("blue", 2), room=(3, 3)
+    )
+    world.come(*(f"blue-{at}" for at in range(6)))
+    assert world.placed("blue") == 6
+    world.come("red-1", cpu=2)
+    world.run(20)
+    assert (world.placed("red"), len(world.evicted)) == (1, 2)
+    assert len({one.node for one in world.evicted}) == 1
+
+
+def test_who_uses_its_own_keeps_its_nodes() -> None:
+    world = World(team("red", 4), team("blue", 6), room=(3, 3))
+    world.come(*(f"blue-{at}" for at in range(6)))
+    world.come("red-1", cpu=2)
+    world.run(30)
+    assert world.evicted == []
+
+
+def test_a_tenant_that_was_given_gpus_alone_gets_cpus_for_them_too() -> None:
+    gpus = {"nvidia.com/gpu": Share(absolute=2)}
+    world = World(Tenant("red", ("red",), gpus, parent="all"), Tenant("blue", ("blue",), {}, parent="all"), room=())
+    world.report(nodes=(node("n0").cpu(8).memory("90Gi").pods(90).resource("nvidia.com/gpu", 2).build(),))
+    world.submit(*(world.built(f"blue-{at}", 4).request("nvidia.com/gpu", 1).build() for at in range(2)))
+    world.run(2)
+    assert world.placed("blue") == 2
+    world.submit(world.built("red-1", 4).request("nvidia.com/gpu", 1).build())
+    world.run(20)
+    assert (world.placed("red"), world.placed("blue")) == (1, 1)
+
+
 def test_evictions_are_paced() -> None:
     world = World(team("red", 100), team("blue", 0), room=(200,))
     world.come(*(f"blue-{at}" for at in range(80)))
