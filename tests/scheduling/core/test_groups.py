@@ -373,7 +373,7 @@ def test_room_that_is_freed_for_a_group_is_kept_for_it_until_it_cannot_start_any
     low = [fleet.home.submit(f"low{at}", 2000, **mine) for at in range(4)]
     fleet.run(3)
     assert len(fleet.places()) == len(low)
-    a, *_ = fleet.submit("a", "b", "c", cpu=2000, priority=10, **mine)
+    fleet.submit("a", "b", "c", cpu=2000, priority=10, **mine)
     fleet.report()
     fleet.tick()
     evicted = [one for _, one in fleet.mail if isinstance(one, m.Evict)]
