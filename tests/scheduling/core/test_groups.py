@@ -405,3 +405,71 @@ def test_those_that_came_first_are_told_of_the_others_too() -> None:
     fleet.submit("b", "c", least=4)
     fleet.run(12)
     assert {fleet.told(name) for name in "abc"} == {"incomplete pod group train: 3 of min 4 pods are here"}
+
+
+def test_a_target_that_is_lost_on_the_way_costs_the_group_its_places_there_and_none_starts_elsewhere_alone() -> None:
+    fleet = Fleet()
+    fleet.fill("home")
+    fleet.submit("a", "b", "c")
+    fleet.report()
+    fleet.tick()
+    fleet.carry_out(m.Claim)
+    lost = [one for one in fleet.mail if isinstance(one[1], m.CreateDelegate)]
+    assert len(lost) == 3
+    fleet.mail = []
+    fleet._feed(events.Unanswered("west", tuple(one.id for _, one in lost), "away"))
+    fleet.free("home")
+    changes = fleet.west.changes
+    fleet.west.changes = lambda since, incarnation: changes(0, incarnation)  # type: ignore[method-assign]
+    halves = set[int]()
+    for second in range(150):
+        fleet.home.watch()
+        view = fleet.core.clusters["home"]
+        fleet._feed(events.ClusterChanged(fleet.home.changes(view.revision, view.incarnation)))
+        fleet._feed(events.ClusterSilent("west", "away"))
+        fleet.tick()
+        fleet.mail = [one for one in fleet.mail if one[0] == "home"]
+        fleet.carry_out()
+        halves.add(len(fleet.places()))
+        if second == 70:
+            assert fleet.core.counters[GIVEN_BACK, "create"] == 1
+    assert halves == {0}, "they may run in the cluster that does not answer"
+    assert "cluster west was lost before it said whether it runs the pod" in fleet.told("a")
+    fleet.west.changes = changes  # type: ignore[method-assign]
+    for _ in range(60):
+        fleet.run(1)
+        halves.add(len(fleet.places()))
+    assert halves == {0, 3}
+
+
+@pytest.mark.parametrize("step", ["claim", "create"])
+def test_a_standby_that_takes_over_on_the_way_ends_the_group_whole(step: str) -> None:
+    fleet = Fleet()
+    standby = make_core(("home", "west"), boot_epoch=1, timing=CoreTiming(absence_grace_s=5.0))
+    standby.follow()
+    leader = fleet.core
+
+    def both_hear() -> None:
+        for cluster in (fleet.home, fleet.west):
+            cluster.watch()
+            for core in (leader, standby):
+                fleet.core = core
+                view = core.clusters[cluster.name]
+                fleet._feed(events.ClusterChanged(cluster.changes(view.revision, view.incarnation)))
+        fleet.core = leader
+
+    fleet.submit("a", "b", "c", **AWAY)
+    both_hear()
+    fleet.tick()
+    fleet.carry_out(m.Claim)
+    both_hear()
+    if step == "create":
+        fleet.carry_out(m.CreateDelegate)
+        both_hear()
+    fleet.core, fleet.mail = standby, []
+    standby.take_over(1_000_000)
+    halves = set[int]()
+    for _ in range(60):
+        fleet.run(1)
+        halves.add(len(fleet.places()))
+    assert halves == {0, 3}
