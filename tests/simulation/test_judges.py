@@ -7,10 +7,10 @@ import pytest
 
 from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod, spread_by_zone
+from tests.simulation.judges import groups
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt, SourceOutlives
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PREFIX, PROXY, SOURCE_UID, Facts
-from tests.simulation.judges.groups import HeldForAMoment, NeverHalfAGroup, OneDomain
 from tests.simulation.judges.progress import GoesElsewhere
 from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady, WellIsReady
 from tests.simulation.judges.room import NobodyWaits, QuotaKept
@@ -440,7 +440,7 @@ OF_TRAIN = {"group": "train", "group-min": "3"}
     ids=["two of three", "a moment ago", "none", "all", "before the third was made"],
 )
 def test_half_of_a_group_that_starts_is_found(bound: int, known: int, s: float, found: int) -> None:
-    scene = Scene(NeverHalfAGroup)
+    scene = Scene(groups.NeverHalfAGroup)
     pods = [scene.source(f"a{number}", **OF_TRAIN) for number in range(known)]
     for number, pod in enumerate(pods[:bound]):
         scene.bind(pod, f"copy-{number}")
@@ -451,7 +451,7 @@ def test_half_of_a_group_that_starts_is_found(bound: int, known: int, s: float, 
 
 
 def test_of_a_group_of_which_one_was_deleted_the_others_go_on() -> None:
-    scene = Scene(NeverHalfAGroup)
+    scene = Scene(groups.NeverHalfAGroup)
     pods = [scene.source(f"a{number}", **OF_TRAIN) for number in range(3)]
     for number, pod in enumerate(pods):
         scene.bind(pod, f"copy-{number}")
@@ -464,7 +464,7 @@ def test_of_a_group_of_which_one_was_deleted_the_others_go_on() -> None:
 
 @pytest.mark.parametrize(("within", "found"), [("cluster", 1), ("fleet", 0)])
 def test_a_group_in_two_clusters_is_found_unless_it_asks_for_no_domain(within: str, found: int) -> None:
-    scene = Scene(OneDomain)
+    scene = Scene(groups.OneDomain)
     for number, cluster in enumerate(("west", "east")):
         pod = scene.source(f"a{number}", **OF_TRAIN, **{"group-within": within})
         scene.bind(pod, f"copy-{number}", cluster=cluster)
@@ -474,7 +474,7 @@ def test_a_group_in_two_clusters_is_found_unless_it_asks_for_no_domain(within: s
 
 @pytest.mark.parametrize(("s", "found"), [(60.0, 0), (200.0, 1)])
 def test_a_claim_that_a_group_holds_for_long_is_found(s: float, found: int) -> None:
-    scene = Scene(HeldForAMoment)
+    scene = Scene(groups.HeldForAMoment)
     scene.source("a0", **OF_TRAIN)
     scene.now += s
     scene.judge.tick(200.0)
