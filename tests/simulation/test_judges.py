@@ -64,9 +64,9 @@ class Scene:
         self.now += seconds
         self.judge.tick(self.now)
 
-    def source(self, name: str, cpu: int = 300, **marks: str) -> Object:
+    def source(self, name: str, cpu: int = 300, marks: dict[str, str] | None = None) -> Object:
         """A user's pod in cluster north, claimed a moment later."""
-        pod = plain_pod(name, "team", cpu, **marks)
+        pod = plain_pod(name, "team", cpu, **(marks or {}))
         pod["metadata"]["uid"], pod["status"] = f"uid-{name}", {}
         self.write("north", "user", "create", None, pod)
         claimed = {**pod, "metadata": {**pod["metadata"], "annotations": {CLAIM: "west"}}}
@@ -441,7 +441,7 @@ OF_TRAIN = {"group": "train", "group-min": "3"}
 )
 def test_half_of_a_group_that_starts_is_found(bound: int, known: int, s: float, found: int) -> None:
     scene = Scene(groups.NeverHalfAGroup)
-    pods = [scene.source(f"a{number}", **OF_TRAIN) for number in range(known)]
+    pods = [scene.source(f"a{number}", marks=OF_TRAIN) for number in range(known)]
     for number, pod in enumerate(pods[:bound]):
         scene.bind(pod, f"copy-{number}")
     scene.now += 100.0  # what others did to the nodes is no excuse any more
@@ -452,7 +452,7 @@ def test_half_of_a_group_that_starts_is_found(bound: int, known: int, s: float, 
 
 def test_of_a_group_of_which_one_was_deleted_the_others_go_on() -> None:
     scene = Scene(groups.NeverHalfAGroup)
-    pods = [scene.source(f"a{number}", **OF_TRAIN) for number in range(3)]
+    pods = [scene.source(f"a{number}", marks=OF_TRAIN) for number in range(3)]
     for number, pod in enumerate(pods):
         scene.bind(pod, f"copy-{number}")
     scene.write("north", "user", "delete", pods[0], None)
@@ -466,7 +466,7 @@ def test_of_a_group_of_which_one_was_deleted_the_others_go_on() -> None:
 def test_a_group_in_two_clusters_is_found_unless_it_asks_for_no_domain(within: str, found: int) -> None:
     scene = Scene(groups.OneDomain)
     for number, cluster in enumerate(("west", "east")):
-        pod = scene.source(f"a{number}", **OF_TRAIN, **{"group-within": within})
+        pod = scene.source(f"a{number}", marks=OF_TRAIN | {"group-within": within})
         scene.bind(pod, f"copy-{number}", cluster=cluster)
     scene.pass_s(100.0)
     assert len(scene.judge.found) == found
@@ -475,7 +475,7 @@ def test_a_group_in_two_clusters_is_found_unless_it_asks_for_no_domain(within: s
 @pytest.mark.parametrize(("s", "found"), [(60.0, 0), (200.0, 1)])
 def test_a_claim_that_a_group_holds_for_long_is_found(s: float, found: int) -> None:
     scene = Scene(groups.HeldForAMoment)
-    scene.source("a0", **OF_TRAIN)
+    scene.source("a0", marks=OF_TRAIN)
     scene.now += s
     scene.judge.tick(200.0)
     assert len(scene.judge.found) == found
