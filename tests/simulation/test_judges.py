@@ -7,6 +7,7 @@ import pytest
 
 from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod, spread_by_zone
+from tests.simulation.judges import groups
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt, SourceOutlives
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PREFIX, PROXY, SOURCE_UID, Facts
@@ -69,9 +70,9 @@ class Scene:
         self.now += seconds
         self.judge.tick(self.now)
 
-    def source(self, name: str, cpu: int = 300) -> Object:
+    def source(self, name: str, cpu: int = 300, marks: dict[str, str] | None = None) -> Object:
         """A user's pod in cluster north, claimed a moment later."""
-        pod = plain_pod(name, "team", cpu)
+        pod = plain_pod(name, "team", cpu, **(marks or {}))
         pod["metadata"]["uid"], pod["status"] = f"uid-{name}", {}
         self.write("north", "user", "create", None, pod)
         claimed = {**pod, "metadata": {**pod["metadata"], "annotations": {CLAIM: "west"}}}
@@ -440,4 +441,54 @@ def test_more_than_the_quota_is_found_unless_what_holds_it_runs_at_home_where_no
         scene.bind(pod, "copy-big", cpu=400, cluster="south")
     scene.judge.tick(0.0)
     scene.bind(scene.source("a"), "copy-a")
+    assert len(scene.judge.found) == found
+
+
+OF_TRAIN = {"group": "train", "group-min": "3"}
+
+
+@pytest.mark.parametrize(
+    ("bound", "known", "s", "found"),
+    [(2, 3, 30.0, 1), (2, 3, 5.0, 0), (0, 3, 30.0, 0), (3, 3, 30.0, 0), (2, 2, 30.0, 1)],
+    ids=["two of three", "a moment ago", "none", "all", "before the third was made"],
+)
+def test_half_of_a_group_that_starts_is_found(bound: int, known: int, s: float, found: int) -> None:
+    scene = Scene(groups.NeverHalfAGroup)
+    pods = [scene.source(f"a{number}", marks=OF_TRAIN) for number in range(known)]
+    for number, pod in enumerate(pods[:bound]):
+        scene.bind(pod, f"copy-{number}")
+    scene.now += 100.0  # what others did to the nodes is no excuse any more
+    scene.judge.tick(0.0)
+    scene.judge.tick(s)
+    assert len(scene.judge.found) == found
+
+
+def test_of_a_group_of_which_one_was_deleted_the_others_go_on() -> None:
+    scene = Scene(groups.NeverHalfAGroup)
+    pods = [scene.source(f"a{number}", marks=OF_TRAIN) for number in range(3)]
+    for number, pod in enumerate(pods):
+        scene.bind(pod, f"copy-{number}")
+    scene.write("north", "user", "delete", pods[0], None)
+    scene.now += 100.0
+    scene.judge.tick(0.0)
+    scene.judge.tick(30.0)
+    assert not scene.judge.found
+
+
+@pytest.mark.parametrize(("within", "found"), [("cluster", 1), ("fleet", 0)])
+def test_a_group_in_two_clusters_is_found_unless_it_asks_for_no_domain(within: str, found: int) -> None:
+    scene = Scene(groups.OneDomain)
+    for number, cluster in enumerate(("west", "east")):
+        pod = scene.source(f"a{number}", marks=OF_TRAIN | {"group-within": within})
+        scene.bind(pod, f"copy-{number}", cluster=cluster)
+    scene.pass_s(100.0)
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(("s", "found"), [(60.0, 0), (200.0, 1)])
+def test_a_claim_that_a_group_holds_for_long_is_found(s: float, found: int) -> None:
+    scene = Scene(groups.HeldForAMoment)
+    scene.source("a0", marks=OF_TRAIN)
+    scene.now += s
+    scene.judge.tick(200.0)
     assert len(scene.judge.found) == found

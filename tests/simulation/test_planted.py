@@ -10,7 +10,14 @@ from tests.simulation.planted import PLANTED, Patches, hunt, search, table
 pytestmark = pytest.mark.patient
 
 # One for each way in which a story goes wrong; `make sim` tells all.
-TOLD = ("claims-unchecked", "dispatcher-believes-claims", "lease-by-the-wall-clock", "bind-without-uid", "no-bookings")
+TOLD = (
+    "claims-unchecked",
+    "dispatcher-believes-claims",
+    "lease-by-the-wall-clock",
+    "bind-without-uid",
+    "no-bookings",
+    "no-barrier",
+)
 
 
 def in_turn(call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
