@@ -86,6 +86,8 @@ class Racks(World):
             if isinstance(some, Decision):
                 found.placed.append((some.cluster, some.node))
                 del found.waiting[0]
+            else:
+                self.profiles.nominations.drop(some.pod_id)
         return found
 
 
