@@ -58,6 +58,12 @@ class Racks(World):
                 one = one.label({"disk": labels["disk"]})
                 self.fleet.put_node(cluster, (one.cordoned() if dice.random() < 0.1 else one).build())
 
+    def item(self, kind: Callable[[PodBuilder], PodBuilder], cpu: str, home: str, *, claims: bool) -> Item:
+        """Some have run for longer than others."""
+        pod_id, info = super().item(kind, cpu, home, claims=claims)
+        started = msgspec.structs.replace(info.pod, started=self.dice.choice((0.0, 10.0, 20.0, 30.0)))
+        return pod_id, msgspec.structs.replace(info, pod=started)
+
     def gang(self, dice: Random, priority: int | None = None) -> "Gang":
         """Of one or two templates, in one namespace."""
         count = dice.choice((1, 2, 3, 5, 7))
@@ -73,13 +79,15 @@ class Racks(World):
             built: PodBuilder = kind(pod(f"m{self.made}").cpu(f"{cpu}m").memory("100Mi")).namespace(space)
             self.made += 1
             built = built if priority is None else built.priority(priority)
-            info = built.set(group=found.group).placed(home)
+            info = built.set(group=found.group, started=dice.choice((0.0, 15.0, 25.0))).placed(home)
             found.waiting.append(((home, info.pod.uid), info))
         if dice.random() < 0.25 and count > 1 and priority is None:
             some = self.profiles.schedule_class(found.waiting[:1])[0]
             if isinstance(some, Decision):
                 found.placed.append((some.cluster, some.node))
                 del found.waiting[0]
+            else:
+                self.profiles.nominations.drop(some.pod_id)
         return found
 
 

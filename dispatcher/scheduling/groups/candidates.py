@@ -47,6 +47,13 @@ class Candidates:
         """Those alone that may hold so many members."""
         self._select(np.flatnonzero(self._held >= least))
 
+    def tighten(self, level: int, held: Ints, least: int) -> None:
+        """Drop those of a level that hold fewer than that: [domains of the level] at most."""
+        here = self._level == level
+        if not here.any():
+            return
+        self._select(np.flatnonzero(~here | (held[np.where(here, self._code, 0)] >= least)))
+
     def best(self) -> tuple[Rank, RowList]:
         """The best rank, and the places of all that have it."""
         held = self._held.max().item()

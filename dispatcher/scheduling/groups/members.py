@@ -12,8 +12,8 @@ from dispatcher.scheduling.cycle.what_if import WhatIf
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace, keys_up_to
-from dispatcher.scheduling.groups.rooms import RoomTables
-from dispatcher.scheduling.groups.templates import templates_of
+from dispatcher.scheduling.groups.rooms import RoomTables, summed
+from dispatcher.scheduling.groups.templates import capped, templates_of
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group
 
@@ -76,6 +76,25 @@ class Members:
                 fit += np.minimum(room, one.most)
                 np.minimum(left, room / len(one.items), out=left)
         return fit, left
+
+    def tightened(self) -> dict[str, Ints] | None:
+        """By topology key [domains] how many members fit at most, by what is counted on hosts as
+        well; None if that says no more than room does. PluginError.
+        """
+        if len(self.profiles.nominations):
+            return None
+        caps = [capped(one) for one in self.templates]
+        if all(one is None for one in caps):
+            return None
+        found = dict[str, Ints]()
+        for key in self.keys:
+            codes = self.levels.codes(key)
+            size = self.levels.size(key)
+            rooms = list[Ints | None]()
+            for one, cap in zip(self.templates, caps, strict=True):
+                rooms.append(one.in_domains.get(key) if cap is None else summed(codes, cap, size))
+            found[key] = self.fitting(rooms, size)[0]
+        return found
 
     def decide_in(self, trial: WhatIf, place: GroupPlace) -> list[Result]:
         """Decide them there in their order, until too many find no place."""

@@ -34,6 +34,7 @@ from shared.model.reasons import Reasons, Why
 # what-ifs of one group; each is about a millisecond. Only filters that look further than at room and
 # at node objects make more than one fail.
 MOST_TRIED = 256
+_FEW = 4  # that fail, before what is counted on hosts is asked for
 NOTED = "PodGroup"  # under which a decision's record tells of the group
 
 
@@ -236,6 +237,9 @@ class _Search:
                         return self._booked(members, place, results)
             if not fits and self._failed(members, place, results):
                 break
+            if not fits and tried == _FEW:
+                for level, bound in enumerate((members.tightened() or {}).values()):
+                    candidates.tighten(level, bound, members.needed)
         return None if best is None else self._book(members, best[1])
 
     def _failed(self, members: Members, place: GroupPlace, results: Sequence[Result]) -> bool:

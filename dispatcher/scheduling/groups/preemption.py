@@ -10,6 +10,7 @@ be better than the best so far.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.cycle.batches import Result
+from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import ROOM, STARTS
@@ -68,6 +70,10 @@ class GroupPreemption:
         self._least = self._post_filters.least
         self._whole: dict[GroupId, list[Occupant]] | None = None
         self._by_room_alone = True
+        # more pods there may be what makes members fit: the fewer are gone need not be the better
+        self._leans = scheduler.plan.spreads or any(
+            leans_on_pods(one.pod) for _, one in members.waiting
+        )
 
     def best(self) -> Emptied | None:
         """The domain whose victims matter least; None if nobody's leaving makes the group fit."""
@@ -138,6 +144,11 @@ class GroupPreemption:
             found.append(-_UNKNOWN if spared else min(of))
         return np.asarray(found, dtype=np.int64)
 
+    def _others_aside(self) -> AbstractContextManager[None]:
+        """Without the room of those that are less important and only promised it."""
+        first = max(self._members.waiting, key=lambda item: item[1].pod.priority)
+        return self._members.profiles.nominations.aside_for(*first)
+
     # --- which domains may do
     # ----------------------------------------------------------------------------------------------
 
@@ -147,8 +158,9 @@ class GroupPreemption:
         """
         members = self._members
         rows = np.flatnonzero(hopeful)
-        emptied = [self._room_without(one, rows) for one in members.templates]
-        gains = [self._most_a_victim(one, rows) for one in members.templates]
+        with self._others_aside():
+            emptied = [self._room_without(one, rows) for one in members.templates]
+            gains = [self._most_a_victim(one, rows) for one in members.templates]
         gain: Floats = np.sum(gains, axis=0)
         bounds = []
         for level, key in enumerate(members.keys):
@@ -253,7 +265,7 @@ class GroupPreemption:
         victims = self._reckoned(units, rows)
         if victims is None:
             return None
-        results = self._decided(place, victims) if victims else None
+        results = self._decided(place, victims) if victims and not self._leans else None
         if results is None:
             victims = self._tried(place, units)
             results = self._decided(place, victims) if victims else None
@@ -318,7 +330,8 @@ class GroupPreemption:
         group fits once these are gone, they are the very ones that trying would find: who stays
         here, stays there.
         """
-        room = RoomLeft(self._members.templates, self._fleet, rows)
+        with self._others_aside():
+            room = RoomLeft(self._members.templates, self._fleet, rows)
         for unit in units:
             room.free(unit)
         if room.fitting < self._members.needed:
@@ -332,7 +345,9 @@ class GroupPreemption:
         return evicted
 
     def _tried(self, place: GroupPlace, units: Sequence[Unit]) -> list[Unit]:
-        """The same by trying, for what looks at more than room: ever more at a time may stay."""
+        """The same by trying, for what looks at more than room: ever more at a time may stay, or one
+        by one where it matters who is there.
+        """
         evicted = list(units)
         self._by_room_alone = False
         if self._decided(place, evicted) is None:
@@ -347,7 +362,7 @@ class GroupPreemption:
             if without and self._decided(place, without) is not None:
                 evicted = without
                 at += size
-                size *= 2
+                size *= 1 if self._leans else 2
             elif size > 1:
                 size = 1
             else:

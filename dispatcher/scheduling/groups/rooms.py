@@ -12,7 +12,7 @@ import numpy as np
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Ints, Rows
+from dispatcher.scheduling.framework import Ints, Rows, SmallInts
 from dispatcher.scheduling.groups.domain_levels import DomainLevels
 
 Wants = tuple[tuple[str, int], ...]  # (resource, amount)
@@ -86,11 +86,18 @@ class RoomTable:
         """[domains] how many fit in each domain of a topology key."""
         sums = self._in_domains.get(key)
         if sums is None:
-            codes = self._levels.codes(key)
-            where = np.where(codes < 0, self._levels.size(key), codes)
-            whole = np.bincount(where, weights=self.by_row, minlength=self._levels.size(key) + 1)
-            sums = self._in_domains[key] = whole.astype(np.int64)
+            size = self._levels.size(key)
+            sums = np.append(summed(self._levels.codes(key), self.by_row, size), 0)
+            self._in_domains[key] = sums
         return sums[:-1]
+
+
+def summed(codes: SmallInts, by_row: Ints, size: int) -> Ints:
+    """[domains] the sums over the rows of each; -1: a row is in none."""
+    where = np.where(codes < 0, size, codes)
+    whole = np.bincount(where, weights=by_row, minlength=size + 1)
+    found: Ints = whole[:size].astype(np.int64)
+    return found
 
 
 class RoomTables:

@@ -4,14 +4,25 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from dispatcher.scheduling.cycle.batches import Item, unfit
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
-from dispatcher.scheduling.framework import Ints, PodInfo, Refuse, RoomFilter, Skip
+from dispatcher.scheduling.framework import (
+    DomainPlugin,
+    Ints,
+    PodInfo,
+    Refuse,
+    RoomFilter,
+    Skip,
+)
+from dispatcher.scheduling.framework.domain_counts import MaxCount
+from dispatcher.scheduling.framework.domains import tells_rules
 from dispatcher.scheduling.framework.points import guarded
-from dispatcher.scheduling.groups.rooms import RoomTable, RoomTables, Wants
+from dispatcher.scheduling.framework.sound_rules import flaw_of
+from dispatcher.scheduling.groups.rooms import MOST, RoomTable, RoomTables, Wants
 from shared.model.reasons import Reason, Why
 
 
@@ -131,3 +142,38 @@ def as_one(templates: Sequence[Template], count: int) -> PodInfo:
             requests[name] = requests.get(name, 0) + amount
     first = items[0][1]
     return msgspec.structs.replace(first, pod=msgspec.structs.replace(first.pod, requests=requests))
+
+
+def capped(template: Template) -> Ints | None:
+    """[n] how many fit on each node by what policies count on hosts as well, as where members do not
+    go to nodes with others of them; None if none does. PluginError.
+    """
+    if template.room is None:
+        return None
+    fleet = template.scheduler.fleet
+    scheduler = template.scheduler
+    found: Ints | None = None
+    for plugin in scheduler.plan.filters:
+        if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
+            continue
+        state = guarded(plugin, plugin.pre_filter, template.first, scheduler.view)
+        if isinstance(state, Skip | Refuse):
+            continue
+        rules = guarded(plugin, plugin.count_rules, state, template.first, scheduler.view)
+        if rules is None or flaw_of(rules, fleet.n, fleet.reasons):
+            continue
+        for one in rules.refusals:
+            if isinstance(one, MaxCount) and one.present is None and one.domain_count.by_host:
+                more = _more_of(one)
+                if more is not None:
+                    found = np.minimum(template.room.by_row if found is None else found, more)
+    return found
+
+
+def _more_of(limit: MaxCount) -> Ints | None:
+    """[n] how many more pods the limit lets come to each host; None where they do not count."""
+    count = limit.domain_count
+    if count.more <= 0:
+        return None
+    left: Ints = np.maximum((limit.most - count.counts) // count.more + 1, 0)
+    return left if count.counted is None else np.where(count.counted > 0, left, MOST)

@@ -8,6 +8,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.batches import Item
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.cycle.what_if import WhatIf
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.groups import GroupId, group_id
@@ -173,6 +174,21 @@ def test_no_more_domains_are_tried_than_are_bounded(monkeypatch: pytest.MonkeyPa
     racks = [*rack("r1", 2), *rack("r2", 3), *rack("r3", 2, 2)]
     assert not place(world(a=racks), members(*apart)).is_booked
     assert place(world(a=racks[2:]), members(*apart)).is_booked
+
+
+def test_members_that_share_no_host_are_not_tried_in_every_rack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks of two nodes have room for eight of three members, but for two on hosts of their own."""
+    where = world(a=[one for at in range(9) for one in rack(f"r{at}", 4, 4)])
+    tried, what_if = [0], Profiles.what_if
+
+    def counted(profiles: Profiles) -> WhatIf:
+        tried[0] += 1
+        return what_if(profiles)
+
+    monkeypatch.setattr(Profiles, "what_if", counted)
+    apart = [pod(f"w{at}").cpu(1).labels(app="u").away("host", selector(app="u")) for at in range(3)]
+    assert "2 of 3 members fit" in told(place(where, members(*apart)))
+    assert tried == [4]
 
 
 # --- nowhere
