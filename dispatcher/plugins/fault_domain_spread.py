@@ -44,6 +44,7 @@ from dispatcher.scheduling.framework.domain_counts import (
 )
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
+from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.value_columns import Column, fields
 from dispatcher.scheduling.rules.eligibility import (
     LabelMasks,
@@ -175,7 +176,9 @@ class FaultDomainSpread(CountedPlugin[_State]):
         self._taints = TaintMasks()
         self._known = KnownDomains()
         self._cluster_filters: Sequence[Filter] = ()
-        self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
+        self._entries: PodCache[Hashable, Any] = (
+            PodCache()
+        )  # which clusters are open, by what is asked of them
 
     def heed(self, cluster_filters: Sequence[Filter]) -> None:
         """Domains of clusters that these keep the pod out of are not eligible."""

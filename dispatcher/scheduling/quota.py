@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from shared.model.pod import Pod, PodId
 from shared.model.resources import PODS, Resources, format_quantity
@@ -172,9 +173,9 @@ class QuotaLedger:
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
             dict
         )  # by cluster of submission and UID
-        self._alike: dict[
-            tuple[str, frozenset[tuple[str, int]]], Charge
-        ] = {}  # equal ones are kept once
+        self._alike: PodCache[tuple[str, frozenset[tuple[str, int]]], Charge] = PodCache(
+            _MEMO_LIMIT
+        )  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
@@ -244,9 +245,8 @@ class QuotaLedger:
         key = (tenant, frozenset(amounts.items()))
         known = self._alike.get(key)
         if known is None:
-            if len(self._alike) >= _MEMO_LIMIT:
-                self._alike.clear()
-            known = self._alike[key] = Charge(tenant, dict(amounts))
+            known = Charge(tenant, dict(amounts))
+            self._alike.put(key, known)
         return known
 
     def release(self, pod_id: PodId) -> Charge | None:

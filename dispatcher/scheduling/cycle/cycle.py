@@ -5,7 +5,6 @@ A decision is the feasible row of the highest total score, among equals the row 
 one after the other.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -38,6 +37,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.points import (
     ExplainsRefusals,
     Faults,
@@ -97,7 +97,7 @@ class Scheduler(AssumedPods):
         self.class_counts = self._classes.counts
         self._passes = OnePasses(self.plan, fleet, self._classes)
         self._batches = Batches(self, self._classes)
-        self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
+        self._no_place_by_class: PodCache[ClassKey, Unschedulable] = PodCache(_MOST_NO_PLACE)
         # the last refusal of a pod that no node takes
         self._last_no_place: Unschedulable | None = None
 
@@ -495,10 +495,7 @@ class Scheduler(AssumedPods):
             nodes = self.fleet.node_counts()
             earlier = no_place(pod_id, pod_info, self.fleet.now, context, nodes, absent)
             earlier.hints = self._hints(cycle, pod_info)
-            self._no_place_by_class[key] = earlier
-            self._no_place_by_class.move_to_end(key)
-            if len(self._no_place_by_class) > _MOST_NO_PLACE:
-                self._no_place_by_class.popitem(last=False)
+            self._no_place_by_class.put(key, earlier, key.said)
         refused = earlier.again(pod_id, pod_info, self.fleet.now)
         if self.future.known:
             self._look_ahead(key, refused)

@@ -31,6 +31,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
+from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
 from shared.model.labels import LabelSelector
@@ -138,7 +139,10 @@ class ObservedView:
         return self._fleet.proxy_taints
 
     def of_clusters(
-        self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]
+        self,
+        kept: dict[Hashable, Any] | PodCache[Hashable, Any],
+        key: Hashable,
+        make: Callable[["ObservedView"], T],
     ) -> T:
         """What `make` says of clusters as wholes, asked once while these and the objects that it
         read stay alike.
@@ -154,7 +158,7 @@ class ObservedView:
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
             versions = {kind: fleet.kept.versions[kind] for kind in view.observed.kinds}
-            known = kept[key] = _Kept(value, fleet.clusters_version, versions)
+            kept[key] = known = _Kept(value, fleet.clusters_version, versions)
         self.observed.kinds.update(known.versions)
         return cast(T, known.value)
 

@@ -49,6 +49,7 @@ from dispatcher.scheduling.framework.plugin import (
     closes_clusters,
     refuse,
 )
+from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.pod_info import PodInfo
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "Plugin",
     "PluginUse",
     "PodAffinity",
+    "PodCache",
     "PodInfo",
     "Profile",
     "QueueSort",

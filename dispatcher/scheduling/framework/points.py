@@ -396,6 +396,7 @@ class Plan:
             for at in brought:
                 parts[at] = BROUGHT
             shared = self._key(parts)
+            shared.note_said(key.said)
             shared.brought = brought
             if shared.batch is not None:
                 shared.batch.brought = brought
@@ -420,7 +421,7 @@ class Plan:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:
                 brought = key.brought
-                key = ClassKey.of((*key[:at], (key[at], found), *key[at + 1 :]))
+                key = key.like((*key[:at], (key[at], found), *key[at + 1 :]))
                 key.brought = brought
         return key
 

@@ -13,6 +13,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PodInfo, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import CountRules
+from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
@@ -41,6 +42,9 @@ _MOST_MET = 4096
 _WORTH_KEEPING = 4
 
 
+_Name = tuple[Hashable, ...]  # keys of some plugins
+
+
 @dataclass(slots=True)
 class _Asked:
     """Plugins asked for pods that are alike to them: those that have something to say, or may have
@@ -49,6 +53,7 @@ class _Asked:
 
     at: int
     evaluators: list[PluginEvaluator]
+    said: int = 0  # by the pod that says most
 
 
 def _may_be_active(one: PluginEvaluator) -> bool:
@@ -68,17 +73,15 @@ class OnePasses:
         self._classes = classes
         self._profile = plan.profile
         self._fleet = fleet
-        self._met: OrderedDict[ClassKey, int] = OrderedDict()
-        self._by_host: OrderedDict[ClassKey, None] = OrderedDict()
+        self._met: PodCache[ClassKey, int] = PodCache(_MOST_MET)
+        self._by_host: PodCache[ClassKey, bool] = PodCache(_MOST_MET)
         others = [role for role in classes.roles if role.scope is not AnswerScope.NODE_OBJECT]
         self._requesting = [PluginEvaluator(role, fleet) for role in others if _by_requests(role)]
         self._others = [role for role in others if not _by_requests(role)]
         self._by_cluster = [role for role in classes.roles if role.by_cluster]
-        self._clusters: OrderedDict[tuple[Hashable, ...], tuple[int, ClusterAnswers]] = (
-            OrderedDict()
-        )
-        self._all_skipped: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
-        self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._clusters: PodCache[_Name, tuple[int, ClusterAnswers]] = PodCache(_MOST_MET)
+        self._all_skipped: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
+        self._some_active: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
         self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
         self._room = LowCapacityIndex(fleet)
@@ -94,7 +97,7 @@ class OnePasses:
             self._note_by_host(last[0])
         if key not in self._by_host and (key in self._classes or self._is_worth_keeping(key)):
             return None
-        self._by_host.pop(key, None)
+        self._by_host.pop(key)
         try:
             found = self._made(key, pod_info)
         except PluginError:
@@ -106,17 +109,13 @@ class OnePasses:
 
     def _note_by_host(self, key: ClassKey) -> None:
         """What a class would keep is stale with each of its pods that is spread over hosts."""
-        self._by_host[key] = None
-        if len(self._by_host) > _MOST_MET:
-            self._by_host.popitem(last=False)
+        self._by_host.put(key, True, key.said)
 
     def _is_worth_keeping(self, key: ClassKey) -> bool:
-        met = self._met.pop(key, 0) + 1
+        met = (self._met.pop(key) or 0) + 1
         if met >= _WORTH_KEEPING:
             return True
-        self._met[key] = met
-        if len(self._met) > _MOST_MET:
-            self._met.popitem(last=False)
+        self._met.put(key, met, key.said)
         return False
 
     def _made(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
@@ -169,16 +168,15 @@ class OnePasses:
         """What those say that rest on clusters alone; None if one of these refuses the pod."""
         name = tuple([key[role.key_at] for role in self._by_cluster])
         position = self._fleet.changes.position
-        found = self._clusters.pop(name, None)
+        found = self._clusters.get(name, key.said)
         if found is None or found[0] != position or _is_stale(found[1].moving):
             evaluators = [PluginEvaluator(role, self._fleet) for role in self._by_cluster]
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
+                    self._clusters.pop(name)
                     return None
             found = position, ClusterAnswers.ask(self._fleet, evaluators)
-        self._clusters[name] = found
-        if len(self._clusters) > _MOST_MET:
-            self._clusters.popitem(last=False)
+            self._clusters.put(name, found, key.said)
         return found[1]
 
     def _of_others(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
@@ -188,7 +186,7 @@ class OnePasses:
         name = tuple([key[role.key_at] for role in self._others])
         position = self._fleet.changes.position
         # kept again unless one fails
-        known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)
+        known = self._some_active.pop(name) or self._all_skipped.pop(name)
         if known is None or known.at != position:
             known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
         asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
@@ -201,10 +199,10 @@ class OnePasses:
         active = [one for one in known.evaluators if not one.skipped]
         # What has been answered may hold a few bytes a row.
         kept = self._some_active if active else self._all_skipped
-        kept[name] = known
-        most = max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n) if active else _MOST_KEPT
-        if len(kept) > min(_MOST_KEPT, most):
-            kept.popitem(last=False)
+        if active:
+            kept.most = min(_MOST_KEPT, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n))
+        known.said = max(known.said, key.said)
+        kept.put(name, known, known.said)
         return active
 
     def _setup(
