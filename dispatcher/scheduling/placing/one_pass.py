@@ -14,7 +14,7 @@ plugins that look at the whole fleet; the pod's class decides those (`passes` sa
 passes have in common).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import PluginRole
 from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
-from dispatcher.scheduling.placing.rule_groups import MALFORMED, GroupPoints, RuleGroups
+from dispatcher.scheduling.placing.rule_groups import GroupPoints, RuleGroups
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import (
     DecisionContext,
@@ -274,7 +274,8 @@ class _Row:
 
 class OnePass(PlaceFinder):
     """The pass for one pod. `evaluators`: its plugins by row; `clusters`: what rests on clusters
-    alone; `policies`: by fault domain, and `groups` of rows by their rules.
+    alone; `policies`: by fault domain, and `groups` of rows by their rules. `found_place` is called
+    when it has found one.
     """
 
     def __init__(  # noqa: PLR0913 - what a pod is decided by
@@ -286,6 +287,7 @@ class OnePass(PlaceFinder):
         clusters: ClusterAnswers,
         policies: Sequence[PluginEvaluator],
         groups: RuleGroups,
+        found_place: Callable[[], None],
     ) -> None:
         self._fleet = fleet
         self._setup = setup
@@ -294,7 +296,7 @@ class OnePass(PlaceFinder):
         self._clusters = clusters
         self._policies = policies
         self._groups = groups
-        self.by_host = False  # whether it found a place, and what domains say rests on hosts
+        self._found_place = found_place
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter; SKIP if it was not asked."""
@@ -315,7 +317,7 @@ class OnePass(PlaceFinder):
             if found is None:
                 return None
             return self._decision(pod_id, pod_info, first, numbers, points, *found)
-        except (PluginError, *MALFORMED):
+        except PluginError:
             return None
 
     # --- 1. who is refused
@@ -418,7 +420,7 @@ class OnePass(PlaceFinder):
         rival: _Row | None,
     ) -> Decision:
         fleet = self._fleet
-        self.by_host = bool(self._groups.on_hosts)
+        self._found_place()
         raw, normal = self._scores(best, numbers, points)
         why = RowExplanation(
             self._context(first, points),

@@ -5,6 +5,7 @@ answers would be stale with each of their pods.
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
@@ -24,7 +25,6 @@ from dispatcher.scheduling.placing.one_pass import (
     is_compiled,
 )
 from dispatcher.scheduling.placing.rule_groups import (
-    MALFORMED,
     RuleGroups,
     name_of,
     rule_groups,
@@ -85,31 +85,24 @@ class OnePasses:
         self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
         self._room = LowCapacityIndex(fleet)
-        self._last: tuple[ClassKey, OnePass] | None = None
 
     def pass_for(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
         """The pass for a pod of the class of a key; None if its class has to decide, or to say
         which plugin fails.
         """
-        last = self._last
-        self._last = None
-        if last is not None and last[1].by_host:
-            self._note_by_host(last[0])
         if key not in self._by_host and (key in self._classes or self._is_worth_keeping(key)):
             return None
         self._by_host.pop(key)
         try:
-            found = self._made(key, pod_info)
+            return self._made(key, pod_info)
         except PluginError:
             return None
-        if found is not None:
-            self._last = key, found
-            self._classes.counts.passes += 1
-        return found
 
-    def _note_by_host(self, key: ClassKey) -> None:
+    def _found_place(self, key: ClassKey, *, by_host: bool) -> None:
         """What a class would keep is stale with each of its pods that is spread over hosts."""
-        self._by_host.put(key, True, key.said)
+        self._classes.counts.passes += 1
+        if by_host:
+            self._by_host.put(key, True, key.said)
 
     def _is_worth_keeping(self, key: ClassKey) -> bool:
         met = (self._met.pop(key) or 0) + 1
@@ -150,7 +143,10 @@ class OnePasses:
         if groups is None or not by_row:
             return None
         self._room.refresh()
-        return OnePass(self._fleet, setup, evaluators, self._room, clusters, policies, groups)
+        found_place = partial(self._found_place, key, by_host=bool(groups.on_hosts))
+        return OnePass(
+            self._fleet, setup, evaluators, self._room, clusters, policies, groups, found_place
+        )
 
     def _clusters_first(self, static: StaticAnswers) -> bool:
         """Whether those that go by cluster refuse before all others do, so that theirs are the
@@ -239,10 +235,7 @@ class OnePasses:
             self._fit_groups()
             return self._groups[name]
         partitions = self._classes.static_answers.partitions
-        try:
-            found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
-        except MALFORMED:
-            return None
+        found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
         if found is not None:
             self._groups[name] = found
             self._fit_groups()

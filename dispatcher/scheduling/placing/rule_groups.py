@@ -50,7 +50,6 @@ from shared.model.topology import CLUSTER_LEVEL
 _FEW = 1 << 10
 _WIDEST = 1 << 16
 _BYTES_PER_CELL = 24  # a count: domain 8, pods 8, offset 8
-MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 _RANGE = int(Scale.RANGE)
 _COST = int(Scale.COST)
 # `sized`: count domains of all rows that take pods, or of those with a domain in each term
