@@ -26,6 +26,7 @@ from dispatcher.scheduling.framework.domain_counts import (
 )
 from dispatcher.scheduling.framework.domains import tells_rules
 from dispatcher.scheduling.framework.sound_rules import flaw_of
+from shared.model.topology import HOST_LEVEL
 
 
 class _Rules(CountedPlugin[CountRules]):
@@ -57,7 +58,7 @@ def rules_law(
         rules = plugin.count_rules(state, pod_info, fleet)
         if rules is None:
             continue
-        if flaw := flaw_of(rules, fleet.n, fleet.reasons):
+        if flaw := flaw_of(rules, fleet.topology.domain(HOST_LEVEL), fleet.reasons):
             yield flaw
             continue
         if not all(_hosts_present(one, fleet) for one in rules.refusals):
