@@ -21,9 +21,9 @@ from dispatcher.scheduling.cycle.batches import (
     never,
     unfit,
 )
+from dispatcher.scheduling.cycle.beside_nominees import BesideNominees, leans_on_pods
 from dispatcher.scheduling.cycle.future_nodes import Anew, FutureNodes
 from dispatcher.scheduling.cycle.post_filter import PostFilters
-from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
@@ -315,7 +315,7 @@ class Scheduler(AssumedPods):
             if one_pass is not None:
                 yield one_pass
         eq_class = self._classes.get(key)
-        yield SecondPass(eq_class, self.nominations) if nominated else eq_class
+        yield BesideNominees(eq_class, self.nominations) if nominated else eq_class
 
     def _select_and_book(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import msgspec
 import numpy as np
 
-from dispatcher.scheduling.cycle.second_pass import leans_on_pods
+from dispatcher.scheduling.cycle.beside_nominees import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
