@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
 
 
 class Scale(enum.IntEnum):
@@ -45,6 +46,30 @@ class RuleCount:
     counted: SmallInts | None = None
 
 
+@kernel("ints bools int int")
+def _find_least(counts, present, first, last):  # type: ignore[no-untyped-def]
+    """See `least_count`."""
+    least = np.iinfo(np.int64).max
+    for domain in range(first, last):
+        if present[domain] and counts[domain] < least:
+            least = counts[domain]
+            if least <= 0:
+                break
+    return least
+
+
+def least_count(counts: Ints, present: Bools, first: int, last: int) -> int:
+    """The least of the counts of the `present` domains, none of which is before `first` or after
+    `last`. IndexError where counts are not of these domains.
+    """
+    if len(counts) != len(present):
+        raise IndexError(f"{len(counts)} counts of {len(present)} domains")
+    if _find_least.fast is not None:
+        columns = np.ascontiguousarray(counts), np.ascontiguousarray(present)
+        return int(_find_least.fast(*columns, first, last))
+    return int(counts[present].min(initial=np.iinfo(np.int64).max))
+
+
 @dataclass(frozen=True, eq=False)
 class MaxCount:
     """Refuses, with reason `code`, domains that hold more than `most` pods already, without the one
@@ -66,7 +91,7 @@ class MaxCount:
         if self.present is None or not self.present.any():
             return self.most
         counts = self.domain_count.counts
-        return self.most + int(counts.min(where=self.present, initial=np.iinfo(np.int64).max))
+        return self.most + least_count(counts, self.present, 0, len(self.present))
 
 
 @dataclass(frozen=True, eq=False)
