@@ -9,11 +9,13 @@ as pods of the class are placed.
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.plugin import MAX_SCORE
 
 
 class Scale(enum.IntEnum):
@@ -27,6 +29,25 @@ class Scale(enum.IntEnum):
     # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)), 100 if
     # all cost nothing, 0 where void: as PodTopologySpread scores
     COST = 2
+
+
+# for what is compiled
+RANGE: Final = int(Scale.RANGE)
+COST: Final = int(Scale.COST)
+
+
+def on_scale(scale: Any, raw: Any, least: Any, most: Any, base: Any, void: Any) -> Any:
+    """One raw score as points, as `Scale` says; compiled into whatever judges groups of rows.
+    `least`, `most`: of the raw scores, or (COST) of the costs.
+    """
+    if scale == RANGE:
+        return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
+    if scale == COST:
+        if not raw > void:
+            return 0.0
+        cost = np.floor(0.5 - (raw - base))
+        return np.floor(MAX_SCORE * (most + least - cost) / most) if most > 0.0 else MAX_SCORE
+    return raw
 
 
 @dataclass(frozen=True, eq=False)
