@@ -5,8 +5,18 @@ Authors of plugins import the decision's points from here, those around it from
 `framework.lifecycle`.
 """
 
-from dispatcher.scheduling.framework.counted import CountedPlugin
+from dispatcher.scheduling.framework.counted import CountedPlugin, pods_by_domain
 from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip
+from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    Scale,
+    ScoreTerm,
+    closed_domains,
+    constant,
+)
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.fleet_view import (
     Bools,
@@ -61,6 +71,7 @@ __all__ = [
     "ClusterInfo",
     "ClusterScore",
     "Codes",
+    "CountRules",
     "CountedPlugin",
     "CycleState",
     "Depends",
@@ -73,6 +84,7 @@ __all__ = [
     "K",
     "Link",
     "Links",
+    "MaxCount",
     "Nodes",
     "Objects",
     "Part",
@@ -86,16 +98,23 @@ __all__ = [
     "QueueSort",
     "Readings",
     "Refuse",
+    "RequiredCount",
     "Reserve",
     "RoomFilter",
     "Rows",
+    "RuleCount",
     "S",
+    "Scale",
     "Score",
+    "ScoreTerm",
     "Signals",
     "Skip",
     "SmallInts",
     "Topology",
     "Volumes",
+    "closed_domains",
     "closes_clusters",
+    "constant",
+    "pods_by_domain",
     "refuse",
 ]
