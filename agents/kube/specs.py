@@ -10,13 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from agents.kube import effective, groups, rules, wire, wire_pods
-from agents.kube.pool import Latest
+from agents.kube.pool import MAX_BYTES
+from shared.messages.pod_cache import PodCache
 from shared.messages.values import most_memory_of
 from shared.model.pod import HostPort
 from shared.model.resources import Resources
 
 MAX_KEY = 4096  # bytes; a longer spec is read anew each time
-_KEPT: Latest[tuple[bytes, bytes], "SpecRead"] = Latest()
+_KEPT: PodCache[tuple[bytes, bytes], "SpecRead"] = PodCache(8192, MAX_BYTES)
 _SPEC = msgspec.msgpack.Encoder().encode
 _UNENCODABLE = (msgspec.MsgspecError, OverflowError, ValueError, TypeError, RecursionError)
 

@@ -44,7 +44,6 @@ from dispatcher.scheduling.framework.domain_counts import (
 )
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.value_columns import Column, fields
 from dispatcher.scheduling.rules.eligibility import (
     LabelMasks,
@@ -72,6 +71,7 @@ from dispatcher.scheduling.rules.spread_args import (
     system_defaults,
 )
 from dispatcher.scheduling.rules.spread_domains import with_domains
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import Pod, SpreadConstraint
 from shared.model.reasons import Reasons
 from shared.model.topology import CLUSTER_LEVEL

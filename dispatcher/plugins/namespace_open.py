@@ -33,7 +33,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.framework.pod_cache import PodCache
+from shared.messages.pod_cache import PodCache
 from shared.model.crossing import (
     SECRETS,
     Opening,

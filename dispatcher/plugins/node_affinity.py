@@ -30,11 +30,11 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.hints import ClusterEvent, node_change_helps
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
 from dispatcher.scheduling.rules.whole import percent_of_most
+from shared.messages.pod_cache import PodCache
 from shared.model.labels import IN, NodeSelectorTerm
 from shared.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
 from shared.model.node import Node

@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dispatcher.scheduling.framework import ClusterInfo
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import Pod, PodId
 from shared.model.resources import PODS, Resources, format_quantity
 from shared.model.tenant import Share, Tenant

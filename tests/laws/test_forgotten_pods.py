@@ -14,9 +14,9 @@ import pytest
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, Tick
-from dispatcher.scheduling.framework.pod_cache import PodCache, said
 from dispatcher.scheduling.placing import passes
 from shared.messages import Changes
+from shared.messages.pod_cache import PodCache, said
 from shared.model import names
 from shared.model.labels import IN, NOT_IN, LabelSelector, NodeSelectorTerm, PreferredTerm, Requirement
 from shared.model.node import Node

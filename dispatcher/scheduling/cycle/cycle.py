@@ -37,7 +37,6 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.points import (
     ExplainsRefusals,
     Faults,
@@ -50,6 +49,7 @@ from dispatcher.scheduling.placing.passes import OnePasses
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import refusal_message
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import PENDING, PodId, template_of
 from shared.model.reasons import Reasons, Why
 from shared.model.refusal import ClusterRefusal

@@ -28,8 +28,8 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.pod_cache import POD_CACHE_BYTES, PodCache
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+from shared.messages.pod_cache import POD_CACHE_BYTES, PodCache
 from shared.model.node_group import NodeGroup
 
 MAX_HINTS: Final = 3  # clusters that are named in a message

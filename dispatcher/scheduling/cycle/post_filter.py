@@ -23,9 +23,9 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
+from shared.messages.pod_cache import PodCache
 from shared.model.reasons import Why
 
 _MOST_NO_HELP = 1024  # kinds of pods for which it is kept that no plugin can help

@@ -9,9 +9,9 @@ from dispatcher.scheduling.equivalence.fleet_scoped import LastAsked
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.pod_cache import POD_CACHE_BYTES
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
+from shared.messages.pod_cache import POD_CACHE_BYTES
 
 _MOST_CLASSES = 512
 # of a class: codes and totals, if it shares them with no other; totals with what clusters add

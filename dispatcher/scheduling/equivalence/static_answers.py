@@ -21,8 +21,8 @@ from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import window_of
-from dispatcher.scheduling.framework.pod_cache import PodCache, said
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
+from shared.messages.pod_cache import PodCache, said
 from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node

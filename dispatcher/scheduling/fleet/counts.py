@@ -7,8 +7,8 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
 from dispatcher.scheduling.framework import Ints, PodInfo, SmallInts
-from dispatcher.scheduling.framework.pod_cache import POD_CACHE_BYTES, said
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, any_label
+from shared.messages.pod_cache import POD_CACHE_BYTES, said
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_cache import POD_CACHE_BYTES, said
 from dispatcher.scheduling.framework.pod_sets import AppName, AppNames, Label, PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.messages.pod_cache import POD_CACHE_BYTES, said
 from shared.model.names import DOMAIN_SCOPE, is_app_label
 from shared.model.node import Node
 from shared.model.pod import RUNNING, Pod, PodId

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
-from dispatcher.scheduling.framework.pod_cache import PodCache
+from shared.messages.pod_cache import PodCache
 from shared.model.crossing import priority_abroad, rows_for
 
 _MOST = 4096  # kinds of pods, in one cluster each, of which it is remembered

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_cache import PodCache, said
+from shared.messages.pod_cache import PodCache, said
 from shared.model.labels import IN, LabelSelector, Requirement
 from shared.model.objects import ReplicaSet, ReplicationController, Service, StatefulSet
 from shared.model.pod import Pod

@@ -16,7 +16,6 @@ from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, SummedTerm, TermCrowd
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_cache import POD_CACHE_BYTES, said
 from dispatcher.scheduling.framework.pod_sets import (
     LabelsOf,
     Owner,
@@ -26,6 +25,7 @@ from dispatcher.scheduling.framework.pod_sets import (
     TermKind,
 )
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
+from shared.messages.pod_cache import POD_CACHE_BYTES, said
 
 
 class TermCounts:

@@ -31,9 +31,9 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
+from shared.messages.pod_cache import PodCache
 from shared.model.labels import LabelSelector
 from shared.model.node import Taint
 from shared.model.objects import Namespace

@@ -59,8 +59,8 @@ from dispatcher.scheduling.framework.plugin import (
     closes_clusters,
     refuse,
 )
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.pod_info import PodInfo
+from shared.messages.pod_cache import PodCache
 
 __all__ = [
     "MAX_SCORE",

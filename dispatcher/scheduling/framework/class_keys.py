@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from dispatcher.scheduling.framework.plugin import Plugin
-from dispatcher.scheduling.framework.pod_cache import POD_CACHE_BYTES, PodCache, said
 from dispatcher.scheduling.framework.pod_info import PodInfo
+from shared.messages.pod_cache import POD_CACHE_BYTES, PodCache, said
 from shared.model.pod import template_of
 
 _MOST_KNOWN = 8192  # controllers

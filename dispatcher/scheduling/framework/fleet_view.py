@@ -23,9 +23,9 @@ from typing_extensions import TypeVar
 
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import HotRule
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+from shared.messages.pod_cache import PodCache
 from shared.model.crossing import Opening
 from shared.model.labels import LabelSelector
 from shared.model.names import OWN_NETWORK

@@ -14,7 +14,6 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PodInfo, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import CountRules
-from dispatcher.scheduling.framework.pod_cache import PodCache
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.placing.low_capacity import LowCapacityIndex
@@ -29,6 +28,7 @@ from dispatcher.scheduling.placing.rule_groups import (
     name_of,
     rule_groups,
 )
+from shared.messages.pod_cache import PodCache
 
 _MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these skip them
 # if some are active: so many kinds at least, else of so many rows together

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_cache import PodCache, said
 from dispatcher.scheduling.framework.pod_sets import (
     Owner,
     PodSet,
@@ -17,6 +16,7 @@ from dispatcher.scheduling.framework.pod_sets import (
     unlabelled_of_term,
 )
 from dispatcher.scheduling.rules.eligibility import topology_key
+from shared.messages.pod_cache import PodCache, said
 from shared.model.names import DOMAIN_SCOPE
 from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dispatcher.scheduling.framework import Bools, FleetView, PodInfo, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.pod_cache import PodCache
+from shared.messages.pod_cache import PodCache
 from shared.model import names
 from shared.model.crossing import kept_abroad, opened_to
 from shared.model.labels import (
