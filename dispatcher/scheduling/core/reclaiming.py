@@ -37,6 +37,7 @@ from dispatcher.scheduling.tenants.reclaim import (
     policy_of,
     victims,
 )
+from shared.messages.pod_cache import PodCache
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.tenant import NEVER
@@ -70,8 +71,9 @@ class Reclaiming:
         self._ledger = ledger
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
-        self._again: dict[PodId, tuple[float, int]] = {}  # when a pod asks again, and tries in vain
-        self._spared: dict[PodId, float] = {}  # since when
+        # when a pod asks again, and tries in vain
+        self._again: PodCache[PodId, tuple[float, int]] = PodCache(_MOST_KEPT)
+        self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
         self._looked_at = float("-inf")
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
@@ -117,7 +119,7 @@ class Reclaiming:
         return found[:_MOST_LOOKED_AT]
 
     def _asks(self, item: QueuedPod, now: float) -> bool:
-        again_at, _ = self._again.get(item.pod_id, (float("-inf"), 0))
+        again_at, _ = self._again.get(item.pod_id) or (float("-inf"), 0)
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         return (
@@ -185,7 +187,8 @@ class Reclaiming:
             pod = occupant.pod_info.pod
             target = self._evictions.target_of(occupant)
             left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
-            spared = now - self._spared.get(pod_id, float("-inf")) < _SPARED_S
+            since = self._spared.get(pod_id)
+            spared = since is not None and now - since < _SPARED_S
             victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
             if (
                 spared
@@ -237,7 +240,7 @@ class Reclaiming:
         for pod_id, known in list(self._under_way.items()):
             if self._ledger.charged(pod_id) is not None:  # it has its place
                 del self._under_way[pod_id]
-                self._again.pop(pod_id, None)
+                self._again.pop(pod_id)
                 continue
             stands = (
                 self._ledger.holds(pod_id)
@@ -261,14 +264,9 @@ class Reclaiming:
             self._wait(pod_id, now)
 
     def _wait(self, pod_id: PodId, now: float) -> None:
-        _, tries = self._again.pop(pod_id, (now, 0))
-        if len(self._again) >= _MOST_KEPT:
-            del self._again[next(iter(self._again))]
-        self._again[pod_id] = (now + _PAUSE.after(tries + 1), tries + 1)
+        _, tries = self._again.get(pod_id) or (now, 0)
+        self._again.put(pod_id, (now + _PAUSE.after(tries + 1), tries + 1))
 
     def _refused(self, pod_id: PodId, now: float) -> None:
         """The pod was not evicted: others are asked meanwhile."""
-        self._spared.pop(pod_id, None)
-        if len(self._spared) >= _MOST_KEPT:
-            del self._spared[next(iter(self._spared))]
-        self._spared[pod_id] = now
+        self._spared.put(pod_id, now)

@@ -31,12 +31,12 @@ from dispatcher.scheduling.groups.rooms import MOST
 from dispatcher.scheduling.groups.templates import Template
 from dispatcher.scheduling.rules.budgets import Budgets, Left
 from dispatcher.scheduling.rules.victims import SHIFT, Badness, badness, by_importance, importance
+from shared.messages.pod_cache import said
 from shared.model.pod import PodId
 from shared.model.resources import PODS
 
 MOST_EMPTIED = 64  # domains that are tried for one group
 _MOST_ASKED = 256  # what-ifs of one domain
-_MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
 _UNKNOWN = 1 << 40
 Unit = tuple[Victim, ...]  # that stay or go together
 
@@ -73,14 +73,20 @@ class GroupPreemption:
         kind = self._kind()
         now = standing_of(self._fleet)
         since = self._fleet.now
-        if kind in hopeless and hopeless[kind][0] == now and since - hopeless[kind][1] <= KEPT_S:
+        known = hopeless.get(kind)
+        if known is not None and known[0] == now and since - known[1] <= KEPT_S:
             return None
         found = self._best()
         if found is None and self._by_room_alone:
-            if len(hopeless) >= _MOST_HOPELESS:
-                hopeless.clear()
-            hopeless[kind] = now, since
+            hopeless.put(kind, (now, since), self._kind_bytes())
         return found
+
+    def _kind_bytes(self) -> int:
+        """What a kind takes: what its pods say, and the answers of the filters that they met."""
+        members = self._members
+        closed = {one.closed for one in members.templates if one.closed is not None}
+        told = sum([one.said for one in members.templates]) + said(list(members.placed))
+        return told + sum([one.refusal_codes.nbytes for one in closed])
 
     def _kind(self) -> Hashable:
         """All that says who may be evicted for a group of this shape, as far as room is asked for."""

@@ -19,7 +19,8 @@ from shared.model.reasons import Reason, Why
 class Template:
     """Members of one class, and so of one profile; `alike`: of one template, too.
 
-    `most`: how many of them are not refused for themselves or for quota, as far as that is known.
+    `said`: bytes of what the one of them says that says most. `most`: how many of them are not
+    refused for themselves or for quota, as far as that is known.
     `room`, and `in_domains`, by topology key [domains] how many fit: none where `why` says that all
     nodes are closed to them.
     """
@@ -27,6 +28,7 @@ class Template:
     scheduler: Scheduler
     items: list[Item]
     alike: bool = True
+    said: int = 0
     most: int = 0
     why: Why | None = None
     closed: StaticFilters | None = None
@@ -70,6 +72,7 @@ def templates_of(
                 template = found[key] = Template(scheduler, [])
             else:
                 template.alike = False
+            template.said = max(template.said, same.said)
             known[id(same)] = same, template
         known[id(same)][1].items.append(item)
     nominated = len(profiles.nominations) > 0
@@ -102,7 +105,7 @@ def _look(one: Template, tables: RoomTables) -> RoomTable | None:
         one.why = wants
         return None
     one.closed = closed
-    one.room = tables.of(closed, wants)
+    one.room = tables.of(closed, wants, one.said)
     return one.room
 
 
