@@ -16,11 +16,12 @@ from agents.executor.crossing import downward, live, manifest, needs, status_siz
 from agents.executor.objects.events import CHANGE_REFUSED
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
-from agents.kube.pool import Latest, Pool
+from agents.kube.pool import MAX_BYTES, OVERHEAD, Pool
 from agents.kube.resized import is_resized
 from agents.kube.specs import SpecRead, read_spec
 from agents.observer.record_bounds import MAX_LABELS, MAX_PROBLEMS, memory_of_labels, within_bounds
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
+from shared.messages.pod_cache import PodCache
 from shared.model import names
 from shared.model.bounds import MAX_AMOUNT
 from shared.model.copy_names import as_at_home
@@ -71,7 +72,7 @@ class _Elsewhere(NamedTuple):
     left: str = ""  # why debug containers do not go along
 
 
-_ELSEWHERE: Latest[bytes, _Elsewhere] = Latest()  # of 100,000 pods, about
+_ELSEWHERE: PodCache[bytes, _Elsewhere] = PodCache(2**20, MAX_BYTES)  # of 100,000 pods, about
 
 
 def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
@@ -192,7 +193,7 @@ def _elsewhere_once(raw: bytes) -> _Elsewhere:
     known = _ELSEWHERE.get(key)
     if known is None:
         known = _derived(raw)
-        _ELSEWHERE.put(key, known, len(msgspec.msgpack.encode(known)))
+        _ELSEWHERE.put(key, known, len(msgspec.msgpack.encode(known)) + OVERHEAD)
     return known
 
 

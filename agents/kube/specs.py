@@ -10,12 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from agents.kube import effective, groups, rules, wire, wire_pods
+from agents.kube.pool import MAX_BYTES
+from shared.messages.pod_cache import PodCache
+from shared.messages.values import most_memory_of
 from shared.model.pod import HostPort
 from shared.model.resources import Resources
 
 MAX_KEY = 4096  # bytes; a longer spec is read anew each time
-MAX_KEPT = 8192
-_KEPT: dict[tuple[bytes, bytes], "SpecRead"] = {}
+_KEPT: PodCache[tuple[bytes, bytes], "SpecRead"] = PodCache(8192, MAX_BYTES)
 _SPEC = msgspec.msgpack.Encoder().encode
 _UNENCODABLE = (msgspec.MsgspecError, OverflowError, ValueError, TypeError, RecursionError)
 
@@ -45,9 +47,8 @@ def read_spec(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
         return _read(pod, labels)
     known = _KEPT.get(key)
     if known is None:
-        if len(_KEPT) >= MAX_KEPT:
-            _KEPT.clear()
-        known = _KEPT[key] = _read(pod, labels)
+        known = _read(pod, labels)
+        _KEPT.put(key, known, sum(map(len, key)) + sum(map(most_memory_of, key)))
     return known
 
 

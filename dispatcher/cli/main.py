@@ -38,6 +38,7 @@ class PluginExample(enum.StrEnum):
     """The --example option; the same as in dispatcher.kit.template."""
 
     FILTER_SCORE = "filter-score"
+    COUNTED = "counted"
     PERMIT = "permit"
 
 
@@ -276,7 +277,8 @@ def plugin_new(
     example: Annotated[
         PluginExample,
         typer.Option(
-            help="What it starts as: a filter and a score by labels, or one app after another at Permit."
+            help="What it starts as: a filter and a score by labels, a rule over counts of pods, "
+            "or one app after another at Permit."
         ),
     ] = PluginExample.FILTER_SCORE,
     directory: Annotated[

@@ -17,15 +17,15 @@ from dispatcher.scheduling.framework import (
     Refuse,
     Skip,
 )
-from dispatcher.scheduling.framework.counted import normalized_cost, normalized_range
+from dispatcher.scheduling.framework.counted import normalized
 from dispatcher.scheduling.framework.domain_counts import (
     CountRules,
     MaxCount,
     RequiredCount,
-    Scale,
 )
 from dispatcher.scheduling.framework.domains import tells_rules
 from dispatcher.scheduling.framework.sound_rules import flaw_of
+from shared.model.topology import HOST_LEVEL
 
 
 class _Rules(CountedPlugin[CountRules]):
@@ -57,7 +57,7 @@ def rules_law(
         rules = plugin.count_rules(state, pod_info, fleet)
         if rules is None:
             continue
-        if flaw := flaw_of(rules, fleet.n, fleet.reasons):
+        if flaw := flaw_of(rules, fleet.topology.domain(HOST_LEVEL), fleet.reasons):
             yield flaw
             continue
         if not all(_hosts_present(one, fleet) for one in rules.refusals):
@@ -95,11 +95,8 @@ def _differs(
     told = _RULES.score(_RULES.pre_score_domains(rules, fleet, rows), fleet, rows)
     if raw.tolist() != told.tolist():
         yield "count_rules has other raw scores than score_parts"
-    elif plugin.normalize(raw).tolist() != _on_scale(rules, told).tolist():
+    elif (
+        plugin.normalize(raw).tolist()
+        != normalized(told, rules.scale, rules.base, rules.void).tolist()
+    ):
         yield "count_rules has another scale than normalize"
-
-
-def _on_scale(rules: CountRules, raw: Floats) -> Floats:
-    if rules.scale is Scale.RANGE:
-        return normalized_range(raw)
-    return normalized_cost(raw, rules.base, rules.void) if rules.scale is Scale.COST else raw

@@ -74,6 +74,7 @@ from dispatcher.scheduling.rules.spread_args import (
     system_defaults,
 )
 from dispatcher.scheduling.rules.spread_domains import with_domains
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import Pod, SpreadConstraint
 from shared.model.reasons import Reasons
 from shared.model.topology import CLUSTER_LEVEL
@@ -184,7 +185,8 @@ class FaultDomainSpread(CountedPlugin[_State]):
         self._known = KnownDomains()
         self._cluster_filters: Sequence[Filter] = ()
         self._moving_filters: Sequence[Filter] = ()  # those of them that have a fleet key
-        self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
+        # which clusters are open, by what is asked of them
+        self._entries: PodCache[Hashable, Any] = PodCache()
 
     def heed(self, cluster_filters: Sequence[Filter]) -> None:
         """Domains of clusters that these keep the pod out of are not eligible."""

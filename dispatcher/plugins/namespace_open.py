@@ -33,6 +33,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from shared.messages.pod_cache import PodCache
 from shared.model.crossing import (
     SECRETS,
     Opening,
@@ -98,7 +99,7 @@ class NamespaceOpen(ClusterFilter):
 
     def __init__(self) -> None:
         self._policies: dict[Hashable, Any] = {}
-        self._by_home: dict[Hashable, Any] = {}
+        self._by_home: PodCache[Hashable, Any] = PodCache()
 
     def hint(self, event: ClusterEvent, pod_info: PodInfo) -> bool:
         """Of namespaces only the pod's own, and Services in it."""

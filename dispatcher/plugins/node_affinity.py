@@ -34,6 +34,7 @@ from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
 from dispatcher.scheduling.rules.whole import percent_of_most
+from shared.messages.pod_cache import PodCache
 from shared.model.labels import IN, NodeSelectorTerm
 from shared.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
 from shared.model.node import Node
@@ -70,8 +71,6 @@ AFFINITY_CONFLICT = Reason(
     nodes_help=False,
 )
 
-_MOST_KNOWN = 4096  # selectors
-
 
 class NodeAffinityArgs(Args):
     """Terms besides those of the pods."""
@@ -105,7 +104,8 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             self.reads = ()
         self._masks = LabelMasks()
         self._possible_at: SmallInts | None = None
-        self._possible: dict[Hashable, frozenset[str] | None] = {}
+        # in a tuple, as what is kept may be None
+        self._possible: PodCache[Hashable, tuple[frozenset[str] | None]] = PodCache()
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its labels are the same."""
@@ -172,16 +172,18 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             return None
         hosts = fleet.topology.domain(HOST_LEVEL)
         selection = selection_key(pod_info.pod)
-        if hosts is not self._possible_at or len(self._possible) >= _MOST_KNOWN:
+        if hosts is not self._possible_at:
             # while no node changes, it is the very same array
             self._possible_at = hosts
-            self._possible = {}
-        if selection not in self._possible:
+            self._possible.clear()
+        known = self._possible.get(selection)
+        if known is None:
             rows = self._masks.few_rows(pod_info.pod, fleet)
             there = None if rows is None else np.unique(fleet.nodes.cluster[rows]).tolist()
             names = None if there is None else frozenset(fleet.clusters[at].name for at in there)
-            self._possible[selection] = names
-        return self._possible[selection]
+            known = (names,)
+            self._possible.put(selection, known)
+        return known[0]
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""

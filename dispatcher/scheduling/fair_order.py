@@ -359,6 +359,8 @@ class FairPods:
     def _lane(self, rank: _Rank, tenant: str) -> Lane:
         level = self._levels.get(rank)
         if level is None:
+            if len(self._ranks) > 2 * len(self._levels) + 64:
+                self._ranks = sorted(self._levels)
             level = self._levels[rank] = _Level()
             heapq.heappush(self._ranks, rank)
         lane = level.lanes.get(tenant)
@@ -396,6 +398,7 @@ class FairPods:
         if not level.lanes:
             del self._levels[lane.rank]
         node = lane.leaf
+        node.lane = None  # void entries hold the node: with nothing of its pods
         while node.parent is not None and not node.children:
             del node.parent.children[node.name]
             of_name = self._nodes[node.name]

@@ -1,9 +1,9 @@
 """Who finds a place: the one question that the scheduling cycle asks, whoever answers it.
 
-    place finder                  finds the place of                                    reads, per pod
-    placing.OnePass               a pod unlike others, in a class not worth keeping     all rows
-    equivalence.EquivalenceClass  any pod, one at a time                                rows that changed, all totals
-    cycle.second_pass.SecondPass  any pod while rooms are held for nominated ones       as its class, twice
+    place finder                   finds the place of                                    reads, per pod
+    placing.OnePass                a pod unlike others, in a class not worth keeping     all rows
+    equivalence.EquivalenceClass   any pod, one at a time                                rows that changed, all totals
+    beside_nominees.BesideNominees any pod while rooms are held for nominated ones       as its class, twice
 
 All of them answer the same for the same pod on the same fleet (tests/laws); they differ in what
 they cost and in what they can decide at all. The cycle asks them in turn: who cannot tell says so,

@@ -20,6 +20,7 @@ from dispatcher.scheduling.tenants.places import TenantPlaces, parts_of
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
+from shared.messages.pod_cache import PodCache
 from shared.model.node import Node
 from shared.model.pod import Pod, PodId
 from shared.model.resources import PODS, Resources, format_quantity
@@ -126,9 +127,9 @@ class QuotaLedger:
         self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(
             dict
         )  # by cluster of submission and UID
-        self._alike: dict[
-            tuple[str, frozenset[tuple[str, int]]], Charge
-        ] = {}  # equal ones are kept once
+        self._alike: PodCache[tuple[str, frozenset[tuple[str, int]]], Charge] = PodCache(
+            _MEMO_LIMIT
+        )  # equal ones are kept once
         self.claims = QuotaClaims()
         # quota that is kept for pods while others give it back: it counts as used
         self._holds: dict[PodId, Charge] = {}
@@ -412,9 +413,8 @@ class QuotaLedger:
         key = (tenant, frozenset(amounts.items()))
         known = self._alike.get(key)
         if known is None:
-            if len(self._alike) >= _MEMO_LIMIT:
-                self._alike.clear()
-            known = self._alike[key] = Charge(tenant, dict(amounts))
+            known = Charge(tenant, dict(amounts))
+            self._alike.put(key, known)
         return known
 
     def release(self, pod_id: PodId) -> Charge | None:

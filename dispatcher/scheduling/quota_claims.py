@@ -47,7 +47,10 @@ class QuotaClaims:
         sums = self._sums[tenant]
         left = sums[priority]
         left.subtract(amounts)
-        if not any(left.values()):
+        for resource in amounts:
+            if not left[resource]:  # whatever the pod called it
+                del left[resource]
+        if not left:
             del sums[priority]
         if not sums:
             del self._sums[tenant]

@@ -53,7 +53,11 @@ class UnsyncedUsage:
         """A pod of `home` is charged (1), or its charge given back (-1)."""
         held = self._charged.setdefault((tenant, home), {})
         for resource, amount in amounts.items():
-            held[resource] = held.get(resource, 0) + sign * amount
+            left = held.get(resource, 0) + sign * amount
+            if left:
+                held[resource] = left
+            else:
+                held.pop(resource, None)  # pods that are gone may have called it anything
         if sign > 0:
             self.raised.add((tenant, home))
         if home in self._silent:
@@ -87,7 +91,7 @@ class UnsyncedUsage:
         return more
 
     def charged(self, tenant: str, home: str) -> Mapping[str, int]:
-        """What is charged now for pods of one cluster, as far as it is seen; zeros may be among it."""
+        """What is charged now for pods of one cluster, as far as it is seen; no zeros."""
         return self._charged.get((tenant, home), _NOTHING)
 
     @property

@@ -24,7 +24,7 @@ def copy_hash(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:_DIGITS]
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=2**14)
 def copy_name(cluster_uid: str, namespace: str, kind: str, name: str) -> str:
     """DNS-safe '<name, cut>-<hash of source cluster UID / namespace / kind / name>'."""
     head = name[: _MOST_NAME - _DIGITS - 1].strip("-.")

@@ -14,7 +14,7 @@ from dispatcher.scheduling.equivalence.partitions import Partition, partition_of
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import kernels
-from dispatcher.scheduling.rules.spread import ConstraintDomains, _least
+from dispatcher.scheduling.framework.domain_counts import least_count
 from dispatcher.scheduling.rules.spread_domains import Domains
 from shared.model.topology import HOST_LEVEL
 from tests.builders import fleet, node
@@ -112,12 +112,10 @@ def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -
     if compiled:
         pytest.importorskip("numba")
         assert kernels.compile_all()
-    area = cast(
-        ConstraintDomains, SimpleNamespace(present=np.ones(3, dtype=bool), domains=SimpleNamespace(span=(0, 3)))
-    )
-    assert _least(area, np.array([1, 2, 3])) == 1
+    present = np.ones(3, dtype=bool)
+    assert least_count(np.array([1, 2, 3]), present, 0, 3) == 1
     with pytest.raises(IndexError):
-        _least(area, np.arange(count))
+        least_count(np.arange(count), present, 0, 3)
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["kernels", "NumPy"])
@@ -135,5 +133,5 @@ def test_the_least_count_is_that_of_eligible_domains(
     eligible = np.flatnonzero(present)
     counted = data.draw(st.sampled_from([None, eligible]))
     hosts = Domains(HOST_LEVEL, np.arange(len(by_row), dtype=np.int32), present, counted)
-    least = _least(cast(ConstraintDomains, SimpleNamespace(present=present, domains=hosts)), counts)
+    least = least_count(counts, present, *hosts.span)
     assert least == min(counts[eligible], default=np.iinfo(np.int64).max)

@@ -5,6 +5,7 @@ from itertools import chain, groupby
 import pytest
 
 from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.scheduling.fair_order import FairPods
 from dispatcher.scheduling.queue import IN_A_ROW
 from shared.model.reasons import Reasons
 from shared.model.wake_events import WakeEvent
@@ -192,3 +193,15 @@ def test_other_policies_hold_for_all_that_wait() -> None:
     queue.take_policies(FairSort(queue.shares), by_app, 9.0)
     assert placed(queue, 1) == ["blue"]
     assert queue.counts()["active"] == 2
+
+
+def test_ranks_whose_pods_left_are_forgotten_while_a_higher_one_waits() -> None:
+    queue = SharedQueue(FakeShares())
+    queue.come(*pods("red", 1, priority=10**9))
+    for priority in range(300):
+        (gone,) = queue.come(*pods("blue", 1, priority=priority))
+        queue.remove(gone)
+    active = queue._active
+    assert isinstance(active, FairPods)
+    assert len(active._ranks) < 100
+    assert placed(queue, 2) == ["red"]

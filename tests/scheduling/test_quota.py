@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.quota import Charge, QuotaLedger, charge_of, without_figures
+from dispatcher.scheduling.quota_claims import QuotaClaims
 from dispatcher.scheduling.tenants.shares import limit_of
+from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from shared.model.tenant import Share, Tenant
 from tests.builders import pod
 
@@ -170,3 +172,20 @@ def test_what_a_refusal_says_beside_moving_figures_is_kept() -> None:
     over = "tenant quota exceeded: tenant a: cpu asked 1, used 2, limit 2; cluster c refused it: {}"
     assert without_figures(over.format("x")) != without_figures(over.format("y"))
     assert without_figures(over.format("x")) == without_figures(over.format("x").replace("used 2", "used 1500m"))
+
+
+def test_what_no_pod_waits_for_any_more_is_forgotten_by_name() -> None:
+    claims = QuotaClaims()
+    claims.put(("a", "stays"), "t", 5, {"cpu": 1, "pods": 1})
+    claims.put(("a", "goes"), "t", 5, {"cpu": 2, "odd": 3, "pods": 1})
+    claims.drop(("a", "goes"))
+    assert claims.above("t", 0) == {"cpu": 1, "pods": 1}
+    claims.drop(("a", "stays"))
+    assert not claims.of(["t"])
+
+
+def test_of_what_is_given_back_not_even_the_name_is_kept() -> None:
+    unsynced = UnsyncedUsage()
+    unsynced.note("t", "a", {"cpu": 2, "odd": 3}, 1)
+    unsynced.note("t", "a", {"cpu": 1, "odd": 3}, -1)
+    assert unsynced.charged("t", "a") == {"cpu": 1}

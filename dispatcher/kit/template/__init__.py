@@ -18,6 +18,7 @@ class Example(enum.StrEnum):
     """What a new plugin starts as."""
 
     FILTER_SCORE = "filter-score"
+    COUNTED = "counted"
     PERMIT = "permit"
 
 
@@ -31,6 +32,7 @@ _FILES = {
 }
 _ARGUMENTS: Mapping[Example, Mapping[str, object]] = {
     Example.FILTER_SCORE: {"avoid": "example.com/avoid", "prefer": "example.com/prefer"},
+    Example.COUNTED: {"most": 3},
     Example.PERMIT: {"after": "example.com/after", "app": "app", "wait_s": 60},
 }
 

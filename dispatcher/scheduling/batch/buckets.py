@@ -44,7 +44,7 @@ from shared.model.topology import CLUSTER_LEVEL
 _MORE_BUCKETS = 64
 _NO_SLOT = -1
 _MOST_NUMBERS = 2**63  # that a key may get
-_FEW_FEASIBLE = 8  # if fewer than one row in so many is feasible, only these are sorted
+_SORT_FEW = 8  # if fewer than one row in so many is feasible, only these are sorted
 _AHEAD = 4  # pods more on a row, whose buckets are made with that of the next one
 
 PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
@@ -279,7 +279,7 @@ def _partition_of(eq_class: EquivalenceClass, axes: Sequence[SmallInts]) -> Part
     """Of all rows, which other classes share; or of the feasible ones alone where these are few, as
     for pods that select a region.
     """
-    if _FEW_FEASIBLE * eq_class.rows.feasible > eq_class.fleet.n or not eq_class.rows.feasible:
+    if _SORT_FEW * eq_class.rows.feasible > eq_class.fleet.n or not eq_class.rows.feasible:
         return eq_class.partitions.of(axes)
     return partition_of_some(axes, eq_class.rows.feasible_rows())
 

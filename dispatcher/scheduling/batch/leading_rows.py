@@ -16,7 +16,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 _MANY = 16  # buckets: from there on all are filled in one go
 _ANEW = 2  # if of more than one group in so many too few best rows are kept, all rows are looked at
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
-_FEW_FEASIBLE = 4  # below one feasible row in so many, totals are made of these alone
+_TOTALS_OF_FEW = 4  # below one feasible row in so many, totals are made of these alone
 # rows; to keep so many in order while going through all takes half as long as to sort them
 _SHALLOW_OF_FEW = 64
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
@@ -149,7 +149,7 @@ def _best_of_few(rows: RowList, of: ClassRows, ranks: Ints, most: int) -> RowLis
 
 
 def _few_feasible(layout: BucketLayout, ranks: Ints) -> bool:
-    return _FEW_FEASIBLE * int(layout.all_buckets.members[: layout.begun].sum()) < len(ranks)
+    return _TOTALS_OF_FEW * int(layout.all_buckets.members[: layout.begun].sum()) < len(ranks)
 
 
 def _starts(sizes: Ints | list[int]) -> Ints:

@@ -4,6 +4,7 @@ on disk.
 
 import hashlib
 from collections.abc import Callable
+from inspect import getsource
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +31,7 @@ from dispatcher.scheduling.batch.merge_tables import (
 )
 from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.framework import MAX_SCORE
-from dispatcher.scheduling.framework.domain_counts import Scale
+from dispatcher.scheduling.framework.domain_counts import Scale, on_scale
 from dispatcher.scheduling.framework.kernels import Kernel, entered, kept
 
 # In the order in which they call each other: a step is compiled with those before it.
@@ -42,7 +43,6 @@ _STEPS = (
     merge_kernel.size_of,
     merge_kernel.add_term,
     merge_kernel.score,
-    merge_kernel.normal_of,
     merge_kernel.ends_of_range,
     merge_kernel.ends_of_costs,
     merge_kernel.normalize,
@@ -74,14 +74,14 @@ class _Merge(Kernel):
             return copy
 
         known = dict(vars(merge_kernel))  # in which the steps find each other compiled
-        for step in _STEPS:
+        for step in (on_scale, *_STEPS):
             compiled = numba.njit(
                 error_model="numpy",
                 no_cfunc_wrapper=True,
                 no_cpython_wrapper=True,
                 forceinline=True,
             )
-            known[step.__name__] = compiled(own(step))
+            known[step.__name__] = compiled(step if step is on_scale else own(step))
         # The cache looks at the file of the loop alone: a name of its own for all else that is
         # compiled in.
         fast = kept(numba, own(merge_kernel.merge, f"merge_{_digest()}"), no_cfunc_wrapper=True)
@@ -107,7 +107,7 @@ def _digest() -> str:
         MAX_SCORE,
     )
     return hashlib.blake2b(
-        repr((shapes, constants, list(Scale))).encode(), digest_size=6
+        repr((shapes, constants, list(Scale), getsource(on_scale))).encode(), digest_size=6
     ).hexdigest()
 
 

@@ -36,11 +36,8 @@ from dispatcher.scheduling.batch.merge_tables import (
     Trace,
 )
 from dispatcher.scheduling.equivalence.evaluators import GRID
-from dispatcher.scheduling.framework import MAX_SCORE
-from dispatcher.scheduling.framework.domain_counts import Scale
+from dispatcher.scheduling.framework.domain_counts import COST, RANGE, on_scale
 
-_RANGE = int(Scale.RANGE)
-_COST = int(Scale.COST)
 _UNKNOWN = -1
 
 
@@ -208,9 +205,9 @@ def normalize(buckets: Buckets, plugins: Plugins, fresh: bool) -> None:
     have.
     """
     for plugin in range(len(plugins.base)):
-        if plugins.scale[plugin] == _COST:
+        if plugins.scale[plugin] == COST:
             ends = ends_of_costs(buckets, plugins, plugin)
-        elif plugins.scale[plugin] == _RANGE:
+        elif plugins.scale[plugin] == RANGE:
             ends = ends_of_range(buckets, plugins, plugin)
         else:
             ends = 0.0, 0.0
@@ -221,27 +218,16 @@ def normalize(buckets: Buckets, plugins: Plugins, fresh: bool) -> None:
         if buckets.open[bucket] and buckets.moved[bucket]:
             buckets.points[bucket] = buckets.shared[bucket]
             for plugin in range(len(plugins.base)):
-                plugins.normal[bucket, plugin] = normal_of(plugins, plugin, bucket)
+                plugins.normal[bucket, plugin] = on_scale(
+                    plugins.scale[plugin],
+                    plugins.raw[bucket, plugin],
+                    plugins.ends[plugin, 0],
+                    plugins.ends[plugin, 1],
+                    plugins.base[plugin],
+                    plugins.void[plugin],
+                )
                 weight = plugins.weight[plugin] * GRID
                 buckets.points[bucket] += np.rint(plugins.normal[bucket, plugin] * weight) / GRID
-
-
-def normal_of(plugins: Plugins, plugin: int, bucket: int) -> Any:
-    """The raw score of an open bucket on the scale of its plugin."""
-    raw = plugins.raw[bucket, plugin]
-    least = plugins.ends[plugin, 0]
-    most = plugins.ends[plugin, 1]
-    if plugins.scale[plugin] == _COST:
-        if not raw > plugins.void[plugin]:
-            return 0.0
-        return (
-            np.floor(MAX_SCORE * (most + least - plugins.cost[bucket, plugin]) / most)
-            if most > 0.0
-            else MAX_SCORE
-        )
-    if plugins.scale[plugin] == _RANGE:
-        return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
-    return raw
 
 
 def ends_of_range(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[float, float]:

@@ -5,7 +5,6 @@ Kubernetes' condition is about the first time alone: once as many as have to sta
 it says so for ever.
 """
 
-from collections import OrderedDict
 from typing import NamedTuple
 
 from dispatcher.scheduling.core.booked_groups import BookedSet
@@ -14,6 +13,7 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.framework.pod_info import GroupId
 from dispatcher.scheduling.queue import QueuedPod
 from shared.messages import UNSCHEDULABLE, Outcome, ReportGroup
+from shared.messages.pod_cache import PodCache, said
 from shared.model.group_kinds import POD_GROUPS
 
 _MOST = 4096  # groups of which it is known what was told; of others it is told again
@@ -32,7 +32,7 @@ class GroupStatus:
 
     def __init__(self, state: CoreState) -> None:
         self._state = state
-        self._told: OrderedDict[GroupId, _Told] = OrderedDict()
+        self._told: PodCache[GroupId, _Told] = PodCache(_MOST)
 
     def refused(self, name: GroupId, member: QueuedPod, message: str, now: float) -> None:
         """The group found no place."""
@@ -54,7 +54,7 @@ class GroupStatus:
         group = pod.group
         if group is None or group.kind != POD_GROUPS or not group.uid:
             return
-        known = self._told.pop(name, None)
+        known = self._told.pop(name)
         if known is not None:
             self._state.side_intents.drop(known.report)
         message = message[:_MOST_TEXT]
@@ -62,9 +62,7 @@ class GroupStatus:
             "", intents.ref(pod), 0, group.name, group.uid, scheduled, UNSCHEDULABLE, message
         )
         report = self._state.side_intents.send(name.home, "group", intent, _written)
-        self._told[name] = _Told(scheduled, message, now, report)
-        if len(self._told) > _MOST:
-            self._told.popitem(last=False)
+        self._told.put(name, _Told(scheduled, message, now, report), said((name, message)))
 
 
 def _written(answer: Outcome, now: float) -> None:

@@ -39,6 +39,7 @@ from dispatcher.scheduling.tenants.reclaim import (
     victims,
 )
 from dispatcher.scheduling.tenants.shares import NO_SHARE
+from shared.messages.pod_cache import PodCache
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -82,8 +83,8 @@ class Reclaiming:
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
         # when pods of a kind ask again, and tries in vain
-        self._again: dict[Hashable, tuple[float, int]] = {}
-        self._spared: dict[PodId, float] = {}  # since when
+        self._again: PodCache[Hashable, tuple[float, int]] = PodCache(_MOST_KEPT)
+        self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
         self._looked_at = float("-inf")
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
@@ -141,7 +142,7 @@ class Reclaiming:
         return any(one.share() > NO_SHARE for one in root.subtree())
 
     def _asks(self, item: QueuedPod, now: float) -> bool:
-        again_at, _ = self._again.get(_kind_of(item), (float("-inf"), 0))
+        again_at, _ = self._again.get(_kind_of(item)) or (float("-inf"), 0)
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         return (
@@ -180,7 +181,7 @@ class Reclaiming:
         state.profiles.nominations.put(nominee)
         self._under_way[pod_id] = _Reclaim(now, tuple(gone))
         self._open_at = now + self._pace.take(now, len(taken))
-        self._again.pop(_kind_of(item), None)
+        self._again.pop(_kind_of(item))
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
 
@@ -255,7 +256,8 @@ class Reclaiming:
             pod = occupant.pod_info.pod
             target = self._evictions.target_of(occupant)
             left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
-            spared = now - self._spared.get(pod_id, float("-inf")) < _SPARED_S
+            since = self._spared.get(pod_id)
+            spared = since is not None and now - since < _SPARED_S
             victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
             if (
                 spared
@@ -333,14 +335,9 @@ class Reclaiming:
             self._wait(_kind_of(item), now)
 
     def _wait(self, kind: Hashable, now: float) -> None:
-        _, tries = self._again.pop(kind, (now, 0))
-        if len(self._again) >= _MOST_KEPT:
-            del self._again[next(iter(self._again))]
-        self._again[kind] = (now + _PAUSE.after(tries + 1), tries + 1)
+        _, tries = self._again.get(kind) or (now, 0)
+        self._again.put(kind, (now + _PAUSE.after(tries + 1), tries + 1))
 
     def _refused(self, pod_id: PodId, now: float) -> None:
         """The pod was not evicted: others are asked meanwhile."""
-        self._spared.pop(pod_id, None)
-        if len(self._spared) >= _MOST_KEPT:
-            del self._spared[next(iter(self._spared))]
-        self._spared[pod_id] = now
+        self._spared.put(pod_id, now)

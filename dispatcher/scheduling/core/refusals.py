@@ -43,6 +43,7 @@ _REVISION = "controller-revision-hash"
 
 # of one namespace, in some 10 MiB; beyond, who was refused longest ago is forgotten
 MOST_TEMPLATES = 4096
+_MOST_OWNER = 512  # characters; kind, name and UID of a controller are fewer
 
 _Template = tuple[str, ...]
 _Key = tuple[str, str]  # cluster, and what is kept of it
@@ -303,7 +304,7 @@ def _template(pod_id: PodId, pod: Pod) -> _Template:
     # Anybody may name any controller as the owner of his pods: it tells of pods of its own
     # namespace alone.
     return (
-        (pod_id[0], pod.namespace, pod.owner, pod.labels.get(_REVISION, ""))
+        (pod_id[0], pod.namespace, pod.owner[:_MOST_OWNER], pod.labels.get(_REVISION, ""))
         if pod.owner
         else pod_id
     )

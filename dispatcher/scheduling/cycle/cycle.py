@@ -5,7 +5,6 @@ A decision is the feasible row of the highest total score, among equals the row 
 one after the other.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -22,9 +21,9 @@ from dispatcher.scheduling.cycle.batches import (
     never,
     unfit,
 )
+from dispatcher.scheduling.cycle.beside_nominees import BesideNominees, leans_on_pods
 from dispatcher.scheduling.cycle.future_nodes import Anew, FutureNodes
 from dispatcher.scheduling.cycle.post_filter import PostFilters
-from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -52,6 +51,7 @@ from dispatcher.scheduling.placing.passes import OnePasses
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import refusal_message
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import PENDING, PodId, template_of
 from shared.model.reasons import Reasons, Why
 from shared.model.refusal import ClusterRefusal
@@ -99,7 +99,7 @@ class Scheduler(AssumedPods):
         self.class_counts = self._classes.counts
         self._passes = OnePasses(self.plan, fleet, self._classes)
         self._batches = Batches(self, self._classes)
-        self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
+        self._no_place_by_class: PodCache[ClassKey, Unschedulable] = PodCache(_MOST_NO_PLACE)
         # the last refusal of a pod that no node takes
         self._last_no_place: Unschedulable | None = None
 
@@ -317,7 +317,7 @@ class Scheduler(AssumedPods):
             if one_pass is not None:
                 yield one_pass
         eq_class = self._classes.get(key)
-        yield SecondPass(eq_class, self.nominations) if nominated else eq_class
+        yield BesideNominees(eq_class, self.nominations) if nominated else eq_class
 
     def _select_and_book(
         self,
@@ -525,10 +525,7 @@ class Scheduler(AssumedPods):
             nodes = self.fleet.node_counts()
             earlier = no_place(pod_id, pod_info, self.fleet.now, context, nodes, absent)
             earlier.hints = self._hints(cycle, pod_info)
-            self._no_place_by_class[key] = earlier
-            self._no_place_by_class.move_to_end(key)
-            if len(self._no_place_by_class) > _MOST_NO_PLACE:
-                self._no_place_by_class.popitem(last=False)
+            self._no_place_by_class.put(key, earlier, key.said)
         refused = earlier.again(pod_id, pod_info, self.fleet.now)
         if self.future.known and alone:
             self._look_ahead(key, refused)

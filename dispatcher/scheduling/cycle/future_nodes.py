@@ -6,7 +6,6 @@ that look at other pods than the node's own (`Depends.DOMAIN`, `FLEET`) are not:
 would be among the others is not told. So a node that is said to fit might not.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -28,7 +27,9 @@ from dispatcher.scheduling.framework import (
     RoomFilter,
     Skip,
 )
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+from shared.messages.pod_cache import POD_CACHE_BYTES, PodCache
 from shared.model.node_group import NodeGroup
 
 MAX_HINTS: Final = 3  # clusters that are named in a message
@@ -51,6 +52,8 @@ class Outlook(NamedTuple):
 
 
 NO_OUTLOOK: Final = Outlook()
+
+_Kind = tuple[ClassKey, str, int]  # home, priority
 
 
 class _Kept(NamedTuple):
@@ -84,8 +87,8 @@ class FutureNodes:
         self._fault = fault
         self._future: FutureFleet | None = None
         self._filters: Sequence[Filter] = ()
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._since: dict[Hashable, float] = {}
+        self._kept: PodCache[Hashable, _Kept] = PodCache(_MOST_KEPT)
+        self._since: dict[_Kind, float] = {}
         self.wait_s = 0.0  # the longest that a pod waits for a node before it evicts others
 
     @property
@@ -93,7 +96,7 @@ class FutureNodes:
         """Whether any cluster tells of node groups."""
         return self._anew is not None and bool(self._fleet.groups)
 
-    def outlook(self, key: Hashable, pod_info: PodInfo) -> Outlook:
+    def outlook(self, key: ClassKey, pod_info: PodInfo) -> Outlook:
         """For a pod of this class; kept until what it rests on has changed."""
         fleet = self._future = self._future or self._begin()
         if fleet is None:
@@ -102,7 +105,6 @@ class FutureNodes:
         kind = (key, pod_info.home)
         kept = self._kept.get(kind)
         if kept is not None and self._holds(kept):
-            self._kept.move_to_end(kind)
             return kept.outlook
         observed = Observed()
         try:
@@ -114,9 +116,8 @@ class FutureNodes:
         objects = {one: versions[one] for one in observed.kinds}
         standing = self._standing(by_time=observed.now)
         nodes_at = self._fleet.changes.position
-        self._kept[kind] = _Kept(outlook, observed.now, standing, objects, nodes_at)
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        told = _Kept(outlook, observed.now, standing, objects, nodes_at)
+        self._kept.put(kind, told, key.said)
         return outlook
 
     def _begin(self) -> FutureFleet | None:
@@ -215,7 +216,7 @@ class FutureNodes:
         found = [one for one in self._fleet.groups.of(cluster).groups if one.name in fitting]
         return min(found, key=_rank, default=None)
 
-    def waits_until(self, key: Hashable, pod_info: PodInfo, outlook: Outlook) -> float | None:
+    def waits_until(self, key: ClassKey, pod_info: PodInfo, outlook: Outlook) -> float | None:
         """Until when the pod evicts nobody, as a node group of its own cluster may bring it room;
         None: it need not wait. One that waits goes on to where the group has all its nodes: the
         last may be on its way.
@@ -247,10 +248,14 @@ class FutureNodes:
         """Whether one more may wait. Nobody is forgotten whose time runs: with pods of many kinds
         others would wait for ever.
         """
-        if len(self._since) >= _MOST_KEPT:
+        if not self._may_keep():
             oldest = now - self.wait_s - REST_S
             self._since = {kind: at for kind, at in self._since.items() if at > oldest}
-        return len(self._since) < _MOST_KEPT
+        return self._may_keep()
+
+    def _may_keep(self) -> bool:
+        said = sum([key.said for key, _, _ in self._since])
+        return len(self._since) < _MOST_KEPT and said < POD_CACHE_BYTES
 
 
 def _rank(group: NodeGroup) -> tuple[bool, bool, float, str]:

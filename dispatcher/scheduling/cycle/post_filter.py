@@ -2,13 +2,12 @@
 victims.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 import msgspec
 import numpy as np
 
-from dispatcher.scheduling.cycle.second_pass import leans_on_pods
+from dispatcher.scheduling.cycle.beside_nominees import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
@@ -21,11 +20,12 @@ from dispatcher.scheduling.fleet.trial import (
     standing_of,
 )
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Codes, CycleState
+from dispatcher.scheduling.framework import Codes, CycleState, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
+from shared.messages.pod_cache import PodCache
 from shared.model.reasons import Why
 
 _MOST_NO_HELP = 1024  # kinds of pods for which it is kept that no plugin can help
@@ -53,8 +53,10 @@ class PostFilters:
         self._fault = fault
         self._view = view_of(fleet)
         self.least = LeastPods(fleet)
-        self._no_help: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
-        self._known: OrderedDict[Hashable, PostFilterCache] = OrderedDict()
+        self._no_help: PodCache[Hashable, tuple[object, float, list[NoHelp]]] = PodCache(
+            _MOST_NO_HELP
+        )
+        self._known: PodCache[Hashable, PostFilterCache] = PodCache(_KINDS)
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
     def help(
@@ -94,17 +96,15 @@ class PostFilters:
             refused.pod_info.home,
             refused.pod_info.over,
         )
-        seen, since, no_help = self._no_help.get(kind, (None, 0.0, []))
+        seen, since, no_help = self._no_help.get(kind) or (None, 0.0, [])
         if seen == self._depends_on(nominee) and self._fleet.now - since <= KEPT_S:
             return self._without_help(refused, no_help)
         answers = self._run_plugins(cycle, refused, key, nominee, first)
         if answers and isinstance(answers[-1], Nomination):
             return self._nominated(refused, answers[-1])
         no_help = [one for one in answers if isinstance(one, NoHelp)]
-        self._no_help[kind] = self._depends_on(nominee), self._fleet.now, no_help
-        self._no_help.move_to_end(kind)
-        if len(self._no_help) > _MOST_NO_HELP:
-            self._no_help.popitem(last=False)
+        kept = self._depends_on(nominee), self._fleet.now, no_help
+        self._no_help.put(kind, kept, key.said)
         return self._without_help(refused, no_help)
 
     def _depends_on(self, nominee: Nominee | None) -> tuple[object, ...]:
@@ -139,7 +139,7 @@ class PostFilters:
             else None
         )
         promised = Promised(nominee, alone)
-        known = self._known_of((key, pod_info.pod.priority, pod_info.pod.needs, pod_info.home))
+        known = self._known_of(key, pod_info)
         known.forget()
         trial = FleetTrial(
             self._plan,
@@ -165,11 +165,12 @@ class PostFilters:
         known.note()
         return answers
 
-    def _known_of(self, kind: Hashable) -> PostFilterCache:
-        known = self._known.pop(kind, None) or PostFilterCache(self._fleet)
-        self._known[kind] = known
-        if len(self._known) > _KINDS:
-            self._known.popitem(last=False)
+    def _known_of(self, key: ClassKey, pod_info: PodInfo) -> PostFilterCache:
+        kind = (key, pod_info.pod.priority, pod_info.pod.needs, pod_info.home)
+        known = self._known.get(kind, key.said)
+        if known is None:
+            known = PostFilterCache(self._fleet)
+            self._known.put(kind, known, key.said)
         return known
 
     def _without_help(self, refused: Unschedulable, no_help: list[NoHelp]) -> Unschedulable:

@@ -4,7 +4,7 @@ node), then by row.
 One rule for every place finder.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
 
-_BLOCK = 1024
+BLOCK = 1024  # rows whose totals are in the processor's cache
 INFEASIBLE = -np.inf
 
 
@@ -41,36 +41,43 @@ def best_of(rows: RowList | None, totals: Floats, ranks: Ints) -> RowScore | Non
     return RowScore(at if rows is None else int(rows[at]), highest)
 
 
-@kernel("floats wholes floats ints")
+def two_best_of(start: Any, totals: Any, ranks: Any, best: Any) -> Any:
+    """The two best rows, as `best`: the best and its total, the next best and its total, -1 and -inf
+    for none. `totals` are those of rows from `start` on, which are compared with the `best` before.
+    """
+    first, first_total, second, second_total = best
+    for at in range(len(totals)):
+        total = totals[at]
+        row = start + at
+        if total == -np.inf or total < second_total:
+            continue
+        if second >= 0 and total == second_total and ranks[row] >= ranks[second]:
+            continue
+        if first < 0 or total > first_total or (total == first_total and ranks[row] < ranks[first]):
+            first, second = row, first
+            first_total, second_total = total, first_total
+        else:
+            second, second_total = row, total
+    return first, first_total, second, second_total
+
+
+@kernel("floats wholes floats ints", formulas=(two_best_of,))
 def _two_best(totals, group, points, ranks):  # type: ignore[no-untyped-def]
     """See `two_best`; -1 where there is none. Block by block, most of which hold neither of them."""
-    first = second = -1
-    first_total = second_total = -np.inf
+    best = (-1, -np.inf, -1, -np.inf)
     n = len(totals)
-    found = np.empty(_BLOCK)
-    for start in range(0, n, _BLOCK):
-        size = min(_BLOCK, n - start)
+    found = np.empty(BLOCK)
+    for start in range(0, n, BLOCK):
+        size = min(BLOCK, n - start)
         before = totals[start : start + size]
         groups = group[start : start + size]
         highest = -np.inf
         for at in range(size):
             found[at] = before[at] + points[groups[at]]
             highest = max(highest, found[at])
-        if highest == -np.inf or highest < second_total:
-            continue
-        for at in range(size):
-            total = found[at]
-            row = start + at
-            if total == -np.inf or total < second_total:
-                continue
-            if second >= 0 and total == second_total and ranks[row] >= ranks[second]:
-                continue
-            if first < 0 or (first_total, -ranks[first]) < (total, -ranks[row]):
-                first, second = row, first
-                first_total, second_total = total, first_total
-            else:
-                second, second_total = row, total
-    return first, first_total, second, second_total
+        if highest >= best[3]:
+            best = two_best_of(start, found[:size], ranks, best)
+    return best
 
 
 def two_best(

@@ -11,6 +11,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
+from shared.messages.pod_cache import POD_CACHE_BYTES
 
 _MOST_CLASSES = 512
 # of a class: codes and totals, if it shares them with no other; totals with what clusters add
@@ -56,19 +57,23 @@ class EquivalenceCache:
         found = self._classes.get(key)
         if found is not None:
             self._classes.move_to_end(key)
+            found.said = max(found.said, key.said)
             return found
-        while self._classes and not self._has_room():
+        while self._classes and not self._has_room(key):
             self._classes.popitem(last=False)[1].rows.leave(reuse=True)
             self.counts.dropped += 1
         rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
+        made.said = key.said
         self._classes[key] = made
         self.counts.kept = len(self._classes)
         return made
 
-    def _has_room(self) -> bool:
+    def _has_room(self, key: ClassKey) -> bool:
         """For one more."""
+        if sum([one.said for one in self._classes.values()], key.said) > POD_CACHE_BYTES:
+            return False
         n = max(1, self._fleet.n)
         left = self._limit - _BYTES_PER_ROW * n * (len(self._classes) + 1)
         if left < 0 or len(self._classes) >= _MOST_CLASSES:

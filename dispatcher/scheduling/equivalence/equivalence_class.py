@@ -105,6 +105,7 @@ class EquivalenceClass(PlaceFinder):
         self.groups: GroupTable | None = None
         self._fleet_scoped: FleetScopedTable | None = None
         self.last_asked = LastAsked()  # of all classes of a cache
+        self.said = 0  # bytes of what those of its pods say of which that is most
         # up to which change of nodes there were too many groups; -1: there are groups
         self._ungrouped_at = -1
         self._context: DecisionContext | None = None

@@ -35,6 +35,7 @@ from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.framework.sound_rules import flaw_of
 from shared.model.reasons import Why
+from shared.model.topology import HOST_LEVEL
 
 GRID = (
     2.0**20
@@ -240,8 +241,10 @@ class PluginEvaluator:
         if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
             return None
         told = guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
-        if told is not self.sound and flaw_of(told, self.fleet.n, self.fleet.reasons):
-            return None
+        if told is not self.sound:
+            hosts = self.fleet.domain(HOST_LEVEL)
+            if flaw_of(told, hosts, self.fleet.reasons):
+                return None
         self.sound = told
         return told
 

@@ -9,7 +9,6 @@ that uses them is: the rows whose node changed, or all.
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole, parts_of
+from shared.messages.pod_cache import PodCache, said
 from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
@@ -247,6 +247,7 @@ class StaticAnswers:
         self._group_scores: GroupScores | None = None
         self._grouped = False
         self.version = 0
+        self.said = 0  # bytes of what those of its pods say of which that is most
         self.active: tuple[StaticColumn, ...] = ()
         # those whose scores mean something only beside those of other rows
         self.normalizing: list[StaticColumn] = []
@@ -336,26 +337,27 @@ class StaticAnswersCache:
             others, default=len(roles) + max((role.key_at for role in roles), default=0)
         )
         # Bytes a row -> role and key -> column.
-        self._columns: defaultdict[int, OrderedDict[tuple[PluginRole, Hashable], StaticColumn]] = (
-            defaultdict(OrderedDict)
+        self._columns: defaultdict[int, PodCache[tuple[PluginRole, Hashable], StaticColumn]] = (
+            defaultdict(PodCache)
         )
-        self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
+        self._parts: PodCache[tuple[Hashable, ...], StaticAnswers] = PodCache()
         self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
 
     def part(self, key: ClassKey, *, by_node: bool = False) -> StaticAnswers:
         """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
         keys = by_node, (self._name_by_node if by_node else self._name)(key)
         found = self._parts.get(keys)
-        if found is None:
-            self._make_room(
-                self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW
-            )  # it holds its columns
+        if found is None or key.said > found.said:  # they may come to hold this pod
             at = key.asked.at.difference(key.brought)
             roles = self._by_node if by_node else self._roles
-            columns = [self.column(one, key[one.key_at]) for one in roles if one.key_at in at]
-            found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self)
-        else:
-            self._parts.move_to_end(keys)
+            columns = [
+                self.column(one, key[one.key_at], key.said) for one in roles if one.key_at in at
+            ]
+            found = found or StaticAnswers(columns, self._leading, self._fleet, self)
+            found.said = key.said
+            # it holds its columns
+            self._parts.most = self._most(_PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW)
+            self._parts.put(keys, found, key.said)
         return found
 
     def filters(self, columns: tuple[StaticColumn, ...]) -> StaticFilters:
@@ -369,8 +371,8 @@ class StaticAnswersCache:
             self._filters.move_to_end(columns)
         return found
 
-    def column(self, role: PluginRole, key: Hashable) -> StaticColumn:
-        """Of a plugin for pods that look alike to it."""
+    def column(self, role: PluginRole, key: Hashable, size: int = 0) -> StaticColumn:
+        """Of a plugin for pods that look alike to it. `size`: bytes of what one of them says."""
         alike = (
             role.by_cluster
             and role.filter_at is None
@@ -381,17 +383,14 @@ class StaticAnswersCache:
         if role.by_cluster and (alike or role.score_at is None):
             bytes_per_row = 0 if alike else _CODES_BYTES_PER_ROW
         kept = self._columns[bytes_per_row]
-        found = kept.get((role, key))
+        found = kept.get((role, key), size)
         if found is None:
-            self._make_room(kept, bytes_per_row)
-            found = kept[role, key] = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
-        else:
-            kept.move_to_end((role, key))
+            kept.most = self._most(bytes_per_row)
+            found = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
+            kept.put((role, key), found, size or said(key))
         return found
 
-    def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
-        most = max(
+    def _most(self, bytes_per_row: int) -> int:
+        return max(
             _LEAST_KEPT, min(_MOST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n))
         )
-        while len(kept) >= most:
-            kept.popitem(last=False)

@@ -8,6 +8,7 @@ import numpy as np
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
 from dispatcher.scheduling.framework import Ints, PodInfo, SmallInts
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, any_label
+from shared.messages.pod_cache import POD_CACHE_BYTES, said
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
@@ -78,6 +79,7 @@ class MatchCount(DomainCount):
 
     pods: PodSet = field(kw_only=True)
     namespaces_at: int = field(kw_only=True)
+    said: int = 0  # bytes of the set's name
     unasked: int = 0
     worth: int | None = None
 
@@ -92,7 +94,8 @@ class MatchCount(DomainCount):
 class MatchCounts:
     """Every count somebody asked for, by (set of pods, topology key).
 
-    At most `limit` counts are kept, and of large ones as many as fit into 128 MiB; the one unused
+    At most `limit` counts are kept, of sets that are told in 16 MiB, and of large ones as many as
+    fit into 128 MiB; the one unused
     for longest is dropped and counted afresh if asked for again. So is a count for which labels of
     namespaces have a say, once any of these has changed; and one for which every pod has to be
     looked at, once that has cost more than to count afresh.
@@ -106,6 +109,7 @@ class MatchCounts:
         self._labels_of = labels_of
         self._limit = limit
         self._counts: dict[Hashable, MatchCount] = {}
+        self._said = 0  # bytes of the names of these sets
         self._large: dict[Hashable, MatchCount] = {}
         self._index: PodSetIndex[MatchCount] = PodSetIndex()
 
@@ -138,9 +142,10 @@ class MatchCounts:
         return count
 
     def _build(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
-        if len(self._counts) >= self._limit:
+        count = MatchCount(key, pods=pods, namespaces_at=namespaces_at, said=said(pods.name))
+        self._said += count.said
+        while self._counts and (len(self._counts) >= self._limit or self._said > POD_CACHE_BYTES):
             self._drop(self._counts.pop(next(iter(self._counts))))
-        count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
         # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one
         # is a member.
@@ -162,6 +167,7 @@ class MatchCounts:
 
     def _drop(self, count: MatchCount) -> None:
         count.dropped = True  # whoever still looks at it learns that it is stale
+        self._said -= count.said
         self._large.pop((count.pods.name, count.key), None)
         self._index.drop(count, count.pods)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 
 from dispatcher.scheduling.fleet.counts import DomainCount
@@ -206,12 +205,17 @@ class TermCrowd:
         namespace = pod.namespace if pod.namespace in self._namespaces else _NOT_NAMED
         home = pod_info.home if pod_info.home in self._homes else _NOT_NAMED
         about = _looked_at(self._labels_of(pod_info.home, pod.namespace), self._namespace_labels)
-        name = frozenset(labels.items()), namespace, home, frozenset(about.items())
+        name = (
+            frozenset(labels.items()),
+            namespace,
+            home,
+            frozenset(about.items()),
+            pod.labels_cut,
+        )
         verdict = self._verdicts.pop(name, None)
         if verdict is None:
-            verdict = _Verdict(
-                msgspec.structs.replace(pod, labels=labels, namespace=namespace), home, about
-            )
+            like = Pod("", namespace, "", labels=labels, labels_cut=pod.labels_cut)
+            verdict = _Verdict(like, home, about)
             if len(self._verdicts) >= max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms)):
                 del self._verdicts[next(iter(self._verdicts))]
         self._verdicts[name] = verdict

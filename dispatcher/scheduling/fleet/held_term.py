@@ -23,6 +23,7 @@ class HeldTerm(DomainCount):
     name: Hashable = field(kw_only=True)
     term: StandingTerm = field(kw_only=True)
     pods: PodSet = field(kw_only=True)
+    said: int = 0  # bytes of the name of `pods`
     holders: int = 0
     stands: bool = False
     by_domain: dict[int, int] = field(default_factory=dict)

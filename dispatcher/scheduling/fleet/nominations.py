@@ -4,7 +4,7 @@ meanwhile.
 A nominee takes room, ports and counts on its node like a pod that is there. Only for pods of higher
 priority, and for the nominee itself, it steps aside while they are decided. (kube-scheduler's
 RunFilterPluginsWithNominatedPods asks the filters with and without nominees, since affinity to a
-nominee must not count: see `cycle/second_pass.py`.)
+nominee must not count: see `cycle/beside_nominees.py`.)
 """
 
 from collections import Counter

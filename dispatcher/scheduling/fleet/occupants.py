@@ -12,6 +12,7 @@ import msgspec
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import AppName, AppNames, Label, PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.messages.pod_cache import POD_CACHE_BYTES, said
 from shared.model.names import DOMAIN_SCOPE, is_app_label
 from shared.model.node import Node
 from shared.model.pod import RUNNING, Pod, PodId
@@ -232,11 +233,13 @@ class SharedDicts:
     """Equal dicts, texts and times of pods and nodes, kept once: a template's pods differ in their
     names, a pool's nodes too, and times of Kubernetes are whole seconds.
 
-    The records are those that last; what they hold is exchanged for what is equal to it.
+    The records are those that last; what they hold is exchanged for what is equal to it. All is
+    forgotten beyond `limit` of a kind, or 64 MiB of what pods say.
     """
 
     def __init__(self, limit: int = 1 << 16) -> None:
         self._limit = limit
+        self._said = 0
         self._kept: dict[frozenset[tuple[str, object]], dict[str, Any]] = {}
         self._texts: dict[str, str] = {}
         self._times: dict[float, float] = {}
@@ -270,16 +273,28 @@ class SharedDicts:
     def _share_anew(self, pod: Pod) -> None:
         if len(self._kept) > self._limit:
             self._kept.clear()
+        if self._said > 4 * POD_CACHE_BYTES:
+            self._forget_pods()
         for field in _SHARED_FIELDS:
             own: dict[str, Any] = getattr(pod, field)
-            kept = self._kept.setdefault(frozenset(own.items()), own)
-            if kept is not own:
+            key = frozenset(own.items())
+            kept = self._kept.get(key)
+            if kept is None:
+                self._kept[key] = own
+                self._said += said(own)
+            elif kept is not own:
                 msgspec.structs.force_setattr(pod, field, kept)
         for field in _SHARED_TEXTS:
             text: str = getattr(pod, field)
             same = self._text(text)
             if same is not text:
                 msgspec.structs.force_setattr(pod, field, same)
+
+    def _forget_pods(self) -> None:
+        self._kept.clear()
+        self._texts.clear()
+        self._last.clear()
+        self._said = 0
 
     def share_node(self, node: Node, before: Node | None = None) -> None:
         """The same for a node; labels differ by the host's name, so their values are exchanged one
@@ -305,7 +320,11 @@ class SharedDicts:
     def _text(self, text: str) -> str:
         if len(self._texts) > self._limit:
             self._texts.clear()
-        return self._texts.setdefault(text, text)
+        kept = self._texts.get(text)
+        if kept is None:
+            kept = self._texts[text] = text
+            self._said += len(text)
+        return kept
 
 
 class Ports:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
+from shared.messages.pod_cache import PodCache
 from shared.model.crossing import priority_abroad, rows_for
 
 _MOST = 4096  # kinds of pods, in one cluster each, of which it is remembered
@@ -18,7 +19,7 @@ class Priorities:
 
     def __init__(self, info: Callable[[str], ClusterInfo | None]) -> None:
         self._info = info
-        self._known: dict[Hashable, tuple[ClusterInfo, int]] = {}
+        self._known: PodCache[Hashable, tuple[ClusterInfo, int]] = PodCache(_MOST)
 
     def of(self, pod_info: PodInfo, cluster: str) -> int:
         """The priority that counts against pods in `cluster`."""
@@ -31,7 +32,5 @@ class Priorities:
         if known is None or known[0] is not info:
             rows = rows_for(pod_info.home, pod.namespace, info.opens)
             known = info, priority_abroad(pod, rows, info.priority_classes)
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[key] = known
+            self._known.put(key, known)
         return known[1]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.framework import PodInfo
+from shared.messages.pod_cache import PodCache, said
 from shared.model.labels import IN, LabelSelector, Requirement
 from shared.model.objects import ReplicaSet, ReplicationController, Service, StatefulSet
 from shared.model.pod import Pod
@@ -25,7 +26,7 @@ class DefaultSelectors:
         self._kept = kept
         self._at: tuple[int, ...] = ()
         # With the labels, so that their id stays theirs.
-        self._known: dict[_Key, tuple[dict[str, str], LabelSelector | None]] = {}
+        self._known: PodCache[_Key, tuple[dict[str, str], LabelSelector | None]] = PodCache(_MOST)
 
     def of(self, pod_info: PodInfo) -> LabelSelector | None:
         """All labels that Services of its cluster select the pod by, and the selector of its owner;
@@ -35,14 +36,15 @@ class DefaultSelectors:
         there.
         """
         now = tuple(self._kept.versions[kind] for kind in _KINDS)
-        if now != self._at or len(self._known) > _MOST:
+        if now != self._at:
             self._at = now
-            self._known = {}
+            self._known.clear()
         pod = pod_info.pod
         key = (pod_info.home, pod.namespace, pod.owner, id(pod.labels))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = (pod.labels, self._made(pod_info.home, pod))
+            known = pod.labels, self._made(pod_info.home, pod)
+            self._known.put(key, known, said((key, pod.labels)))
         return known[1]
 
     def _made(self, cluster: str, pod: Pod) -> LabelSelector | None:

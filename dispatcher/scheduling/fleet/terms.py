@@ -25,11 +25,12 @@ from dispatcher.scheduling.framework.pod_sets import (
     TermKind,
 )
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
+from shared.messages.pod_cache import POD_CACHE_BYTES, said
 
 
 class TermCounts:
-    """All terms of placed pods. At most `idle_limit` terms without a holder are kept, and `limit`
-    spread out.
+    """All terms of placed pods. At most `idle_limit` terms without a holder are kept, told in 16 MiB,
+    and `limit` spread out.
 
     Where more than `crowded` have to be tried for a pod, what they come to is remembered (see
     `TermCrowd`). `has_domains`: whether any node has a topology key.
@@ -59,6 +60,7 @@ class TermCounts:
         self._by_number: dict[int, HeldTerm] = {}
         self._index: PodSetIndex[HeldTerm] = PodSetIndex()
         self._idle: dict[Hashable, HeldTerm] = {}
+        self._idle_said = 0  # bytes of the names of these
         self._changed = 0  # `_changed` moves when a term comes or goes
         self._asked: tuple[Mapping[str, str], object, tuple[StandingTerm, ...]] = ({}, None, ())
 
@@ -88,17 +90,19 @@ class TermCounts:
         held.holders += pods
         if held.pods.owner is not None:
             self._owned[held.pods.owner] += bool(held.holders) - was_held
-        if held.holders:
-            self._idle.pop(held.name, None)
-        else:
+        if not held.holders:
             self._rest(held)
+        elif self._idle.pop(held.name, None):
+            self._idle_said -= held.said
 
     def _term(self, kind: TermKind, rule: AffinityRule) -> HeldTerm:
         name = (kind, rule.key, rule.pods.name)
         found = self._held.get(name)
         if found is None:
             term = StandingTerm(next(self._numbers), kind, rule.key)
-            found = self._held[name] = HeldTerm(rule.key, name=name, term=term, pods=rule.pods)
+            found = self._held[name] = HeldTerm(
+                rule.key, name=name, term=term, pods=rule.pods, said=said(rule.pods.name)
+            )
             self._by_number[term.number] = found
         if not found.stands and self._has_domains(rule.key):
             self._let_stand(found)
@@ -117,12 +121,15 @@ class TermCounts:
                 )
 
     def _rest(self, held: HeldTerm) -> None:
+        if held.name not in self._idle:
+            self._idle_said += held.said
         self._idle[held.name] = held
-        if len(self._idle) > self._idle_limit:
+        while len(self._idle) > self._idle_limit or self._idle_said > POD_CACHE_BYTES:
             self._forget(next(iter(self._idle.values())))
 
     def _forget(self, idle: HeldTerm) -> None:
         del self._idle[idle.name]
+        self._idle_said -= idle.said
         idle.version += 1  # whoever still looks at it learns that it is stale
         del self._held[idle.name], self._by_number[idle.term.number]
         self._spread_out.pop(idle.term.number, None)

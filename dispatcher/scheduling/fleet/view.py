@@ -33,6 +33,7 @@ from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
+from shared.messages.pod_cache import PodCache
 from shared.model.labels import LabelSelector
 from shared.model.node import Taint
 from shared.model.objects import Namespace
@@ -130,7 +131,10 @@ class ObservedView:
         return self._fleet.n
 
     def of_clusters(
-        self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]
+        self,
+        kept: dict[Hashable, Any] | PodCache[Hashable, Any],
+        key: Hashable,
+        make: Callable[["ObservedView"], T],
     ) -> T:
         """What `make` says of clusters as wholes, asked once while these and the objects that it
         read stay alike.
@@ -146,7 +150,7 @@ class ObservedView:
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
             versions = {kind: fleet.kept.versions[kind] for kind in view.observed.kinds}
-            known = kept[key] = _Kept(value, fleet.clusters_version, versions)
+            kept[key] = known = _Kept(value, fleet.clusters_version, versions)
         self.observed.kinds.update(known.versions)
         return cast(T, known.value)
 

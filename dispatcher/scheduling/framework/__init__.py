@@ -5,8 +5,18 @@ Authors of plugins import the decision's points from here, those around it from
 `framework.lifecycle`.
 """
 
-from dispatcher.scheduling.framework.counted import CountedPlugin
+from dispatcher.scheduling.framework.counted import CountedPlugin, pods_by_domain
 from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip
+from dispatcher.scheduling.framework.domain_counts import (
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    Scale,
+    ScoreTerm,
+    closed_domains,
+    constant,
+)
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.fleet_view import (
     Bools,
@@ -50,6 +60,7 @@ from dispatcher.scheduling.framework.plugin import (
     refuse,
 )
 from dispatcher.scheduling.framework.pod_info import PodInfo
+from shared.messages.pod_cache import PodCache
 
 __all__ = [
     "MAX_SCORE",
@@ -60,6 +71,7 @@ __all__ = [
     "ClusterInfo",
     "ClusterScore",
     "Codes",
+    "CountRules",
     "CountedPlugin",
     "CycleState",
     "Depends",
@@ -72,6 +84,7 @@ __all__ = [
     "K",
     "Link",
     "Links",
+    "MaxCount",
     "Nodes",
     "Objects",
     "Part",
@@ -79,21 +92,29 @@ __all__ = [
     "Plugin",
     "PluginUse",
     "PodAffinity",
+    "PodCache",
     "PodInfo",
     "Profile",
     "QueueSort",
     "Readings",
     "Refuse",
+    "RequiredCount",
     "Reserve",
     "RoomFilter",
     "Rows",
+    "RuleCount",
     "S",
+    "Scale",
     "Score",
+    "ScoreTerm",
     "Signals",
     "Skip",
     "SmallInts",
     "Topology",
     "Volumes",
+    "closed_domains",
     "closes_clusters",
+    "constant",
+    "pods_by_domain",
     "refuse",
 ]

@@ -8,9 +8,10 @@ from typing import Any
 from dispatcher.scheduling.framework.asked import NOBODY, Asked
 from dispatcher.scheduling.framework.plugin import Plugin
 from dispatcher.scheduling.framework.pod_info import PodInfo
+from shared.messages.pod_cache import POD_CACHE_BYTES, PodCache, said
 from shared.model.pod import template_of
 
-_MOST_KNOWN = 8192  # templates
+_MOST_KNOWN = 8192  # controllers
 _TEMPLATES = 16  # of each controller, or of the pods of a namespace that have none
 _Looked = tuple[Any, ...]  # all that a key rests on, but for the home
 # in a key, instead of what a plugin looks at that only adds to the scores of clusters: each pod
@@ -34,6 +35,7 @@ class ClassKey(tuple[Hashable, ...]):
     # see `Plan.key_without_home`: by what it was made last
     without_home: "tuple[Hashable, ClassKey] | None" = None
     brought: tuple[int, ...] = ()  # where BROUGHT stands: one pod is decided by a key of its own
+    said: int = 0  # bytes of memory of what its pods say, for caches of what is found of them
 
     @classmethod
     def of(
@@ -46,6 +48,18 @@ class ClassKey(tuple[Hashable, ...]):
         key.brought = brought
         key.kept = {}
         return key
+
+    def like(self, parts: Iterable[Hashable]) -> "ClassKey":
+        """Another key of its pods. TypeError as of `of`."""
+        key = ClassKey.of(parts, self.asked, self.brought)
+        key.said = self.said
+        return key
+
+    def note_said(self, size: int) -> None:
+        """Its pods say so many bytes."""
+        self.said = size
+        if self.batch is not None:
+            self.batch.said = size
 
     def __hash__(self) -> int:
         return self.hash
@@ -68,8 +82,9 @@ class ClassKeys:
         self._asked = tuple(one.class_key for one in looks if not keyed_by_template(one))
         # The last templates of each controller: by home, namespace and owner what was looked at,
         # and its key.
-        self._known: dict[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = {}
-        self._templates = 0  # in all
+        self._known: PodCache[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = PodCache(
+            _MOST_KNOWN, 2 * POD_CACHE_BYTES
+        )
 
     def of(self, pod_info: PodInfo, make: Callable[[PodInfo], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one from its home, equal in
@@ -81,17 +96,14 @@ class ClassKeys:
         if self._asked:
             looked += tuple([ask(pod_info) for ask in self._asked])
         whose = (pod_info.home, pod.namespace, pod.owner)
-        known = self._known.get(whose, [])
+        known = self._known.get(whose) or []
         for was, key in known:
             if was == looked:
                 return key
         key = make(pod_info)
-        if self._templates >= _MOST_KNOWN:
-            self._known = {}
-            self._templates = 0
-            known = []
-        self._known[whose] = [(looked, key), *known[: _TEMPLATES - 1]]
-        self._templates += len(self._known[whose]) - len(known)
+        key.note_said(said(looked))
+        known = [(looked, key), *known[: _TEMPLATES - 1]]
+        self._known.put(whose, known, sum([one.said for _, one in known]))
         return key
 
 

@@ -117,11 +117,7 @@ class CountedPlugin(DomainPlugin[S]):
 
     def normalize(self, raw: Floats) -> Floats:
         """See `Scale`."""
-        if self.scale is Scale.RANGE:
-            return normalized_range(raw)
-        if self.scale is Scale.COST and raw.any():  # else there are no score terms, nor their base
-            return normalized_cost(raw, self.base, self.void)
-        return raw
+        return normalized(raw, self.scale, self.base, self.void)
 
 
 def _refusing(rule: MaxCount | RequiredCount, *, exempt: bool) -> Part:
@@ -178,6 +174,15 @@ def pods_by_domain(
         more=int(selector is None or selector.matches(pod.labels)),
         by_host=level_of(key) == HOST_LEVEL,
     )
+
+
+def normalized(raw: Floats, scale: Scale, base: float, void: float) -> Floats:
+    """See `Scale`."""
+    if scale is Scale.RANGE:
+        return normalized_range(raw)
+    if scale is Scale.COST and raw.any():  # else there are no score terms, nor their base
+        return normalized_cost(raw, base, void)
+    return raw
 
 
 def normalized_range(raw: Floats) -> Floats:

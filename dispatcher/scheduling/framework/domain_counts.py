@@ -9,10 +9,13 @@ as pods of the class are placed.
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.plugin import MAX_SCORE
 
 
 class Scale(enum.IntEnum):
@@ -26,6 +29,25 @@ class Scale(enum.IntEnum):
     # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)), 100 if
     # all cost nothing, 0 where void: as PodTopologySpread scores
     COST = 2
+
+
+# for what is compiled
+RANGE: Final = int(Scale.RANGE)
+COST: Final = int(Scale.COST)
+
+
+def on_scale(scale: Any, raw: Any, least: Any, most: Any, base: Any, void: Any) -> Any:
+    """One raw score as points, as `Scale` says; compiled into whatever judges groups of rows.
+    `least`, `most`: of the raw scores, or (COST) of the costs.
+    """
+    if scale == RANGE:
+        return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
+    if scale == COST:
+        if not raw > void:
+            return 0.0
+        cost = np.floor(0.5 - (raw - base))
+        return np.floor(MAX_SCORE * (most + least - cost) / most) if most > 0.0 else MAX_SCORE
+    return raw
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +65,30 @@ class RuleCount:
     more: int
     by_host: bool
     counted: SmallInts | None = None
+
+
+@kernel("ints bools int int")
+def _find_least(counts, present, first, last):  # type: ignore[no-untyped-def]
+    """See `least_count`."""
+    least = np.iinfo(np.int64).max
+    for domain in range(first, last):
+        if present[domain] and counts[domain] < least:
+            least = counts[domain]
+            if least <= 0:
+                break
+    return least
+
+
+def least_count(counts: Ints, present: Bools, first: int, last: int) -> int:
+    """The least of the counts of the `present` domains, none of which is before `first` or after
+    `last`. IndexError where counts are not of these domains.
+    """
+    if len(counts) != len(present):
+        raise IndexError(f"{len(counts)} counts of {len(present)} domains")
+    if _find_least.fast is not None:
+        columns = np.ascontiguousarray(counts), np.ascontiguousarray(present)
+        return int(_find_least.fast(*columns, first, last))
+    return int(counts[present].min(initial=np.iinfo(np.int64).max))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +112,7 @@ class MaxCount:
         if self.present is None or not self.present.any():
             return self.most
         counts = self.domain_count.counts
-        return self.most + int(counts.min(where=self.present, initial=np.iinfo(np.int64).max))
+        return self.most + least_count(counts, self.present, 0, len(self.present))
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+from shared.messages.pod_cache import PodCache
 from shared.model.crossing import Opening
 from shared.model.labels import LabelSelector
 from shared.model.names import OWN_NETWORK
@@ -463,11 +464,15 @@ class FleetView(Protocol):
         ...
 
     def of_clusters(
-        self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["FleetView"], T]
+        self,
+        kept: dict[Hashable, Any] | PodCache[Hashable, Any],
+        key: Hashable,
+        make: Callable[["FleetView"], T],
     ) -> T:
         """What `make` says of the view that it is handed, asked once under `key` in `kept` while no
         cluster changes and no object that it read: for answers about clusters as wholes, which are
-        costly where there are many. `key` says all that is not noted. Of one that reads more, as
+        costly where there are many. `key` says all that is not noted; where pods say any of it
+        `kept` is a `PodCache`. Of one that reads more, as
         columns or counts, nothing is kept.
         """
         ...

@@ -418,7 +418,9 @@ class Plan:
                 parts[at] = key[at] if one is None else (possible, one)
             for at in brought:
                 parts[at] = BROUGHT
-            key.without_home = keys, self._key(parts, key.asked, brought)
+            shared = self._key(parts, key.asked, brought)
+            shared.note_said(key.said)
+            key.without_home = keys, shared
         return key.without_home[1]
 
     def own_key(self, key: ClassKey, pod_info: PodInfo) -> ClassKey:
@@ -442,7 +444,7 @@ class Plan:
             if found is not None:
                 parts = parts or list(key)
                 parts[at] = key[at], found
-        return key if parts is None else ClassKey.of(parts, key.asked, key.brought)
+        return key if parts is None else key.like(parts)
 
     @cached_property
     def asked(self) -> AskedByFields:

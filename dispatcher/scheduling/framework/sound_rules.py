@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     Scale,
     ScoreTerm,
 )
+from dispatcher.scheduling.framework.fleet_view import SmallInts
 from shared.model.reasons import ReasonTable
 
 _MOST = 2**62  # pods that a rule may let in; sums with what is counted stay 64 bit wide
@@ -23,14 +24,14 @@ _MOST_MORE = 2**31  # that one pod more may add, in whatever weight
 _MOST_POINTS = 2.0**62
 
 
-def flaw_of(rules: object, n: int, reasons: ReasonTable) -> str:
-    """What keeps rules from being judged on `n` rows, in words; '' if nothing does. Raises nothing,
-    whatever `rules` is.
+def flaw_of(rules: object, hosts: SmallInts, reasons: ReasonTable) -> str:
+    """What keeps rules from being judged on rows of these `hosts` (`domain(HOST_LEVEL)`), in words;
+    '' if nothing does. Raises nothing, whatever `rules` is.
     """
-    return next(_flaws(rules, n, reasons), "")
+    return next(_flaws(rules, hosts, reasons), "")
 
 
-def _flaws(rules: object, n: int, reasons: ReasonTable) -> Iterator[str]:
+def _flaws(rules: object, hosts: SmallInts, reasons: ReasonTable) -> Iterator[str]:
     """The flaws; each may rest on that there is none before it."""
     if not isinstance(rules, CountRules):
         yield f"rules must be CountRules, not {type(rules).__name__}"
@@ -40,7 +41,7 @@ def _flaws(rules: object, n: int, reasons: ReasonTable) -> Iterator[str]:
     if not _are(rules.score_terms, ScoreTerm):
         yield "score_terms must be a sequence of ScoreTerm"
     for one in (*rules.refusals, *rules.score_terms):
-        yield from _count_flaws(one.domain_count, n)
+        yield from _count_flaws(one.domain_count, hosts)
         yield from _term_flaws(one) if isinstance(one, ScoreTerm) else _refusal_flaws(one, reasons)
     if not isinstance(rules.scale, Scale) or not _is_real(rules.base):
         yield "scale must be a Scale, and base a finite number"
@@ -48,7 +49,8 @@ def _flaws(rules: object, n: int, reasons: ReasonTable) -> Iterator[str]:
         yield "void must be a number"
 
 
-def _count_flaws(count: object, n: int) -> Iterator[str]:
+def _count_flaws(count: object, hosts: SmallInts) -> Iterator[str]:
+    n = len(hosts)
     if not isinstance(count, RuleCount):
         yield f"a domain_count must be a RuleCount, not {type(count).__name__}"
         return
@@ -59,6 +61,8 @@ def _count_flaws(count: object, n: int) -> Iterator[str]:
         yield "counts of a rule must be [domains] int64"
     if count.by_host and len(counts) < n:
         yield f"a count by host is about {len(counts)} rows of {n}"
+    if count.by_host and count.domain is not hosts and not np.array_equal(count.domain, hosts):
+        yield "the domain of a count by host must be fleet.topology.domain('host')"
     if not _is_whole(count.more, _MOST_MORE):
         yield f"more must be a whole number up to {_MOST_MORE}"
     if count.counted is not None and not _is_column(count.counted, n, "iub"):

@@ -13,6 +13,7 @@ from shared.model.pod import FLEET
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, level_of, within_cluster
 
 # From the narrowest up. A host alone is a domain only where that is asked for.
+_MOST_KEYS = 256  # whose domains are kept; pods say any
 _LEVELS = ("rack", "zone", "region", "provider", CLUSTER_LEVEL)
 
 
@@ -81,6 +82,8 @@ class DomainLevels:
             self._with_nodes = {}
         found = self._with_nodes.get(key)
         if found is None:
+            if len(self._with_nodes) >= _MOST_KEYS:
+                self._with_nodes = {}
             codes = self.codes(key)[self._fleet.live]
             there = np.bincount(codes[codes >= 0], minlength=1)
             found = self._with_nodes[key] = np.flatnonzero(there)

@@ -15,8 +15,10 @@ from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace,
 from dispatcher.scheduling.groups.rooms import RoomTables, summed
 from dispatcher.scheduling.groups.templates import capped, templates_of
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import Group
 
+_MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
 NodeName = tuple[str, str]  # (cluster, node)
 
 
@@ -42,11 +44,11 @@ class Members:
         if "levels" not in kept:
             kept["levels"] = levels = DomainLevels(profiles.fleet)
             kept["rooms"] = RoomTables(profiles.fleet, levels)
-            kept["hopeless"] = {}
+            kept["hopeless"] = PodCache(_MOST_HOPELESS)
         self.levels: DomainLevels = kept["levels"]
         rooms: RoomTables = kept["rooms"]
         # shapes of groups that no eviction helps, each with how the fleet stood, and when
-        self.hopeless: dict[Hashable, tuple[tuple[int, ...], float]] = kept["hopeless"]
+        self.hopeless: PodCache[Hashable, tuple[tuple[int, ...], float]] = kept["hopeless"]
         self.templates = templates_of(profiles, waiting, rooms, self.keys)
         self._template_of = {
             pod_id: at for at, one in enumerate(self.templates) for pod_id, _ in one.items

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.cycle.batches import Result
-from dispatcher.scheduling.cycle.second_pass import leans_on_pods
+from dispatcher.scheduling.cycle.beside_nominees import leans_on_pods
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import ROOM, STARTS
@@ -35,13 +35,13 @@ from dispatcher.scheduling.groups.rooms import MOST
 from dispatcher.scheduling.groups.templates import Template
 from dispatcher.scheduling.rules.budgets import Budgets, Left
 from dispatcher.scheduling.rules.victims import SHIFT, Badness, badness, by_importance, importance
+from shared.messages.pod_cache import said
 from shared.model.pod import PodId
 from shared.model.resources import PODS
 
 MOST_EMPTIED = 64  # domains that are tried for one group,
 MOST_BETTER = 16  # and if one of these will do
 _MOST_ASKED = 256  # what-ifs of one domain
-_MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
 _MOST_ROWS = 1 << 16  # of which it is asked who started last
 _UNKNOWN = 1 << 40
 Unit = tuple[Victim, ...]  # that stay or go together
@@ -83,14 +83,20 @@ class GroupPreemption:
         kind = self._kind()
         now = standing_of(self._fleet)
         since = self._fleet.now
-        if kind in hopeless and hopeless[kind][0] == now and since - hopeless[kind][1] <= KEPT_S:
+        known = hopeless.get(kind)
+        if known is not None and known[0] == now and since - known[1] <= KEPT_S:
             return None
         found = self._best()
         if found is None and self._by_room_alone:
-            if len(hopeless) >= _MOST_HOPELESS:
-                hopeless.clear()
-            hopeless[kind] = now, since
+            hopeless.put(kind, (now, since), self._kind_bytes())
         return found
+
+    def _kind_bytes(self) -> int:
+        """What a kind takes: what its pods say, and the answers of the filters that they met."""
+        members = self._members
+        closed = {one.closed for one in members.templates if one.closed is not None}
+        told = sum([one.said for one in members.templates]) + said(list(members.placed))
+        return told + sum([one.refusal_codes.nbytes for one in closed])
 
     def _kind(self) -> Hashable:
         """All that says who may be evicted for a group of this shape, as far as room is asked for."""

@@ -4,7 +4,6 @@ Room is what filters that rest on nodes alone leave open, and there as often as 
 request is free. Other filters only take from it.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable
 
 import numpy as np
@@ -14,11 +13,13 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Ints, Rows, SmallInts
 from dispatcher.scheduling.groups.domain_levels import DomainLevels
+from shared.messages.pod_cache import PodCache
 
 Wants = tuple[tuple[str, int], ...]  # (resource, amount)
 MOST = 1 << 20  # pods on one node: so many where nothing bounds them
 _BYTES_KEPT = 64 * 2**20
 _LEAST_KEPT = 4
+_MOST_KEYS = 16  # topology keys of one table; pods say any
 
 
 class RoomTable:
@@ -86,6 +87,8 @@ class RoomTable:
         """[domains] how many fit in each domain of a topology key."""
         sums = self._in_domains.get(key)
         if sums is None:
+            if len(self._in_domains) >= _MOST_KEYS:
+                self._in_domains = {}
             size = self._levels.size(key)
             sums = np.append(summed(self._levels.codes(key), self.by_row, size), 0)
             self._in_domains[key] = sums
@@ -106,15 +109,15 @@ class RoomTables:
     def __init__(self, fleet: FleetState, levels: DomainLevels) -> None:
         self._fleet = fleet
         self._levels = levels
-        self._kept: OrderedDict[Hashable, RoomTable] = OrderedDict()
+        self._kept: PodCache[Hashable, RoomTable] = PodCache()
 
-    def of(self, closed: StaticFilters, wants: Wants) -> RoomTable:
-        """Up to date, as `closed` is."""
+    def of(self, closed: StaticFilters, wants: Wants, size: int) -> RoomTable:
+        """Up to date, as `closed` is. `size`: bytes of what one of the pods says."""
         key = closed, wants
-        found = self._kept.pop(key, None) or RoomTable(self._fleet, self._levels, wants)
-        self._kept[key] = found
-        most = max(_LEAST_KEPT, _BYTES_KEPT // (8 * max(1, self._fleet.n)))
-        while len(self._kept) > most:
-            self._kept.popitem(last=False)
+        found = self._kept.get(key, size)
+        if found is None:
+            found = RoomTable(self._fleet, self._levels, wants)
+            self._kept.most = max(_LEAST_KEPT, _BYTES_KEPT // (8 * max(1, self._fleet.n)))
+            self._kept.put(key, found, size)
         found.refresh(closed)
         return found

@@ -24,13 +24,15 @@ from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.sound_rules import flaw_of
 from dispatcher.scheduling.groups.rooms import MOST, RoomTable, RoomTables, Wants
 from shared.model.reasons import Reason, Why
+from shared.model.topology import HOST_LEVEL
 
 
 @dataclass
 class Template:
     """Members of one class, and so of one profile; `alike`: of one template, too.
 
-    `most`: how many of them are not refused for themselves or for quota, as far as that is known.
+    `said`: bytes of what the one of them says that says most. `most`: how many of them are not
+    refused for themselves or for quota, as far as that is known.
     `room`, and `in_domains`, by topology key [domains] how many fit: none where `why` says that all
     nodes are closed to them.
     """
@@ -38,6 +40,7 @@ class Template:
     scheduler: Scheduler
     items: list[Item]
     alike: bool = True
+    said: int = 0
     most: int = 0
     why: Why | None = None
     closed: StaticFilters | None = None
@@ -81,6 +84,7 @@ def templates_of(
                 template = found[key] = Template(scheduler, [])
             else:
                 template.alike = False
+            template.said = max(template.said, same.said)
             known[id(same)] = same, template
         known[id(same)][1].items.append(item)
     nominated = len(profiles.nominations) > 0
@@ -113,7 +117,7 @@ def _look(one: Template, tables: RoomTables) -> RoomTable | None:
         one.why = wants
         return None
     one.closed = closed
-    one.room = tables.of(closed, wants)
+    one.room = tables.of(closed, wants, one.said)
     return one.room
 
 
@@ -160,7 +164,7 @@ def capped(template: Template) -> Ints | None:
         if isinstance(state, Skip | Refuse):
             continue
         rules = guarded(plugin, plugin.count_rules, state, template.first, scheduler.view)
-        if rules is None or flaw_of(rules, fleet.n, fleet.reasons):
+        if rules is None or flaw_of(rules, fleet.domain(HOST_LEVEL), fleet.reasons):
             continue
         for one in rules.refusals:
             if isinstance(one, MaxCount) and one.present is None and one.domain_count.by_host:

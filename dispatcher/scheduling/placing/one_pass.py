@@ -14,12 +14,13 @@ plugins that look at the whole fleet; the pod's class decides those (`passes` sa
 passes have in common).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from dispatcher.scheduling.equivalence.best_rows import BLOCK, two_best_of
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite, weighted
 from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
 from dispatcher.scheduling.equivalence.rows import add_score, is_plain
@@ -35,7 +36,7 @@ from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import PluginRole
 from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.placing.low_capacity import NO_ROWS, LowCapacityIndex
-from dispatcher.scheduling.placing.rule_groups import MALFORMED, GroupPoints, RuleGroups
+from dispatcher.scheduling.placing.rule_groups import GroupPoints, RuleGroups
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import (
     DecisionContext,
@@ -45,7 +46,6 @@ from dispatcher.scheduling.records.decision_record import (
 )
 from shared.model.pod import PodId
 
-_BLOCK = 1024
 _NOTHING: Mapping[tuple[int, int], int] = {}
 _NO_CODES: Codes = np.zeros(0, dtype=np.uint16)
 
@@ -65,21 +65,20 @@ def _count_rows(first, group, numbers, size, members):  # type: ignore[no-untype
                 members[group[row]] += 1
 
 
-@kernel("marks floats floats float float wholes ints int floats ints")
-def _two_best_rows(first, before, raw, weight, unit, group, numbers, size, points, ranks):  # type: ignore[no-untyped-def]  # noqa: C901, PLR0913 - columns
+@kernel("marks floats floats float float wholes ints int floats ints", formulas=(two_best_of,))
+def _two_best_rows(first, before, raw, weight, unit, group, numbers, size, points, ranks):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The two best rows and their totals, by total, then rank, then row; -1 where there is none.
 
     A total is `before` and the weighted `raw` score, in whole `unit`s of points, and the points of
     the row's group. The last answer: 1 if a total is no finite number, else 0. Block by block: what
     the first loop writes is in the processor's cache for the others.
     """
-    best = second = -1
-    best_total = second_total = -np.inf
+    best = (-1, -np.inf, -1, -np.inf)
     nonsense = 0
-    totals = np.empty(_BLOCK)
+    totals = np.empty(BLOCK)
     n = len(first)
-    for start in range(0, n, _BLOCK):
-        count = min(_BLOCK, n - start)
+    for start in range(0, n, BLOCK):
+        count = min(BLOCK, n - start)
         refused = first[start : start + count]
         known = before[start : start + count]
         scores = raw[start : start + count]
@@ -98,21 +97,9 @@ def _two_best_rows(first, before, raw, weight, unit, group, numbers, size, point
             total = total + totals[at] if refused[at] == 0 else -np.inf
             totals[at] = total
             highest = max(highest, total)
-        if highest < second_total:
-            continue
-        for at in range(count):
-            total = totals[at]
-            if total < second_total or total == -np.inf:
-                continue
-            row = start + at
-            if second >= 0 and total == second_total and ranks[row] >= ranks[second]:
-                continue
-            if best < 0 or total > best_total or (total == best_total and ranks[row] < ranks[best]):
-                best, second = row, best
-                best_total, second_total = total, best_total
-            else:
-                second, second_total = row, total
-    return best, best_total, second, second_total, nonsense
+        if highest >= best[3]:
+            best = two_best_of(start, totals[:count], ranks, best)
+    return best, nonsense
 
 
 def is_compiled() -> bool:
@@ -309,10 +296,17 @@ class _Row:
 
 
 class OnePass(PlaceFinder):
-    """The pass for one pod, by `groups` of rows by the rules of its policies."""
+    """The pass for one pod, by `groups` of rows by the rules of its policies. `found_place` is
+    called when it has found one.
+    """
 
     def __init__(
-        self, fleet: FleetState, lineup: Lineup, room: LowCapacityIndex, groups: RuleGroups
+        self,
+        fleet: FleetState,
+        lineup: Lineup,
+        room: LowCapacityIndex,
+        groups: RuleGroups,
+        found_place: Callable[[], None],
     ) -> None:
         self._fleet = fleet
         self._lineup = lineup
@@ -321,7 +315,7 @@ class OnePass(PlaceFinder):
         self._clusters = lineup.clusters
         self._groups = groups
         self._refused: RowList = NO_ROWS  # rows that filters by row refuse
-        self.by_host = False  # whether it found a place, and what domains say rests on hosts
+        self._found_place = found_place
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter; SKIP if it was not asked."""
@@ -342,7 +336,7 @@ class OnePass(PlaceFinder):
             if found is None:
                 return None
             return self._decision(pod_id, pod_info, first, numbers, points, *found)
-        except (PluginError, *MALFORMED):
+        except PluginError:
             return None
 
     # --- 1. who is refused
@@ -408,7 +402,7 @@ class OnePass(PlaceFinder):
             before = before.copy()
             for one, raw in zip(scorers[1:], raws[1:], strict=True):
                 add_score(raw, one.role.weight, before)
-        best, total, second, second_total, nonsense = _two_best_rows.fast(
+        (best, total, second, second_total), nonsense = _two_best_rows.fast(
             first[where],
             before,
             raws[0],
@@ -446,7 +440,7 @@ class OnePass(PlaceFinder):
         rival: _Row | None,
     ) -> Decision:
         fleet = self._fleet
-        self.by_host = bool(self._groups.on_hosts)
+        self._found_place()
         raw, normal = self._scores(best, numbers, points)
         why = RowExplanation(
             self._context(first, points),

@@ -5,6 +5,7 @@ answers would be stale with each of their pods.
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
@@ -24,11 +25,11 @@ from dispatcher.scheduling.placing.one_pass import (
     is_compiled,
 )
 from dispatcher.scheduling.placing.rule_groups import (
-    MALFORMED,
     RuleGroups,
     name_of,
     rule_groups,
 )
+from shared.messages.pod_cache import PodCache
 
 _MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these skip them
 # if some are active: so many kinds at least, else of so many rows together
@@ -42,6 +43,9 @@ _MOST_MET = 4096
 _WORTH_KEEPING = 4
 
 
+_Name = tuple[Hashable, ...]  # keys of some plugins
+
+
 @dataclass(slots=True)
 class _Asked:
     """Plugins asked for pods that are alike to them: those that have something to say, or may have
@@ -50,6 +54,7 @@ class _Asked:
 
     at: int
     evaluators: list[PluginEvaluator]
+    said: int = 0  # by the pod that says most
 
 
 def _may_be_active(one: PluginEvaluator) -> bool:
@@ -69,58 +74,45 @@ class OnePasses:
         self._classes = classes
         self._profile = plan.profile
         self._fleet = fleet
-        self._met: OrderedDict[ClassKey, int] = OrderedDict()
-        self._by_host: OrderedDict[ClassKey, None] = OrderedDict()
+        self._met: PodCache[ClassKey, int] = PodCache(_MOST_MET)
+        self._by_host: PodCache[ClassKey, bool] = PodCache(_MOST_MET)
         others = [role for role in classes.roles if role.scope is not AnswerScope.NODE_OBJECT]
         self._requesting = [PluginEvaluator(role, fleet) for role in others if _by_requests(role)]
         self._others = [role for role in others if not _by_requests(role)]
         self._by_cluster = [role for role in classes.roles if role.by_cluster]
         self._others_name = parts_of(self._others)
         self._clusters_name = parts_of(self._by_cluster)
-        self._clusters: OrderedDict[tuple[Hashable, ...], tuple[int, ClusterAnswers]] = (
-            OrderedDict()
-        )
-        self._all_skipped: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
-        self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._clusters: PodCache[_Name, tuple[int, ClusterAnswers]] = PodCache(_MOST_MET)
+        self._all_skipped: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
+        self._some_active: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
         self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
-        self._lineups: dict[tuple[int, int], Lineup] = {}
+        self._lineups: PodCache[tuple[int, int], Lineup] = PodCache(_MOST_GROUPS)
         self._room = LowCapacityIndex(fleet)
-        self._last: tuple[ClassKey, OnePass] | None = None
 
     def pass_for(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
         """The pass for a pod of the class of a key; None if its class has to decide, or to say
         which plugin fails.
         """
-        last = self._last
-        self._last = None
-        if last is not None and last[1].by_host:
-            self._note_by_host(last[0])
         if key not in self._by_host and (key in self._classes or self._is_worth_keeping(key)):
             return None
-        self._by_host.pop(key, None)
+        self._by_host.pop(key)
         try:
-            found = self._made(key, pod_info)
+            return self._made(key, pod_info)
         except PluginError:
             return None
-        if found is not None:
-            self._last = key, found
-            self._classes.counts.passes += 1
-        return found
 
-    def _note_by_host(self, key: ClassKey) -> None:
+    def _found_place(self, key: ClassKey, *, by_host: bool) -> None:
         """What a class would keep is stale with each of its pods that is spread over hosts."""
-        self._by_host[key] = None
-        if len(self._by_host) > _MOST_MET:
-            self._by_host.popitem(last=False)
+        self._classes.counts.passes += 1
+        if by_host:
+            self._by_host.put(key, True, key.said)
 
     def _is_worth_keeping(self, key: ClassKey) -> bool:
-        met = self._met.pop(key, 0) + 1
+        met = (self._met.pop(key) or 0) + 1
         if met >= _WORTH_KEEPING:
             return True
-        self._met[key] = met
-        if len(self._met) > _MOST_MET:
-            self._met.popitem(last=False)
+        self._met.put(key, met, key.said)
         return False
 
     def _made(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
@@ -143,20 +135,27 @@ class OnePasses:
         requesting = self._of_requests(key, pod_info)
         if requesting is None:
             return None
-        lineup = self._lineup(static, clusters, [*others, *requesting])
+        lineup = self._lineup(static, clusters, [*others, *requesting], key.said)
         groups = self._groups_of(lineup.policies, lineup.setup, pod_info)
         if groups is None or not lineup.scorers:
             return None
         self._room.refresh()
-        return OnePass(self._fleet, lineup, self._room, groups)
+        found_place = partial(self._found_place, key, by_host=bool(groups.on_hosts))
+        return OnePass(self._fleet, lineup, self._room, groups, found_place)
 
     def _lineup(
-        self, static: StaticAnswers, clusters: ClusterAnswers, beside: list[PluginEvaluator]
+        self,
+        static: StaticAnswers,
+        clusters: ClusterAnswers,
+        beside: list[PluginEvaluator],
+        size: int,
     ) -> Lineup:
-        """Kept for the next pods that the very same answers are about, until a node changes."""
+        """Kept for the next pods that the very same answers are about, until a node changes.
+        `size`: bytes of what one of them says.
+        """
         now = static.version, self._fleet.changes.position
         name = id(static), id(clusters)
-        known = self._lineups.get(name)
+        known = self._lineups.get(name, size)
         if known is not None:
             setup = known.setup
             same = setup.static is static and known.clusters is clusters
@@ -168,9 +167,9 @@ class OnePasses:
         by_row = [one.role for one in evaluators if one.role.score_at is not None]
         by_group = [one.role for one in (*clusters.evaluators, *policies)]
         setup = self._setup(static, by_row, by_group)
-        made = self._lineups[name] = Lineup(setup, evaluators, clusters, policies, beside)
-        if len(self._lineups) > self._at_most(_MOST_GROUPS):
-            del self._lineups[next(iter(self._lineups))]
+        made = Lineup(setup, evaluators, clusters, policies, beside)
+        self._lineups.most = self._at_most(_MOST_GROUPS)
+        self._lineups.put(name, made, size)
         return made
 
     def _at_most(self, most: int) -> int:
@@ -193,16 +192,15 @@ class OnePasses:
         """What those say that rest on clusters alone; None if one of these refuses the pod."""
         name = self._clusters_name(key)
         position = self._fleet.changes.position
-        found = self._clusters.pop(name, None)
+        found = self._clusters.get(name, key.said)
         if found is None or found[0] != position or _is_stale(found[1].moving):
             evaluators = self._evaluators(self._by_cluster, key)
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
+                    self._clusters.pop(name)
                     return None
             found = position, ClusterAnswers.ask(self._fleet, evaluators)
-        self._clusters[name] = found
-        if len(self._clusters) > _MOST_MET:
-            self._clusters.popitem(last=False)
+            self._clusters.put(name, found, key.said)
         return found[1]
 
     def _evaluators(self, roles: Sequence[PluginRole], key: ClassKey) -> list[PluginEvaluator]:
@@ -216,7 +214,7 @@ class OnePasses:
         name = self._others_name(key)
         position = self._fleet.changes.position
         # kept again unless one fails
-        known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)
+        known = self._some_active.pop(name) or self._all_skipped.pop(name)
         fresh = known is None or known.at != position
         if known is None or fresh:
             known = _Asked(position, self._evaluators(self._others, key))
@@ -230,9 +228,10 @@ class OnePasses:
         active = [one for one in known.evaluators if not one.skipped]
         # What has been answered may hold a few bytes a row.
         kept = self._some_active if active else self._all_skipped
-        kept[name] = known
-        if len(kept) > (self._at_most(_MOST_KEPT) if active else _MOST_KEPT):
-            kept.popitem(last=False)
+        if active:
+            kept.most = self._at_most(_MOST_KEPT)
+        known.said = max(known.said, key.said)
+        kept.put(name, known, known.said)
         return active
 
     def _of_requests(self, key: ClassKey, pod_info: PodInfo) -> list[PluginEvaluator] | None:
@@ -282,10 +281,7 @@ class OnePasses:
             self._fit_groups()
             return self._groups[name]
         partitions = self._classes.static_answers.partitions
-        try:
-            found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
-        except MALFORMED:
-            return None
+        found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
         if found is not None:
             self._groups[name] = found
             self._fit_groups()

@@ -27,15 +27,16 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, 
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import MAX_SCORE, Codes, Floats, Ints
+from dispatcher.scheduling.framework import Codes, Floats, Ints
 from dispatcher.scheduling.framework.domain_counts import (
+    COST,
     LN,
     CountRules,
     MaxCount,
     RequiredCount,
     RuleCount,
-    Scale,
     ScoreTerm,
+    on_scale,
 )
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -50,9 +51,6 @@ from shared.model.topology import CLUSTER_LEVEL
 _FEW = 1 << 10
 _WIDEST = 1 << 16
 _BYTES_PER_CELL = 24  # a count: domain 8, pods 8, offset 8
-MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
-_RANGE = int(Scale.RANGE)
-_COST = int(Scale.COST)
 # `sized`: count domains of all rows that take pods, or of those with a domain in each term
 _EVERY = 1
 _WITH_ALL = 2
@@ -118,27 +116,13 @@ def _raw(rules: Any, size: Any, group: Any) -> Any:
     return raw
 
 
-def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
-    """A raw score on its scale, by the formulas of `Scale`; `least`, `most`: of the raw scores, or
-    (COST) the costs.
-    """
-    if rules.scale == _RANGE:
-        return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
-    if rules.scale == _COST:
-        if not raw > rules.void:
-            return 0.0
-        cost = np.floor(0.5 - (raw - rules.base))
-        return np.floor(MAX_SCORE * (most + least - cost) / most) if most > 0.0 else MAX_SCORE
-    return raw
-
-
-@kernel(RuleTables, "out_ints out_ints out out out", formulas=(_domains_of, _raw, _normal))
+@kernel(RuleTables, "out_ints out_ints out out out", formulas=(_domains_of, _raw, on_scale))
 def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-def]
     """Score each group with members and add that to `points`, -inf for others; 1 if a raw score is
     no finite number.
     """
     least = np.inf
-    most = 0.0 if rules.scale == _COST else -np.inf
+    most = 0.0 if rules.scale == COST else -np.inf
     nonsense = 0
     for term in range(len(size) if rules.sized else 0):
         size[term] = _domains_of(rules, term, seen)
@@ -146,13 +130,13 @@ def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-d
         if rules.members[group] > 0:
             raw[group] = told = _raw(rules, size, group)
             nonsense |= not np.isfinite(told)
-            if rules.scale != _COST or told > rules.void:
-                value = np.floor(0.5 - (told - rules.base)) if rules.scale == _COST else told
+            if rules.scale != COST or told > rules.void:
+                value = np.floor(0.5 - (told - rules.base)) if rules.scale == COST else told
                 least = min(least, value)
                 most = max(most, value)
     for group in range(len(points)):
         if rules.members[group] > 0:
-            normal[group] = _normal(rules, raw[group], least, most)
+            normal[group] = on_scale(rules.scale, raw[group], least, most, rules.base, rules.void)
             points[group] += np.rint(normal[group] * rules.weight) / rules.grid
         else:
             points[group] = -np.inf

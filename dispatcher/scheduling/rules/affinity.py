@@ -16,10 +16,12 @@ from dispatcher.scheduling.framework.pod_sets import (
     unlabelled_of_term,
 )
 from dispatcher.scheduling.rules.eligibility import topology_key
+from shared.messages.pod_cache import PodCache, said
 from shared.model.names import DOMAIN_SCOPE
 from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 
 _NONE = PodAffinity()
+_OWNERS = 64  # whose pods have the very same terms
 
 
 @dataclass(frozen=True)
@@ -141,22 +143,21 @@ class _Read:
     that they are: one for each cluster and namespace of such pods where these have a say.
     """
 
-    def __init__(self, pod_info: PodInfo, limit: int) -> None:
+    def __init__(self, pod_info: PodInfo) -> None:
         self._terms = (pod_info.pod.pod_affinity, pod_info.pod.pod_anti_affinity)
-        self._limit = limit
         self._namespace = pod_info.pod.namespace
         terms = [term for one in self._terms for term in _terms_of(one)]
         self._wide = any(reaches_beyond(term, self._namespace) for term in terms)
-        self._rules: dict[Owner | None, AffinityRules] = {}
+        self.said = said(self._terms)
+        self._rules: PodCache[Owner | None, AffinityRules] = PodCache(_OWNERS)
 
     def rules_of(self, pod_info: PodInfo) -> AffinityRules:
         narrow = not self._wide and pod_info.pod.namespace == self._namespace
         owner = None if narrow else (pod_info.home, pod_info.pod.namespace)
         found = self._rules.get(owner)
         if found is None:
-            if len(self._rules) >= self._limit:
-                self._rules.clear()
-            found = self._rules[owner] = AffinityRules.of(pod_info)
+            found = AffinityRules.of(pod_info)
+            self._rules.put(owner, found, self.said)
         return found
 
 
@@ -166,8 +167,7 @@ class AffinityBook:
     """
 
     def __init__(self, limit: int = 1024) -> None:
-        self._limit = limit
-        self._read: dict[Hashable, _Read] = {}  # by identity of the terms
+        self._read: PodCache[Hashable, _Read] = PodCache(limit)  # by identity of the terms
 
     def rules_of(self, pod_info: PodInfo) -> AffinityRules | None:
         """The rules of a pod; None if it has none."""
@@ -179,7 +179,6 @@ class AffinityBook:
         name = (id(drawn), id(repelled), pod.annotations.get(DOMAIN_SCOPE))
         found = self._read.get(name)
         if found is None:
-            if len(self._read) >= self._limit:
-                del self._read[next(iter(self._read))]
-            found = self._read[name] = _Read(pod_info, self._limit)
+            found = _Read(pod_info)
+            self._read.put(name, found, found.said)
         return found.rules_of(pod_info)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dispatcher.scheduling.framework import Bools, FleetView, PodInfo, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
 from dispatcher.scheduling.framework.lifecycle import RowList
+from shared.messages.pod_cache import PodCache
 from shared.model import names
 from shared.model.crossing import kept_abroad, opened_to
 from shared.model.labels import (
@@ -37,7 +38,6 @@ Taints = tuple[Taint, ...]
 Kinds = tuple[tuple[Toleration, ...], ...]  # of tolerance
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
-_MEMO_LIMIT = 4096  # sets of tolerations
 _MOST_KEYS = 256  # of labels whose values are kept as numbers
 _FEW = 8  # up to one row in so many, to gather those costs less than to go through all
 # what annotation domain-scope may say
@@ -249,16 +249,15 @@ class TaintTables:
         self._ask = ask
         self._dtype = dtype
         self._absent = absent
-        self._known: dict[Kinds, ByCode[Taints]] = {}  # they outlast a change of a node
+        self._known: PodCache[Kinds, ByCode[Taints]] = PodCache()  # they outlast a change of a node
 
     def of(self, kinds: Kinds) -> ByCode[Taints]:
         """The table of pods that have these (see `Tolerance.at`)."""
         known = self._known.get(kinds)
         if known is None:
-            if len(self._known) >= _MEMO_LIMIT:
-                self._known.clear()
             ask = partial(self._ask, kinds)
-            known = self._known[kinds] = ByCode(ask, self._dtype, self._absent, (len(kinds),))
+            known = ByCode(ask, self._dtype, self._absent, (len(kinds),))
+            self._known.put(kinds, known)
         return known
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
-from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
-from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount, least_count
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
@@ -106,7 +105,9 @@ class ConstraintCounts:
     @property
     def least(self) -> int:
         """The least count over the eligible domains, 0 while there are fewer than `min_domains`."""
-        return _least(self.area, self.counts) if self.area.has_min_domains else 0
+        if not self.area.has_min_domains:
+            return 0
+        return least_count(self.counts, self.area.present, *self.area.domains.span)
 
     @property
     def domain_count(self) -> RuleCount:
@@ -209,30 +210,6 @@ class ConstraintCounts:
             "counts": dict(zip(area.domains.shown_names(fleet), counts, strict=True)),
             "domains": area.domains.size,
         }
-
-
-@kernel("ints bools int int")
-def _find_least(counts, eligible, first, last):  # type: ignore[no-untyped-def]
-    """The least count over the eligible domains from `first` to before `last`."""
-    least = np.iinfo(np.int64).max
-    for domain in range(first, last):
-        if eligible[domain] and counts[domain] < least:
-            least = counts[domain]
-            if least <= 0:
-                break
-    return least
-
-
-def _least(area: ConstraintDomains, counts: Ints) -> int:
-    """The least count over the eligible domains, of which there must be some. IndexError where
-    counts are not of these domains.
-    """
-    if len(counts) != len(area.present):
-        raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
-    first, last = area.domains.span
-    if _find_least.fast is not None:
-        return int(_find_least.fast(counts, area.present, first, last))
-    return int(counts[area.present].min(initial=np.iinfo(np.int64).max))
 
 
 def area_of(

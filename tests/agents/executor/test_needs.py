@@ -9,7 +9,8 @@ from agents.executor.crossing.needs import needs_of
 from agents.executor.crossing.policy import Accept, ExecutorPolicy
 from agents.kube import convert
 from agents.kube.convert import pod_seen
-from agents.kube.pool import Latest
+from agents.kube.pool import MAX_BYTES
+from shared.messages.pod_cache import PodCache
 from shared.model import names
 from shared.model.bounds import MAX_NEEDS, MAX_WORD
 from shared.model.crossing import rows_for, unmet
@@ -100,7 +101,7 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
         derived.append(raw)
         return derive(raw)
 
-    monkeypatch.setattr(convert, "_ELSEWHERE", Latest())
+    monkeypatch.setattr(convert, "_ELSEWHERE", PodCache(2**20, MAX_BYTES))
     monkeypatch.setattr(convert, "_derived", counted)
 
     def told(version: int, phase: str, annotations: dict[str, str], **spec: Any) -> Needs | None:
@@ -127,7 +128,7 @@ def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: 
         derived.append(raw)
         return convert._Elsewhere(None, "0" * 16, "0" * 17)
 
-    monkeypatch.setattr(convert, "_ELSEWHERE", Latest())
+    monkeypatch.setattr(convert, "_ELSEWHERE", PodCache(2**20, MAX_BYTES))
     monkeypatch.setattr(convert, "_derived", counted)
     pods = [pod_object(f"p{at}", nodeName=PROXY) for at in range(10_000)]
     for _ in range(2):

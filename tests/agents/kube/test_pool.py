@@ -3,7 +3,7 @@
 import pytest
 
 from agents.kube import convert
-from agents.kube.pool import MAX_BYTES, OVERHEAD, Latest, Pool
+from agents.kube.pool import MAX_BYTES, OVERHEAD, Pool
 from shared.model import names
 from shared.security import signatures
 from tests.agents.kube.objects import pod_object, raw, read_pod
@@ -27,17 +27,6 @@ def test_a_pool_that_is_full_begins_anew() -> None:
     assert len(pool) == 4
     assert pool.one(5, 5, 100) == 5
     assert len(pool) == 1
-
-
-def test_of_what_is_kept_the_one_that_nobody_has_asked_for_for_longest_goes_first() -> None:
-    kept: Latest[str, int] = Latest(most=3 * (OVERHEAD + 100))
-    for number, key in enumerate("abc"):
-        kept.put(key, number, 100)
-    assert kept.get("a") == 0
-    kept.put("d", 3, 100)
-    assert [kept.get(key) for key in "abcd"] == [0, None, 2, 3]
-    kept.put("large", 9, 3 * OVERHEAD)
-    assert (kept.get("large"), len(kept)) == (9, 1)
 
 
 def test_replicas_have_the_same_labels() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agents.kube import specs, wire_pods
 from agents.kube.specs import read_spec
+from shared.messages.pod_cache import PodCache
 
 TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
 SPECS: dict[str, dict[str, Any]] = {
@@ -89,8 +90,11 @@ def test_pods_are_read_apart_where(one: tuple[str, ...], other: tuple[str, ...])
 
 
 def test_no_more_than_a_bound_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specs, "_KEPT", {})
-    monkeypatch.setattr(specs, "MAX_KEPT", 3)
+    kept = PodCache[tuple[bytes, bytes], specs.SpecRead](100, 8000)
+    monkeypatch.setattr(specs, "_KEPT", kept)
+    most = 0
     for spec in SPECS:
         remembered(pod(spec))
-        assert len(specs._KEPT) <= 3
+        most = max(most, len(kept))
+        assert len(kept) == 1 or kept.nbytes <= 8000
+    assert 1 < most < len(SPECS)

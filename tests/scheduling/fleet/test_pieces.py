@@ -10,8 +10,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.usual import learnt
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import memory
-from dispatcher.scheduling.framework.domain_counts import Logarithms
-from dispatcher.scheduling.rules.spread import _least, area_of
+from dispatcher.scheduling.framework.domain_counts import Logarithms, least_count
+from dispatcher.scheduling.rules.spread import area_of
 from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
 from shared.model.pod import SpreadConstraint
 from tests.builders import fleet, node, pod, put, reading
@@ -43,7 +43,9 @@ def least(state: FleetState) -> Any:
     """How few pods a host has."""
     seen = view_of(state)
     hosts = area_of(SpreadConstraint("host"), pod().build(), seen, with_domains(seen, ()))
-    return [_least(hosts, np.asarray(counts)) for counts in ([9, 7, *[5] * 9, 3], [9, 1, *[5] * 8, 0, 3])]
+    present, span = hosts.present, hosts.domains.span
+    told = ([9, 7, *[5] * 9, 3], [9, 1, *[5] * 8, 0, 3])
+    return [least_count(np.asarray(counts), present, *span) for counts in told]
 
 
 def usual(state: FleetState) -> Any:

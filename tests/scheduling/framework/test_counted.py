@@ -151,12 +151,17 @@ def test_a_constant_term_by_host_is_taken() -> None:
         (CountRules([RequiredCount(replace(PODS, counts=[0, 0, 0]), 7)]), "must be [domains] int64"),  # type: ignore[arg-type]
         (CountRules([MaxCount(replace(PODS, domain=DOMAIN[:3]), 1, 7)]), "must be [4] whole numbers"),
         (CountRules([MaxCount(replace(PODS, by_host=True), 1, 7)]), "is about 3 rows of 4"),
+        (
+            CountRules([MaxCount(replace(PODS, counts=np.zeros(4, dtype=np.int64), by_host=True), 1, 7)]),
+            "fleet.topology.domain('host')",
+        ),
         (CountRules([MaxCount(replace(PODS, counted=DOMAIN[:1]), 1, 7)]), "counted is about (1,) rows of 4"),
         (CountRules([MaxCount(PODS, 1, 7, present=OTHERS[:1])]), "is about (1,) domains of 3"),
         (CountRules(score_terms=[constant(DOMAIN, np.zeros(3)), ScoreTerm(PODS, 0.0, table=np.zeros(1))]), "of 3"),
     ],
-    ids=["none", "floats", "list", "rows", "hosts", "counted", "present", "table"],
+    ids=["none", "floats", "list", "rows", "hosts", "of zones", "counted", "present", "table"],
 )
 def test_rules_that_no_batch_can_be_judged_by_are_told(rules: CountRules, want: str) -> None:
-    assert want in flaw_of(rules, 4, REASONS)
-    assert bool(want) == bool(flaw_of(rules, 4, REASONS))
+    flaw = flaw_of(rules, VIEW.topology.domain("host"), REASONS)
+    assert want in flaw
+    assert bool(want) == bool(flaw)

@@ -22,7 +22,7 @@ def leans_on_pods(pod: Pod) -> bool:
     return near or any(rule.hard for rule in pod.spread)
 
 
-class SecondPass(PlaceFinder):
+class BesideNominees(PlaceFinder):
     """The class of a pod, while rooms are held for nominated pods: a nominee goes where it was
     nominated, and no place is taken that rests on pods which may never come.
     """
