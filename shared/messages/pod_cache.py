@@ -44,6 +44,10 @@ class PodCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._kept
 
+    def values(self) -> list[V]:
+        """All that is kept; none of it is used by that."""
+        return [value for value, _ in self._kept.values()]
+
     def get(self, key: K, size: int = 0) -> V | None:
         """What is kept for a key; it is used now. `size`: bytes of what a pod says that it may come
         to hold by that.
