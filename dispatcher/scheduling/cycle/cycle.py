@@ -494,7 +494,7 @@ class Scheduler(AssumedPods):
         kube-scheduler's clearNominatedNode. Not of one that waits for quota to be given back.
         """
         nominee = self.nominations.of(pod_id)
-        if why.reason is not Reasons.QUOTA or nominee is None or not nominee.reclaims:
+        if why.reason is not Reasons.QUOTA or nominee is None or not nominee.waits_for_quota:
             self.nominations.drop(pod_id)
         return self.refused(pod_id, pod_info, why)
 

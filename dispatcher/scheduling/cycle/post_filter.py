@@ -173,7 +173,9 @@ class PostFilters:
         return known
 
     def _without_help(self, refused: Unschedulable, no_help: list[NoHelp]) -> Unschedulable:
-        if not any(one.keeps for one in no_help):
+        nominee = self._nominations.of(refused.pod_id)
+        waits = nominee is not None and nominee.waits_for_quota
+        if not waits and not any(one.keeps for one in no_help):
             self._nominations.drop(refused.pod_id)
         message = " ".join([refused.message, *(one.message for one in no_help)])
         kept = self._nominations.of(refused.pod_id)

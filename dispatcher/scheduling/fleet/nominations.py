@@ -32,6 +32,11 @@ class Nominee:
     victims: frozenset[PodId] = frozenset()
     reclaims: str = ""
 
+    @property
+    def waits_for_quota(self) -> bool:
+        """Whether others are still giving back quota for it: it keeps its promise until then."""
+        return bool(self.reclaims) and bool(self.victims)
+
 
 def nominee_id(pod_id: PodId) -> PodId:
     """Under which id the fleet holds a nominee's room; no cluster's name has a slash."""

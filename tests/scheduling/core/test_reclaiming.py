@@ -26,14 +26,23 @@ TEAMS = (team("red", 4), team("blue", 2))
 
 
 class World(OneCluster):
-    """Nodes with `room` CPUs each, and teams that lend. Whoever is evicted goes; `again`: and comes back at once."""
+    """Nodes with `room` CPUs each, and teams that lend. Whoever is evicted goes, after so many seconds; `again`: and
+    comes back at once.
+    """
 
     def __init__(
-        self, *teams: Tenant, policy: str = ANY_PRIORITY, room: tuple[int, ...] = (16, 16), again: bool = False
+        self,
+        *teams: Tenant,
+        policy: str = ANY_PRIORITY,
+        room: tuple[int, ...] = (16, 16),
+        again: bool = False,
+        goes_after: int = 0,
     ) -> None:
         self.ledger = QuotaLedger((Tenant("all", (), {}, reclaim=policy), *(teams or TEAMS)))
         super().__init__(self.ledger)
         self.again = again
+        self.goes_after = goes_after
+        self.leaving: dict[str, float] = {}
         self.verdict = DONE
         self.evicted: list[Evict] = []
         self.replaced = 0
@@ -51,20 +60,33 @@ class World(OneCluster):
     def run(self, seconds: int) -> None:
         for _ in range(seconds):
             self.tick(1.0)
+            for name in [name for name, at in self.leaving.items() if at <= self.now]:
+                del self.leaving[name]
+                self.leave(name)
 
     def obey(self, intent: AnyIntent) -> None:
         if isinstance(intent, Evict):
             self.evicted.append(intent)
             self.answer(intent, self.verdict)
-            if self.verdict == DONE:
+            if self.verdict == DONE and self.goes_after:
+                self.terminate(intent.pod.name)
+            elif self.verdict == DONE:
                 self.leave(intent.pod.name)
             return
         super().obey(intent)
 
+    def terminate(self, name: str) -> None:
+        going = self.pods[name] = msgspec.structs.replace(self.pods[name], terminating=True)
+        self.leaving[name] = self.now + self.goes_after
+        self.report(pods=(going,))
+        if self.again:  # as a ReplicaSet, which does not wait
+            self.replaced += 1
+            self.submit(self.built(f"{name.split('-', maxsplit=1)[0]}-again-{self.replaced}").build())
+
     def leave(self, name: str) -> None:
         gone = self.pods.pop(name)
         self.report(pods_gone=(gone.uid,))
-        if self.again:
+        if self.again and not self.goes_after:
             self.replaced += 1
             self.submit(self.built(f"{name.split('-', maxsplit=1)[0]}-again-{self.replaced}").build())
 
@@ -199,6 +221,22 @@ def test_two_pods_do_not_reclaim_the_same() -> None:
     world.come("red-2", cpu=2)
     world.run(5)
     assert len(set(world.names())) == 3
+
+
+@pytest.mark.parametrize("room", [(16,), (3, 3)], ids=["for quota", "for room as well"])
+def test_who_takes_long_to_leave_is_waited_for_whatever_happens_meanwhile(room: tuple[int, ...]) -> None:
+    red = team("red", 4, lending_limit={"cpu": Share(absolute=0)})
+    world = World(
+        *((red, team("green", 4), team("blue", 2)) if len(room) > 1 else TEAMS), room=room, again=True, goes_after=40
+    )
+    world.come(*(f"blue-{at}" for at in range(6)))
+    world.come("red-1", cpu=2)
+    for _ in range(30):
+        world.run(1)
+        world.report(nodes=(node("n9").cpu(0).memory("1Gi").pods(1).label({"now": f"{world.now:.0f}"}).build(),))
+    world.run(200)
+    assert world.placed("red") == 1
+    assert len(world.evicted) == 2
 
 
 def test_full_nodes_are_emptied_of_borrowers_for_a_pod_of_a_lender_with_quota_left() -> None:
