@@ -194,7 +194,7 @@ class NobodyWaits(Judge):
             if spread is not None and self._lopsided(name, spread):
                 continue
             cpu = cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)
-            if self._charged(home, space, cpu):
+            if self._charged(home, space, cpu) or self._charged(home, space, cpu + self._before(home, pod)):
                 continue
             for node in cluster.api.nodes():
                 if self._takes(name, node, cpu):
@@ -224,6 +224,22 @@ class NobodyWaits(Judge):
         meta = pod["metadata"]
         copy = self.facts.home_of(pod) and f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}"
         return cpu_of(pod) * (2 if copy in self.fleet.meddled else 1)
+
+    def _before(self, home: str, pod: Object) -> int:
+        """CPU that its tenant's pods of higher priority wait for, each of which quota alone refuses, too."""
+        tenants = self.fleet.sizes.tenants
+        space, priority = pod["metadata"]["namespace"], pod["spec"].get("priority", 0)
+        mine = next((one for one in tenants if one.owns(home, space)), None)
+        if mine is None:
+            return 0
+        waiting = [
+            (cluster, other["metadata"]["namespace"], cpu_of(other))
+            for cluster, other in self.fleet.pods()
+            if active(other) and not other["spec"].get("nodeName") and other["spec"].get("priority", 0) > priority
+        ]
+        return sum(
+            cpu for cluster, name, cpu in waiting if mine.owns(cluster, name) and self._charged(cluster, name, cpu)
+        )
 
     def _charged(self, cluster: str, space: str, cpu: int) -> bool:
         """Whether its tenant's quota speaks against a pod of this size: what a webhook adds to it counts as well."""
