@@ -44,6 +44,10 @@ class PodCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._kept
 
+    def values(self) -> list[V]:
+        """All that is kept; none of it is used by that."""
+        return [value for value, _ in self._kept.values()]
+
     def get(self, key: K, size: int = 0) -> V | None:
         """What is kept for a key; it is used now. `size`: bytes of what a pod says that it may come
         to hold by that.
@@ -59,14 +63,16 @@ class PodCache(Generic[K, V]):
 
     def put(self, key: K, value: V, size: int | None = None) -> None:
         """Keep a value; `size`: bytes of all that it holds of a pod, by default those of its key."""
-        self.pop(key)
-        size = said(key) if size is None else size
-        self._kept[key] = value, size
+        kept = self._kept
+        before = kept.pop(key, None)
+        if before is not None:
+            self.nbytes -= before[1]
+        if size is None:
+            size = said(key)
+        kept[key] = value, size
         self.nbytes += size
-        while len(self._kept) > 1 and (
-            len(self._kept) > self.most or self.nbytes > self._most_bytes
-        ):
-            self.nbytes -= self._kept.popitem(last=False)[1][1]
+        while (len(kept) > self.most or self.nbytes > self._most_bytes) and len(kept) > 1:
+            self.nbytes -= kept.popitem(last=False)[1][1]
 
     __setitem__ = put
 

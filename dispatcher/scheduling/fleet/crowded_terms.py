@@ -18,6 +18,7 @@ from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import Label, LabelsOf, StandingTerm, TermKind
+from shared.messages.pod_cache import PodCache
 from shared.model.pod import Pod
 
 T = TypeVar("T")
@@ -153,7 +154,7 @@ class TermCrowd:
         self._homes = Counter[str]()
         self._terms: dict[HeldTerm, int] = {}  # the how many-th that came, in this order
         self._came = 0
-        self._verdicts: dict[Hashable, _Verdict] = {}  # the one unused for longest first
+        self._verdicts: PodCache[Hashable, _Verdict] = PodCache()
         for held in terms:
             self.put(held)
 
@@ -212,13 +213,12 @@ class TermCrowd:
             frozenset(about.items()),
             pod.labels_cut,
         )
-        verdict = self._verdicts.pop(name, None)
+        verdict = self._verdicts.get(name)
         if verdict is None:
             like = Pod("", namespace, "", labels=labels, labels_cut=pod.labels_cut)
             verdict = _Verdict(like, home, about)
-            if len(self._verdicts) >= max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms)):
-                del self._verdicts[next(iter(self._verdicts))]
-        self._verdicts[name] = verdict
+            self._verdicts.most = max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms))
+            self._verdicts.put(name, verdict)
         self._catch_up(verdict)
         return verdict
 

@@ -193,7 +193,7 @@ class TermCounts:
         if not self._held:
             return ()
         pod = pod_info.pod
-        asked = (pod_info.pod.namespace, pod_info.home, namespaces_at, self._changed)
+        asked = (pod.namespace, pod.labels_cut, pod_info.home, namespaces_at, self._changed)
         labels, before, answer = self._asked
         if before == asked and (
             labels is pod.labels or labels == pod.labels

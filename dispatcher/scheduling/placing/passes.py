@@ -109,8 +109,9 @@ class OnePasses:
             self._by_host.put(key, True, key.said)
 
     def _is_worth_keeping(self, key: ClassKey) -> bool:
-        met = (self._met.pop(key) or 0) + 1
+        met = (self._met.get(key) or 0) + 1
         if met >= _WORTH_KEEPING:
+            self._met.pop(key)
             return True
         self._met.put(key, met, key.said)
         return False

@@ -265,3 +265,14 @@ def test_who_looked_at_a_sum_that_is_kept_up_to_date_no_more_looks_again() -> No
     assert sums.use(first).version == seen
     sums.use(second)
     assert first.version != seen
+
+
+@pytest.mark.parametrize("crowded", [1, 10**6])
+def test_a_pod_whose_labels_are_not_told_is_no_measure_for_one_that_has_none(crowded: int) -> None:
+    """Terms by expressions mean nobody of whom it is not known which labels he has."""
+    found = TermCounts(_namespace_labels, crowded=crowded)
+    for key in ("zone", "host", "rack"):
+        without = LabelSelector({}, (Requirement("tier", "DoesNotExist", ()),))
+        found.shift(pod("p").away(key, without).placed(), 0, domain_of, 1)
+    cut, bare = (pod("q").set(labels_cut=told).placed() for told in (True, False))
+    assert [len(found.about(one)) for one in (cut, bare, cut)] == [0, 3, 0]
