@@ -1,9 +1,9 @@
 """Has quota that was lent given back for pods of the lender that wait for it.
 
-Once a second it looks at pods that quota alone refuses, or full nodes, the most important first: who
-of those that have borrowed has to go so that the pod fits (`tenants.reclaim`), and whether it has a
-place then, asked of the whole fleet in a what-if. If not, or if quota is left, who on one node.
-Nothing need be free on any node before. Then the quota is
+Once a second it looks at pods that quota alone refuses, or full nodes; tenants take turns, the most
+important pod of each is first: who of those that have borrowed has to go so that the pod fits
+(`tenants.reclaim`), and whether it has a place then, asked of the whole fleet in a what-if. If not,
+or if quota is left, who on one node. Nothing need be free on any node before. Then the quota is
 kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
 not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
 for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
@@ -15,6 +15,7 @@ at once; those in other clusters as all evictions abroad (`preemptors`), which t
 has to confirm first.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
@@ -85,6 +86,7 @@ class Reclaiming:
         self._again: dict[Hashable, tuple[float, int]] = {}
         self._spared: dict[PodId, float] = {}  # since when
         self._looked_at = float("-inf")
+        self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
         self._open_at = float("-inf")
@@ -97,6 +99,8 @@ class Reclaiming:
         if not self._is_wanted() or now - self._looked_at < _LOOK_S:
             return
         self._looked_at = now
+        if self._turns.keys() - self._ledger.tree.nodes.keys():
+            self._turns.clear()  # tenants that are no more
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
         candidates = list(self._candidates(now))
@@ -118,8 +122,9 @@ class Reclaiming:
     # ----------------------------------------------------------------------------------------------
 
     def _claimants(self, now: float) -> list[QueuedPod]:
-        """Pods that quota alone refuses, or full nodes, the most important first; of each line the
-        first few.
+        """Pods that quota alone refuses, or full nodes; of each line the first few. Tenants take
+        turns, so that pods of one that ask in vain, however many, do not keep those of others from
+        being looked at; the most important of each are first.
         """
         found = [
             item
@@ -129,7 +134,19 @@ class Reclaiming:
             if item.state is State.UNSCHEDULABLE and self._asks(item, now)
         ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
-        return found[:_MOST_LOOKED_AT]
+        taken = Counter[str]()
+        turns: list[tuple[int, float]] = []
+        for item in found:
+            tenant = self._tenant_of(item)
+            turns.append((taken[tenant], self._turns.get(tenant, float("-inf"))))
+            taken[tenant] += 1
+        order = sorted(range(len(found)), key=turns.__getitem__)
+        return [found[at] for at in order[:_MOST_LOOKED_AT]]
+
+    def _tenant_of(self, item: QueuedPod) -> str:
+        """Whose pod it is; an empty text for nobody."""
+        pod_info = item.pod_info
+        return self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace) or ""
 
     def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
         """Whether nodes are full, some of whose pods use what their tenants have borrowed."""
@@ -165,6 +182,7 @@ class Reclaiming:
         tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         if tenant is None:
             return
+        self._turns[tenant] = now
         asked = charge_of(pod_info.pod)
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
         going = [one for known in self._under_way.values() for one in known.victims]

@@ -131,6 +131,18 @@ def test_nobody_goes_for_a_pod_that_would_find_no_place_all_the_same() -> None:
     assert world.evicted == []
 
 
+def test_pods_that_ask_in_vain_keep_no_other_tenant_from_being_looked_at() -> None:
+    """They came before, are more important, and no two of them are alike."""
+    world = World(team("red", 4), team("vain", 4), team("blue", 2), room=(5, 5))
+    world.come(*(f"blue-{at}" for at in range(10)))
+    assert world.placed("blue") == 10
+    world.submit(*(world.built(f"vain-{at}").memory(f"{91 + at}Gi").priority(9).build() for at in range(60)))
+    world.run(1)
+    world.come("red-1")
+    world.run(3)
+    assert world.placed("red") == 1
+
+
 def test_a_pod_that_runs_for_less_than_it_may_stays() -> None:
     world = World(team("red", 4), team("blue", 2, min_runtime_s=50.0))
     world.come(*(f"blue-{at}" for at in range(6)))
