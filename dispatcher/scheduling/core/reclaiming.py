@@ -10,9 +10,9 @@ for another one count as gone, and what is kept for that as used: no two pods re
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; the pod asks
-again after a pause that doubles. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many
-at once; those in other clusters as all evictions abroad (`preemptors`), which the pod's own cluster
-has to confirm first.
+again after a pause that doubles, and so does its tenant where it is gone. Evictions are paced:
+`timing.reclaims_per_s`, and 50 times as many at once; those in other clusters as all evictions
+abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
 from collections import Counter
@@ -71,6 +71,7 @@ class _Reclaim(NamedTuple):
 
     since: float
     victims: tuple[PodId, ...]
+    tenant: str
 
 
 class Reclaiming:
@@ -84,6 +85,8 @@ class Reclaiming:
         self._under_way: dict[PodId, _Reclaim] = {}
         # when pods of a kind ask again, and tries in vain
         self._again: dict[Hashable, tuple[float, int]] = {}
+        # when tenants ask again whose pods were gone before they had what was taken back for them
+        self._gone_again: dict[str, tuple[float, int]] = {}
         self._spared: dict[PodId, float] = {}  # since when
         self._looked_at = float("-inf")
         self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
@@ -101,6 +104,7 @@ class Reclaiming:
         self._looked_at = now
         if self._turns.keys() - self._ledger.tree.nodes.keys():
             self._turns.clear()  # tenants that are no more
+            self._gone_again.clear()
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
         candidates = list(self._candidates(now))
@@ -164,6 +168,7 @@ class Reclaiming:
         return (
             tenant is not None
             and now >= again_at
+            and now >= self._gone_again.get(tenant, (now, 0))[0]
             and item.pod_id not in self._under_way
             and pod_info.pod.preempts
             and not pod_info.sizes
@@ -196,7 +201,7 @@ class Reclaiming:
         ledger.hold(pod_id, tenant, asked)
         nominee = Nominee(pod_id, pod_info, place.cluster, place.node, gone, why)
         state.profiles.nominations.put(nominee)
-        self._under_way[pod_id] = _Reclaim(now, tuple(gone))
+        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tenant)
         self._open_at = now + self._pace.take(now, len(taken))
         self._again.pop(_kind_of(item), None)
         state.counters[COUNTER, tenant] += len(taken)
@@ -342,13 +347,26 @@ class Reclaiming:
     def _give_up(self, pod_id: PodId, now: float) -> None:
         """Nothing is kept for the pod any more: others may have it."""
         state = self._state
-        del self._under_way[pod_id]
+        known = self._under_way.pop(pod_id)
         state.profiles.nominations.drop(pod_id)
         if self._ledger.drop_hold(pod_id):
             state.wake_all_for_quota(now)
         item = state.queue.get(pod_id)
         if item is not None:
             self._wait(_kind_of(item), now)
+        elif state.tracked.get(pod_id) is None:
+            self._rest(known.tenant, now)
+
+    def _rest(self, tenant: str, now: float) -> None:
+        """Pods of others were evicted for one that is gone: whoever does so again and again asks
+        ever more rarely.
+        """
+        again_at, tries = self._gone_again.get(tenant, (now, 0))
+        if now < again_at:
+            return  # of several that went together
+        if now - again_at > _LONGEST_REST_S:
+            tries = 0
+        self._gone_again[tenant] = (now + _PAUSE.after(tries + 1), tries + 1)
 
     def _wait(self, kind: Hashable, now: float) -> None:
         _, tries = self._again.pop(kind, (now, 0))

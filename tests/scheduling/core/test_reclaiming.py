@@ -193,6 +193,20 @@ def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
     assert world.pods["blue-new"].node
 
 
+def test_who_has_others_evicted_for_pods_that_are_gone_then_asks_ever_more_rarely() -> None:
+    world = lent(again=True)
+    for at in range(30):
+        had = len(world.evicted)
+        world.come(f"red-{at}", cpu=4)
+        world.run(1)
+        if len(world.evicted) > had:
+            gone = world.pods.pop(f"red-{at}")
+            world.report(pods_gone=(gone.uid,))
+    assert 4 <= len(world.evicted) <= 4 * 3, "pauses of 10, 20, 40 s"
+    world.run(50)
+    assert world.placed("red") > 0, "who stays gets what was lent"
+
+
 def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     world = World()
     gang = Group("PodGroup", "gang", whole=True)
