@@ -15,8 +15,8 @@ again after a pause that doubles, and so does its tenant where it is gone. Evict
 abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -107,7 +107,7 @@ class Reclaiming:
             self._gone_again.clear()
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
-        candidates = list(self._candidates(now))
+        candidates = self._candidates(now)
         for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
                 break
@@ -267,34 +267,50 @@ class Reclaiming:
         }
         return {name: amount for name, amount in missing.items() if amount > 0}
 
-    def _candidates(self, now: float) -> Iterator[Candidate]:
-        """Pods of tenants that may be evicted now."""
+    def _candidates(self, now: float) -> list[Candidate]:
+        """Pods of tenants that may be evicted now. Of a group that goes as a whole all may, those
+        that a budget covers all of them together, or none.
+        """
         ledger = self._ledger
         budgets = Budgets(self._view.objects)
+        left = defaultdict[Hashable, Left](dict)
+        stay = set[Hashable]()
+        found = []
         for pod_id, charge in ledger.charges():
             occupant = self._state.fleet.occupant(pod_id)
-            if occupant is None or occupant.row is None or occupant.assumed:
+            if occupant is None or occupant.row is None:
                 continue
             pod = occupant.pod_info.pod
+            group = pod.group
+            whole = group is not None and group.whole
+            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
             target = self._evictions.target_of(occupant)
             left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
             spared = now - self._spared.get(pod_id, float("-inf")) < _SPARED_S
             victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
             if (
-                spared
+                occupant.assumed
+                or spared
                 or target is None
                 or target.terminating
                 or (pod.started and left_s > 0)
                 or not self._evictions.may_evict(occupant, "")
-                or budgets.take(victim, Left())
+                or budgets.take(victim, {} if key is None else left[key])
             ):
+                stay.add(key)
                 continue
-            group = pod.group
-            whole = group is not None and group.whole
-            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
-            yield Candidate(
-                pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key, occupant.row
+            found.append(
+                Candidate(
+                    pod_id,
+                    charge.tenant,
+                    pod.priority,
+                    pod.started,
+                    charge.amounts,
+                    key,
+                    occupant.row,
+                )
             )
+        return [one for one in found if one.group is None or one.group not in stay]
 
     def _place_without(
         self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]

@@ -218,6 +218,21 @@ def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2"]
 
 
+@pytest.mark.parametrize(("covered", "allowed"), [(1, 0), (3, 2)])
+def test_a_group_that_is_evicted_whole_stays_whole_if_one_of_it_has_to_stay(covered: int, allowed: int) -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    apps = ("kept" if at < covered else "other" for at in range(3))
+    world.submit(*(world.built(f"blue-{at}").labels(app=app).set(group=gang).build() for at, app in enumerate(apps)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "kept"}), allowed, ()),))
+    world.come("red-1")
+    world.run(20)
+    assert len(world.evicted) == 1
+    assert world.names()[0].startswith("blue-more-")
+
+
 def test_two_pods_do_not_reclaim_the_same() -> None:
     world = lent()
     world.verdict = "unknown"
