@@ -13,8 +13,9 @@ from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
 
-# Of groups that found no place about so many are tried again each second: a try takes half a
-# millisecond or more. 5,000 of them, no two alike, have a turn each minute.
+# Of groups of one namespace that found no place about so many are tried again each second: a try
+# takes half a millisecond or more. 5,000 of them, no two alike, have a turn each minute; those of
+# other namespaces do not wait for them.
 _GROUPS_PER_S = 80
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
@@ -95,7 +96,7 @@ class QueuedGroups(ABC):
             lead.shape = None if alone else group.shape
         self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
         if group is not None:
-            others = min(self._counts[_BACKOFF], len(self.groups))
+            others = min(self._counts[_BACKOFF], self.groups.beside(group))
             lead.ready_at = group.ready_at = max(lead.ready_at, now + others / _GROUPS_PER_S)
             self._lead(group, Cause.FAILED)
 
