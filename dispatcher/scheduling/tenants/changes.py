@@ -7,7 +7,6 @@ from dispatcher.scheduling.tenants.tree import TenantTree
 from shared.model.resources import format_quantity
 from shared.model.tenant import Tenant, part_of, resource_of
 
-
 _OF_PLACES = frozenset({"clusters", "nodes", "max_priority", "spread"})
 
 
