@@ -128,10 +128,36 @@ def test_each_mistake_is_named_with_its_key(tmp_path: Path, said: str, problem: 
             "tenants[0].parent: 'b' is part of a itself",
         ),
         ("[{name: a, namespaces: [a], parent: a}]", "tenants[0].parent: 'a' is part of a itself"),
+        (
+            "[{name: a, namespaces: [a], parent: b}, {name: b, parent: c}, {name: c, parent: b}]",
+            "tenants[1].parent: 'c' is part of b itself",
+        ),
+        (
+            "[{name: all, nominal: {cpu: 1}}, {name: a, namespaces: [a], parent: all, "
+            "quotas: [{cluster: west, nominal: {cpu: 1}, borrowing_limit: {memory: 1Gi}}]}]",
+            "tenants[1].quotas[0].borrowing_limit.memory: limits nothing, as no tenant of its tree has `nominal` of it",
+        ),
     ],
 )
 def test_what_is_no_tree_is_told(tmp_path: Path, tenants: str, problem: str) -> None:
     assert problems(tmp_path, f"tenants: {tenants}")[0].startswith(problem)
+
+
+PATTERNS = ["*", "a", "a*", "ab", "ab*", "west/*", "west/a", "west/a*", "west/ab", "east/a*"]
+NAMES = [(cluster, name) for cluster in ("west", "east") for name in ("a", "ab", "ac", "abc", "b")]
+
+
+@pytest.mark.parametrize("first", PATTERNS)
+@pytest.mark.parametrize("second", PATTERNS)
+def test_a_pattern_is_taken_where_one_before_it_means_all_that_it_means(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    one, other = ({name for name in NAMES if Tenant("t", (pattern,), {}).owns(*name)} for pattern in (first, second))
+    wide = "/" not in second and "/" in first  # of other clusters, too
+    found = problems(
+        tmp_path, f"tenants: [{{name: a, namespaces: ['{first}']}}, {{name: b, namespaces: ['{second}']}}]"
+    )
+    assert bool(found) is (other <= one and not wide and not (second.endswith("*") and not first.endswith("*")))
 
 
 POOL = "{{name: {}, namespaces: [{}], nodes: {{selector: {{pool: {}}}, exclusive: true}}{}}}"
