@@ -17,6 +17,7 @@ from shared.model.resources import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
+    PODS,
     QuantityError,
     is_scalar,
     parse_quantity,
@@ -61,9 +62,12 @@ def _name_problems(entries: TenantsFile, document: Document) -> list[Problem]:
     seen = {DEFAULT_TENANT} if entries.default is not None else set()
     for at, entry in enumerate(entries.tenants):
         if entry.name in seen:
-            problems.append(
-                document.problem(("tenants", at, "name"), f"tenant {entry.name} is defined twice")
+            text = (
+                f"tenant {DEFAULT_TENANT} is defined by `default` already: take another name"
+                if entry.name == DEFAULT_TENANT and entries.default is not None
+                else f"tenant {entry.name} is defined twice"
             )
+            problems.append(document.problem(("tenants", at, "name"), text))
         seen.add(entry.name)
     return problems
 
@@ -193,6 +197,10 @@ def parse_share(resource: str, value: object) -> Share:
     if not text:
         raise ValueError(
             f"must be a share such as 40% or a quantity such as 64 or 256Gi, not {shown(value)}"
+        )
+    if text.endswith("i") and resource in (CPU, PODS):
+        raise ValueError(
+            f"{text} of {resource} is an amount of bytes: write {text.rstrip(ascii_letters)}"
         )
     try:
         amount = parse_quantity(text, scale=unit_scale(resource), round_up=False)

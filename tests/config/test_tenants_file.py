@@ -91,7 +91,8 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         ),
         ("lending_limit: {cpu: x}", "tenants[1].lending_limit.cpu: quantity 'x' is not a number"),
         ("clusters: [wets]", "tenants[1].clusters[0]: 'wets' is no configured cluster; did you mean west?"),
-        ("nodes: {selector: {}}", "tenants[1].nodes.selector: "),
+        ("nodes: {selector: {}}", "tenants[1].nodes.selector: must be a map with a key at least, not {}"),
+        ("nominal: {cpu: 4Gi}", "tenants[1].nominal.cpu: 4Gi of cpu is an amount of bytes: write 4"),
         ("nodes: {selector: {'a b': c}}", "tenants[1].nodes.selector.a b: must be the key of a label"),
         ("nodes: {selector: {a: 'b,c'}}", "tenants[1].nodes.selector.a: must be the value of a label of nodes"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
@@ -185,3 +186,8 @@ def test_a_tree_is_no_deeper_than_can_be_followed(tmp_path: Path) -> None:
     levels += [f"{{name: t{at}, namespaces: [n{at}], parent: t{at - 1}}}" for at in range(1, 9)]
     found = problems(tmp_path, f"tenants: [{', '.join(levels)}]")
     assert found == ["tenants[8].parent: makes a tree of more than 8 levels"]
+
+
+def test_a_tenant_is_not_called_as_everybody_else_is(tmp_path: Path) -> None:
+    found = problems(tmp_path, "tenants: [{name: default, namespaces: [a]}]\ndefault: {nominal: {cpu: 1}}")
+    assert found == ["tenants[0].name: tenant default is defined by `default` already: take another name"]
