@@ -64,12 +64,14 @@ class TenantRows:
             }
 
     def amounts(self, node: TenantNode) -> dict[str, dict[str, int]]:
-        """Resource that it is limited in -> what it was given, uses, has borrowed and lent."""
-        used = node.whole()
+        """Resource that it is limited in -> what it was given, uses, has borrowed and lent. What its
+        parts use of what they keep for themselves is none of what it uses: no limit of its own
+        counts that.
+        """
         return {
             resource: {
                 "nominal": self._said(node.tenant.nominal, resource) or 0,
-                "used": used.get(resource, 0),
+                "used": node.usage.get(resource, 0),
                 "borrowed": node.borrowed(resource),
                 "lent": self._lent_by(node, resource),
                 "limit": node.potential[resource],
@@ -265,8 +267,11 @@ def _rules(node: TenantNode) -> Row:
             ("exclusive", tenant.exclusive),
             ("max_priority", tenant.max_priority),
             ("spread", tenant.spread),
+            ("reclaim", tenant.reclaim),
+            ("reclaim_strategies", list(tenant.reclaim_strategies)),
+            ("min_runtime_s", tenant.min_runtime_s),
         )
-        told = {key: value for key, value in rules if value not in ([], {}, False, None)}
+        told = {key: value for key, value in rules if value not in ([], {}, False, None, "")}
         if told:
             said[one.name] = told
     return said
