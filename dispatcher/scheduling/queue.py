@@ -536,6 +536,7 @@ class SchedulingQueue(QueuedGroups):
         was_gated = item.state is _GATED
         why = self._gates.gate(item.pod_info)
         if why is not None:
+            self._give_up_quota(item)
             self._leave_group(item)
             self._leave(item)
             # what wakes it is written over: it must have left its old group first

@@ -53,6 +53,9 @@ class QueuedGroups(ABC):
     @abstractmethod
     def _note_left(self, item: QueuedPod) -> None: ...
 
+    @abstractmethod
+    def _give_up_quota(self, item: QueuedPod) -> None: ...
+
     def is_lead(self, item: QueuedPod) -> bool:
         """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
         group = self.groups.waits_in(item)
@@ -136,6 +139,8 @@ class QueuedGroups(ABC):
         return True
 
     def _stand_back(self, item: QueuedPod, cause: str) -> None:
+        """A member waits without being tried: for quota, too, it waits no more by itself."""
+        self._give_up_quota(item)
         self._leave(item)
         item.state = _GATED
         item.ticket = next(self._tickets)
