@@ -5,9 +5,10 @@ member stands for its group, and where the others wait.
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
@@ -119,6 +120,15 @@ class QueuedGroups(ABC):
         if (group := self.groups.get(name)) is not None:
             group.starting = starting
             self._lead(group, Cause.MEMBER)
+
+    def _asks(self, item: QueuedPod) -> PodInfo:
+        """What waits for quota with a pod: who stands for a group, for as many as have to start."""
+        group = self.groups.waits_in(item)
+        needed = 1 if group is None else group.group.min_count - len(group.placed)
+        if group is None or needed <= 1:
+            return item.pod_info
+        others = (one for one in group.members.values() if one is not item)
+        return as_one([item.pod_info, *(one.pod_info for one in islice(others, needed - 1))])
 
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""

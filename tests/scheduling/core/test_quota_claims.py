@@ -150,3 +150,40 @@ def test_a_group_that_is_too_few_to_start_holds_up_nobody() -> None:
     world.end("red-1")
     world.run(15)
     assert len(world.placed() & {"red-5", "red-6"}) == 1
+
+
+def test_a_group_of_higher_priority_gets_together_what_it_needs_to_start() -> None:
+    world = full(cpu=1)
+    world.end("red-big")
+    world.come_together("red-a", "red-b", "red-c")
+    world.run(2)
+    for name in ("red-1", "red-2"):
+        world.end(name)
+        world.run(15)
+        assert world.placed().isdisjoint({"red-5", "red-6", "red-a"})
+    world.end("red-3")
+    world.run(15)
+    assert world.placed() == {"red-4", "red-a", "red-b", "red-c"}
+
+
+def test_a_group_that_asks_for_more_than_its_tenant_could_ever_use_holds_up_nobody() -> None:
+    world = full(cpu=1)
+    world.end("red-big")
+    world.come_together(*(f"red-{letter}" for letter in "abcde"))
+    world.run(2)
+    world.end("red-1", "red-2")
+    world.run(15)
+    assert world.placed() == {"red-3", "red-4", "red-5", "red-6"}
+
+
+def test_members_of_lower_priority_are_not_held_up_by_their_own_group() -> None:
+    world = full(cpu=1)
+    world.end("red-big", "red-5", "red-6")
+    group = Group(POD_GROUPS, "train", "u1", 4, "cluster")
+    of = {"red-a": 1000, "red-b": 10, "red-c": 10, "red-d": 0}
+    built = (pod(name).namespace("red").cpu(1).priority(at).set(group=group) for name, at in of.items())
+    world.submit(*(one.build() for one in built))
+    world.run(2)
+    world.end("red-1", "red-2", "red-3", "red-4")
+    world.run(15)
+    assert world.placed() == of.keys()
