@@ -5,9 +5,10 @@ member stands for its group, and where the others wait.
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
@@ -53,6 +54,9 @@ class QueuedGroups(ABC):
 
     @abstractmethod
     def _note_left(self, item: QueuedPod) -> None: ...
+
+    @abstractmethod
+    def _give_up_quota(self, item: QueuedPod) -> None: ...
 
     def is_lead(self, item: QueuedPod) -> bool:
         """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
@@ -118,6 +122,15 @@ class QueuedGroups(ABC):
             group.starting = starting
             self._lead(group, Cause.MEMBER)
 
+    def _asks(self, item: QueuedPod) -> PodInfo:
+        """What waits for quota with a pod: who stands for a group, for as many as have to start."""
+        group = self.groups.waits_in(item)
+        needed = 1 if group is None else group.group.min_count - len(group.placed)
+        if group is None or needed <= 1:
+            return item.pod_info
+        others = (one for one in group.members.values() if one is not item)
+        return as_one([item.pod_info, *(one.pod_info for one in islice(others, needed - 1))])
+
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
@@ -137,6 +150,8 @@ class QueuedGroups(ABC):
         return True
 
     def _stand_back(self, item: QueuedPod, cause: str) -> None:
+        """A member waits without being tried: for quota, too, it waits no more by itself."""
+        self._give_up_quota(item)
         self._leave(item)
         item.state = _GATED
         item.ticket = next(self._tickets)
