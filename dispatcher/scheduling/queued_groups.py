@@ -5,7 +5,6 @@ member stands for its group, and where the others wait.
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
@@ -124,12 +123,8 @@ class QueuedGroups(ABC):
 
     def _asks(self, item: QueuedPod) -> PodInfo:
         """What waits for quota with a pod: who stands for a group, for as many as have to start."""
-        group = self.groups.waits_in(item)
-        needed = 1 if group is None else group.group.min_count - len(group.placed)
-        if group is None or needed <= 1:
-            return item.pod_info
-        others = (one for one in group.members.values() if one is not item)
-        return as_one([item.pod_info, *(one.pod_info for one in islice(others, needed - 1))])
+        starting = self.groups.starting_with(item)
+        return item.pod_info if len(starting) == 1 else as_one([one.pod_info for one in starting])
 
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""

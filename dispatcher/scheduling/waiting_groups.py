@@ -13,6 +13,7 @@ for each pod that comes or goes; what is known of a group ends with its last pod
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -122,6 +123,15 @@ class WaitingGroups:
             group.lead = None
         self._tidy(group)
         return group
+
+    def starting_with(self, item: QueuedPod) -> list[QueuedPod]:
+        """The pod, and as many others of its group that wait as have to have a place before any has."""
+        group = self.waits_in(item)
+        needed = 1 if group is None else group.group.min_count - len(group.placed)
+        if group is None or needed <= 1:
+            return [item]
+        others = (one for one in group.members.values() if one is not item)
+        return [item, *islice(others, needed - 1)]
 
     def take(self, lead: QueuedPod) -> list[QueuedPod]:
         """Take out the members that wait, oldest first, to be decided together."""

@@ -27,6 +27,8 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.pod_info import as_one
+from dispatcher.scheduling.groups.place_group import place_group
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
@@ -68,10 +70,11 @@ def _kind_of(item: QueuedPod) -> Hashable:
 
 
 class _Reclaim(NamedTuple):
-    """Under way for a pod."""
+    """Under way for a pod, or for members of a group that start with it."""
 
     since: float
     victims: tuple[PodId, ...]
+    members: tuple[PodId, ...]
     tenant: str
 
 
@@ -166,15 +169,20 @@ class Reclaiming:
         again_at, _ = self._again.get(_kind_of(item)) or (float("-inf"), 0)
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
-        return (
-            tenant is not None
-            and now >= again_at
-            and now >= self._gone_again.get(tenant, (now, 0))[0]
-            and item.pod_id not in self._under_way
-            and pod_info.pod.preempts
-            and not pod_info.sizes
-            and policy_of(self._ledger.tree.nodes[tenant])[0] != NEVER
-            and self._state.profiles.nominations.of(item.pod_id) is None
+        if (
+            tenant is None
+            or now < again_at
+            or now < self._gone_again.get(tenant, (now, 0))[0]
+            or item.pod_id in self._under_way
+            or policy_of(self._ledger.tree.nodes[tenant])[0] == NEVER
+        ):
+            return False
+        nominations = self._state.profiles.nominations
+        return all(
+            one.pod_info.pod.preempts
+            and not one.pod_info.sizes
+            and nominations.of(one.pod_id) is None
+            for one in self._state.queue.groups.starting_with(item)
         )
 
     # --- from whom
@@ -189,20 +197,24 @@ class Reclaiming:
         if tenant is None:
             return
         self._turns[tenant] = now
-        asked = charge_of(pod_info.pod)
+        members = state.queue.groups.starting_with(item)
+        whole = as_one([one.pod_info for one in members]).pod
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
         going = [one for known in self._under_way.values() for one in known.victims]
-        claimant = Claimant(tenant, pod_info.pod.priority, asked)
-        taken, place = self._found(pod_id, pod_info, claimant, candidates, going)
-        if not taken or place is None:
+        claimant = Claimant(tenant, whole.priority, charge_of(whole))
+        taken, places = self._found(members, claimant, candidates, going)
+        if not taken:
             self._wait(_kind_of(item), now)
             return
         why = self._why(tenant, taken, pod_info)
         gone = frozenset(one.pod_id for one in taken)
-        ledger.hold(pod_id, tenant, asked)
-        nominee = Nominee(pod_id, pod_info, place.cluster, place.node, gone, why)
-        state.profiles.nominations.put(nominee)
-        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tenant)
+        for one in members:
+            place = places[one.pod_id]
+            ledger.hold(one.pod_id, tenant, charge_of(one.pod_info.pod))
+            state.profiles.nominations.put(
+                Nominee(one.pod_id, one.pod_info, place.cluster, place.node, gone, why)
+            )
+        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tuple(places), tenant)
         self._open_at = now + self._pace.take(now, len(taken))
         self._again.pop(_kind_of(item))
         state.counters[COUNTER, tenant] += len(taken)
@@ -210,28 +222,30 @@ class Reclaiming:
 
     def _found(
         self,
-        pod_id: PodId,
-        pod_info: PodInfo,
+        members: Sequence[QueuedPod],
         claimant: Claimant,
         candidates: Sequence[Candidate],
         going: Sequence[PodId],
-    ) -> tuple[Sequence[Candidate], Decision | None]:
-        """Who has to go beside those that are going already, and where the pod goes then."""
+    ) -> tuple[Sequence[Candidate], Mapping[PodId, Decision]]:
+        """Who has to go beside those that are going already, and where the pods go then."""
         ledger = self._ledger
         out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
         left = [one for one in candidates if one.pod_id not in gone]
         try:
             by_quota = victims(ledger.tree, claimant, left)
-            on_nodes = [] if by_quota is None else self._on_nodes(claimant, left, by_quota)
+            alone = by_quota is not None and len(members) == 1
+            on_nodes = self._on_nodes(claimant, left, by_quota or ()) if alone else []
         finally:
             for one, charge in reversed(out):
                 ledger.put_back(one, charge)
         for taken in (by_quota or [], *on_nodes):
-            place = self._place_without(pod_id, pod_info, [*going, *(one.pod_id for one in taken)])
-            if place is not None:
-                return taken, place
-        return (), None
+            if not taken and len(members) > 1:
+                continue
+            places = self._places_without(members, [*going, *(one.pod_id for one in taken)])
+            if len(places) == len(members):
+                return taken, places
+        return (), {}
 
     def _on_nodes(
         self, claimant: Claimant, candidates: Sequence[Candidate], others: Sequence[Candidate]
@@ -314,16 +328,24 @@ class Reclaiming:
             )
         return [one for one in found if one.group is None or one.group not in stay]
 
-    def _place_without(
-        self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]
-    ) -> Decision | None:
-        """Where the pod goes once these are gone."""
-        with self._state.profiles.what_if() as world:
+    def _places_without(
+        self, members: Sequence[QueuedPod], gone: Sequence[PodId]
+    ) -> dict[PodId, Decision]:
+        """Where the pods go once these are gone."""
+        state = self._state
+        waiting = [(one.pod_id, one.pod_info) for one in members]
+        group = state.queue.groups.waits_in(members[0])
+        with state.profiles.what_if() as world:
             for one in gone:
-                if self._state.fleet.occupant(one) is not None:
+                if state.fleet.occupant(one) is not None:
                     world.take_away(one)
-            result = world.schedule([(pod_id, pod_info)])[0]
-        return result if isinstance(result, Decision) else None
+            if group is None or len(members) == 1:
+                results = world.schedule(waiting)
+            else:
+                placed = [state.fleet.occupant(one) for one in group.placed]
+                places = [(one.cluster, one.node) for one in placed if one is not None]
+                results = place_group(state.profiles, group.group, waiting, places).results
+        return {one.pod_id: one for one in results if isinstance(one, Decision)}
 
     def _why(self, tenant: str, taken: Sequence[Candidate], pod_info: PodInfo) -> str:
         whose = ", ".join(sorted({one.tenant for one in taken}))
@@ -348,32 +370,34 @@ class Reclaiming:
     def _end(self, now: float) -> None:
         state = self._state
         for pod_id, known in list(self._under_way.items()):
-            if self._ledger.charged(pod_id) is not None:  # it has its place
-                del self._under_way[pod_id]
+            if any(self._ledger.charged(one) is not None for one in known.members):
+                self._keep_no_more(pod_id, now)  # it has its place
                 continue
-            stands = (
-                self._ledger.holds(pod_id)
-                and state.profiles.nominations.of(pod_id) is not None
-                and state.queue.get(pod_id) is not None
-                and now - known.since < _LONGEST_S
+            stands = now - known.since < _LONGEST_S and all(
+                self._ledger.holds(one)
+                and state.profiles.nominations.of(one) is not None
+                and state.queue.get(one) is not None
+                for one in known.members
             )
             if not stands:
-                self._give_up(pod_id, now)
+                self._keep_no_more(pod_id, now)
+                if (item := state.queue.get(pod_id)) is not None:
+                    self._wait(_kind_of(item), now)
+                elif state.tracked.get(pod_id) is None:
+                    self._rest(known.tenant, now)
             elif all(state.fleet.occupant(one) is None for one in known.victims):
                 state.queue.activate(pod_id, now)
 
-    def _give_up(self, pod_id: PodId, now: float) -> None:
-        """Nothing is kept for the pod any more: others may have it."""
+    def _keep_no_more(self, pod_id: PodId, now: float) -> None:
+        """Nothing is kept any more for those that have no place: others may have it."""
         state = self._state
-        known = self._under_way.pop(pod_id)
-        state.profiles.nominations.drop(pod_id)
-        if self._ledger.drop_hold(pod_id):
+        given_up = False
+        for one in self._under_way.pop(pod_id).members:
+            if self._ledger.charged(one) is None:
+                state.profiles.nominations.drop(one)
+                given_up = self._ledger.drop_hold(one) or given_up
+        if given_up:
             state.wake_all_for_quota(now)
-        item = state.queue.get(pod_id)
-        if item is not None:
-            self._wait(_kind_of(item), now)
-        elif state.tracked.get(pod_id) is None:
-            self._rest(known.tenant, now)
 
     def _rest(self, tenant: str, now: float) -> None:
         """Pods of others were evicted for one that is gone: whoever does so again and again asks

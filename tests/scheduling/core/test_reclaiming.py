@@ -53,6 +53,12 @@ class World(OneCluster):
         self.submit(*(self.built(name, cpu).priority(priority).build() for name in names))
         self.run(1)
 
+    def come_together(self, members: int, cpu: int = 1) -> None:
+        """Red pods that start together."""
+        group = Group("annotation", "train", "", members, "cluster")
+        self.submit(*(self.built(f"red-{at}", cpu).set(group=group).build() for at in range(members)))
+        self.run(1)
+
     def built(self, name: str, cpu: int = 1) -> PodBuilder:
         tenant = name.partition("-")[0]
         return pod(name).namespace(tenant).labels(app=tenant).cpu(cpu)
@@ -253,6 +259,50 @@ def test_a_group_that_is_evicted_whole_stays_whole_if_one_of_it_has_to_stay(cove
     world.run(20)
     assert len(world.evicted) == 1
     assert world.names()[0].startswith("blue-more-")
+
+
+@pytest.mark.parametrize("goes_after", [0, 5])
+def test_a_group_of_a_lender_gets_together_what_it_needs_to_start_and_no_more(goes_after: int) -> None:
+    world = lent(again=True, goes_after=goes_after)
+    world.come_together(3)
+    world.run(120)
+    assert (world.placed("red"), world.placed("blue")) == (3, 3)
+    assert len(world.evicted) == 3
+    assert not world.ledger.holds(("a", "uid-red-0"))
+
+
+def test_what_is_missing_of_a_whole_group_goes_though_one_of_it_would_fit() -> None:
+    world = lent()
+    world.leave("blue-0")
+    world.come_together(3)
+    world.run(20)
+    assert (world.placed("red"), world.placed("blue")) == (3, 3)
+    assert len(world.evicted) == 2
+
+
+@pytest.mark.parametrize(
+    ("members", "cpu", "room"), [(5, 1, (16, 16)), (1, 4, (3, 3)), (2, 2, (1,) * 6)], ids=["quota", "one", "nodes"]
+)
+def test_nobody_goes_for_a_group_that_would_not_start_all_the_same(
+    members: int, cpu: int, room: tuple[int, ...]
+) -> None:
+    world = lent(room=room)
+    world.come_together(members, cpu)
+    world.run(600)
+    assert world.placed("red") == 0
+    assert world.evicted == []
+
+
+def test_nothing_is_kept_for_a_group_that_became_too_few_meanwhile() -> None:
+    world = lent(goes_after=30)
+    world.come_together(3)
+    world.run(2)
+    assert sum(world.ledger.holds(("a", f"uid-red-{at}")) for at in range(3)) == 3
+    world.leave("red-1")
+    world.run(3)
+    assert not any(world.ledger.holds(("a", f"uid-red-{at}")) for at in range(3))
+    world.run(60)
+    assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (0, 3, 3)
 
 
 def test_two_pods_do_not_reclaim_the_same() -> None:
