@@ -28,7 +28,7 @@ Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
@@ -415,18 +415,33 @@ class _Rehearsal(FairPods):
         """Stand as they do."""
         self._taken.update(real._taken)
         self._begun.update(real._begun)
-        lanes = [lane for level in real._levels.values() for lane in level.lanes.values()]
+        ranks = _first_ranks(real._levels, most)
+        lanes = [lane for rank in ranks for lane in real._levels[rank].lanes.values()]
         for lane in sorted(lanes, key=lambda one: one.leaf.key[-1]):
             for item in itertools.islice(lane.in_order(row), most):
                 self.add(structs.replace(item, group=None))
         for name, nodes in real._nodes.items():
-            for rank, node in nodes.items():
+            for rank in nodes.keys() & ranks:
+                node = nodes[rank]
                 mine = self._nodes[name][rank]
                 mine.had_turn = node.had_turn
                 self._show(mine)
 
     def _refresh(self) -> None:
         """Nothing is charged meanwhile."""
+
+
+def _first_ranks(levels: Mapping[_Rank, _Level], most: int) -> set[_Rank]:
+    """Those of which the first `most` pods are: a rank is for when all pods of those before it are
+    taken.
+    """
+    found = set[_Rank]()
+    for rank in sorted(levels):
+        if most <= 0:
+            break
+        found.add(rank)
+        most -= sum(lane.pods for lane in levels[rank].lanes.values())
+    return found
 
 
 def _lane_of(item: QueuedPod) -> Lane | None:
