@@ -26,6 +26,7 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.pod_info import group_id
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
@@ -151,6 +152,7 @@ class Reclaiming:
             and item.pod_id not in self._under_way
             and pod_info.pod.preempts
             and not pod_info.sizes
+            and group_id(pod_info) is None  # one member's place would not help it
             and policy_of(self._ledger.tree.nodes[tenant])[0] != NEVER
             and self._state.profiles.nominations.of(item.pod_id) is None
         )

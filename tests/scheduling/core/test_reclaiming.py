@@ -203,6 +203,18 @@ def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
     assert world.pods["blue-new"].node
 
 
+def test_nobody_goes_for_one_member_of_a_group_that_waits_for_the_quota_of_all() -> None:
+    world = lent()
+    gang = Group("PodGroup", "gang", min_count=3)
+    world.submit(*(world.built(f"red-{at}").set(group=gang).build() for at in range(3)))
+    world.run(60)
+    assert world.evicted == []
+    for at in range(3):
+        world.leave(f"blue-{at}")
+    world.run(60)
+    assert world.placed("red") == 3
+
+
 def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     world = World()
     gang = Group("PodGroup", "gang", whole=True)
