@@ -15,7 +15,8 @@ at once; those in other clusters as all evictions abroad (`preemptors`), which t
 has to confirm first.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -23,10 +24,11 @@ from typing import NamedTuple
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, group_id, whole_group_id
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
@@ -101,7 +103,7 @@ class Reclaiming:
         self._looked_at = now
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
-        candidates = list(self._candidates(now))
+        candidates = self._candidates(now)
         for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
                 break
@@ -219,18 +221,26 @@ class Reclaiming:
         have to go for quota, if these do not do.
         """
         by_row: dict[int, list[Candidate]] = {}
+        together: dict[Hashable, list[Candidate]] = {}
         for one in candidates:
             by_row.setdefault(one.row, []).append(one)
+            if one.group is not None:
+                together.setdefault(one.group, []).append(one)
         found = []
-        for row, some in by_row.items():
+        work = 0
+        for row, here in by_row.items():
             room = self._missing_on(row, claimant.asked)
-            total = {name: sum(one.amounts.get(name, 0) for one in some) for name in room}
+            total = {name: sum(one.amounts.get(name, 0) for one in here) for name in room}
             if not room or any(total[name] < amount for name, amount in room.items()):
                 continue
-            taken = victims(self._ledger.tree, claimant, some, room)
+            groups = {one.group for one in here if one.group is not None}
+            some = [one for one in here if one.group is None]
+            some += [one for group in groups for one in together[group]]
+            work += len(some)
+            taken = victims(self._ledger.tree, replace(claimant, room=room, row=row), some)
             if taken:
                 found.append(taken)
-            if len(found) >= _MOST_NODES:
+            if len(found) >= _MOST_NODES or work > _MOST_WORK:
                 break
         return sorted(found, key=lambda some: (len(some), max(one.priority for one in some)))[
             :_TRIED
@@ -247,35 +257,51 @@ class Reclaiming:
         }
         return {name: amount for name, amount in missing.items() if amount > 0}
 
-    def _candidates(self, now: float) -> Iterator[Candidate]:
-        """Pods of tenants that may be evicted now."""
+    def _candidates(self, now: float) -> list[Candidate]:
+        """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
         ledger = self._ledger
         budgets = Budgets(self._view.objects)
+        left: dict[GroupId | None, Left] = {}
+        staying: set[GroupId | None] = set()
+        found = []
         for pod_id, charge in ledger.charges():
             occupant = self._state.fleet.occupant(pod_id)
-            if occupant is None or occupant.row is None or occupant.assumed:
+            if occupant is None or occupant.row is None:
                 continue
             pod = occupant.pod_info.pod
-            target = self._evictions.target_of(occupant)
-            left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
-            since = self._spared.get(pod_id)
-            spared = since is not None and now - since < _SPARED_S
+            group = whole_group_id(occupant.pod_info)
             victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
-            if (
-                spared
-                or target is None
-                or target.terminating
-                or (pod.started and left_s > 0)
-                or not self._evictions.may_evict(occupant, "")
-                or budgets.take(victim, Left())
-            ):
+            taken = left.setdefault(group, {}) if group is not None else Left()
+            runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
+            if not self._may_go(occupant, runs_until, now) or budgets.take(victim, taken):
+                staying.add(group)
                 continue
-            group = pod.group
-            whole = group is not None and group.whole
-            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
-            yield Candidate(
-                pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key, occupant.row
+            found.append(
+                Candidate(
+                    pod_id,
+                    charge.tenant,
+                    pod.priority,
+                    pod.started,
+                    charge.amounts,
+                    group,
+                    occupant.row,
+                )
             )
+        staying.discard(None)
+        return [one for one in found if one.group not in staying] if staying else found
+
+    def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
+        pod_id = occupant.pod_id
+        target = self._evictions.target_of(occupant)
+        since = self._spared.get(pod_id)
+        return (
+            not occupant.assumed
+            and target is not None
+            and not target.terminating
+            and (since is None or now - since >= _SPARED_S)
+            and (not occupant.pod_info.pod.started or runs_until <= now)
+            and self._evictions.may_evict(occupant, "")
+        )
 
     def _place_without(
         self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]

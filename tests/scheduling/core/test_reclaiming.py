@@ -226,6 +226,32 @@ def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2"]
 
 
+def test_a_group_that_is_evicted_whole_goes_whole_for_room_on_one_node_too() -> None:
+    world = World(team("red", 4), team("blue", 2), room=(3, 3))
+    gang = Group("PodGroup", "gang", min_count=4, whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(4)))
+    world.run(2)
+    assert len({world.pods[f"blue-{at}"].node for at in range(4)}) == 2
+    world.come("red-1", cpu=2)
+    world.run(20)
+    assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2", "blue-3"]
+    assert world.placed("red") == 1
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_a_group_of_which_one_may_not_go_stays_whole(allowed: int) -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(3)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    labels = LabelSelector({"app": "blue"})
+    world.report(objects=(PodDisruptionBudget("blue", "b", labels, allowed, ()),))
+    world.come("red-1")
+    world.run(8)
+    assert sorted(world.names()) == {0: [], 1: ["blue-more-0"], 3: ["blue-0", "blue-1", "blue-2"]}[allowed]
+
+
 def test_two_pods_do_not_reclaim_the_same() -> None:
     world = lent()
     world.verdict = "unknown"
