@@ -5,9 +5,10 @@ member stands for its group, and where the others wait.
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
@@ -53,6 +54,9 @@ class QueuedGroups(ABC):
     @abstractmethod
     def _note_left(self, item: QueuedPod) -> None: ...
 
+    @abstractmethod
+    def _give_up_quota(self, item: QueuedPod) -> None: ...
+
     def is_lead(self, item: QueuedPod) -> bool:
         """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
         group = self.groups.waits_in(item)
@@ -86,6 +90,7 @@ class QueuedGroups(ABC):
         for item in items:
             group = self.groups.enter(item)
             if item is not lead:
+                self._give_up_quota(item)
                 self._pods[item.pod_id] = item
                 self._stand_back(item, Cause.FAILED)
         if group is not None:
@@ -120,6 +125,15 @@ class QueuedGroups(ABC):
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
+
+    def _waiting_with(self, item: QueuedPod) -> PodInfo:
+        """A pod, or as many of its group as have to find a place together, as if they were one."""
+        group = self.groups.waits_in(item)
+        if group is None:
+            return item.pod_info
+        needed = group.group.min_count - len(group.placed)
+        others = (one.pod_info for one in group.members.values() if one is not item)
+        return as_one([item.pod_info, *islice(others, max(0, needed - 1))])
 
     def _waits_with_group(self, item: QueuedPod, cause: str) -> bool:
         """Whether a pod that is to be decided waits with its group: another stands for it, or too
@@ -158,6 +172,7 @@ class QueuedGroups(ABC):
             if lead is not None and lead.state is not _POPPED:
                 group.lead = None
                 self._note_left(lead)
+                self._give_up_quota(lead)
                 self._stand_back(lead, cause)
         elif lead is None and group.members:
             lead = group.lead = next(iter(group.members.values()))

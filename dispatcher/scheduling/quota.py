@@ -95,8 +95,10 @@ def owners_of(tenants: Sequence[Tenant]) -> tuple[tuple[str, tuple[str, ...]], .
 
 
 def charge_of(pod: Pod) -> Resources:
-    """What a pod is charged: its requests and one pod."""
-    return {**{name: amount for name, amount in pod.requests.items() if amount}, PODS: 1}
+    """What a pod is charged: its requests and one pod, or as many as it stands for (`as_one`)."""
+    requests = pod.requests
+    some = {name: amount for name, amount in requests.items() if amount}
+    return {**some, PODS: max(1, requests.get(PODS, 1))}
 
 
 def format_quota(key: str, amount: int) -> str:

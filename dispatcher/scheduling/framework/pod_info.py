@@ -2,14 +2,14 @@
 it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from shared.model.pod import FLEET, Pod
 from shared.model.refusal import ClusterRefusal
-from shared.model.resources import CPU, MEMORY
+from shared.model.resources import CPU, MEMORY, PODS
 
 
 class GroupId(NamedTuple):
@@ -82,6 +82,19 @@ def group_id(pod_info: PodInfo) -> GroupId | None:
     if group is None or (group.min_count <= 1 and group.within == FLEET):
         return None
     return GroupId(pod_info.home, pod.namespace, group.kind, group.name)
+
+
+def as_one(pods: Sequence[PodInfo]) -> PodInfo:
+    """As if they were one pod, the first: what they ask of quota together, at the least of their
+    priorities.
+    """
+    requests: dict[str, int] = {PODS: len(pods)}
+    for one in pods:
+        for name, amount in one.pod.requests.items():
+            requests[name] = requests.get(name, 0) + amount
+    priority = min(one.pod.priority for one in pods)
+    pod = msgspec.structs.replace(pods[0].pod, requests=requests, priority=priority)
+    return msgspec.structs.replace(pods[0], pod=pod)
 
 
 def whole_group_id(pod_info: PodInfo) -> GroupId | None:

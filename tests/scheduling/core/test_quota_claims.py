@@ -2,6 +2,7 @@
 
 from dispatcher.scheduling.quota import BEHIND, QuotaLedger
 from shared.messages import AnyIntent, ReportUnschedulable
+from shared.model.pod import Group
 from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
@@ -38,6 +39,14 @@ class World(OneCluster):
 
     def placed(self) -> set[str]:
         return {name for name, one in self.pods.items() if one.node}
+
+
+def gang(world: World, least: int, *, priority: int = 1000) -> None:
+    """As many members of a CPU each come."""
+    group = Group("PodGroup", "gang", min_count=least)
+    some = (pod(f"red-gang-{at}").namespace("red").cpu(1).priority(priority).set(group=group) for at in range(least))
+    world.submit(*(one.build() for one in some))
+    world.tick()
 
 
 def full(*, cpu: int = 3) -> World:
@@ -130,3 +139,35 @@ def test_a_batch_goes_as_far_as_what_others_wait_for() -> None:
     placed = world.placed()
     assert "red-big" in placed
     assert len(placed) == 3
+
+
+def test_what_comes_free_is_for_a_group_of_higher_priority_until_all_of_it_fits() -> None:
+    world = World()
+    world.come("red-1", "red-2", "red-3", "red-4")
+    world.tick()
+    gang(world, 3)
+    world.come("red-5", "red-6")
+    for name in ("red-1", "red-2", "red-3"):
+        assert world.placed().isdisjoint({"red-5", "red-6", "red-gang-0"})
+        world.end(name)
+        world.run(15)
+    assert world.placed() == {"red-4", "red-gang-0", "red-gang-1", "red-gang-2"}
+
+
+def test_a_group_that_asks_for_more_than_its_tenant_was_given_holds_up_nobody() -> None:
+    world = World()
+    gang(world, 5)
+    world.come("red-1", "red-2", "red-3", "red-4")
+    world.run(3)
+    assert world.placed() == {"red-1", "red-2", "red-3", "red-4"}
+
+
+def test_a_group_that_is_too_few_again_holds_up_nobody() -> None:
+    world = World()
+    world.come("red-1", "red-2", "red-3", "red-4")
+    world.tick()
+    gang(world, 3)
+    world.come("red-5")
+    world.end("red-gang-1", "red-1")
+    world.run(15)
+    assert "red-5" in world.placed()
