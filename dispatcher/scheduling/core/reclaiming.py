@@ -69,6 +69,10 @@ def _kind_of(item: QueuedPod) -> Hashable:
     return item.class_key, item.pod_info.pod.priority
 
 
+def _goes_first(one: Candidate) -> tuple[int, float, PodId]:
+    return one.priority, -(one.started or float("inf")), one.pod_id
+
+
 class _Reclaim(NamedTuple):
     """Under way for a pod."""
 
@@ -88,6 +92,7 @@ class Reclaiming:
         # when pods of a kind ask again, and tries in vain
         self._again: PodCache[Hashable, tuple[float, int]] = PodCache(_MOST_KEPT)
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
+        self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
@@ -103,6 +108,7 @@ class Reclaiming:
         self._looked_at = now
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
+        self._budgets = Budgets(self._view.objects)
         candidates = self._candidates(now)
         for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
@@ -203,8 +209,8 @@ class Reclaiming:
         gone = set(going)
         left = [one for one in candidates if one.pod_id not in gone]
         try:
-            by_quota = victims(ledger.tree, claimant, left)
-            on_nodes = [] if by_quota is None else self._on_nodes(claimant, left, by_quota)
+            by_quota = victims(ledger.tree, claimant, self._within_budgets(left, going))
+            on_nodes = [] if by_quota is None else self._on_nodes(claimant, left, going)
         finally:
             for one, charge in reversed(out):
                 ledger.put_back(one, charge)
@@ -215,11 +221,9 @@ class Reclaiming:
         return (), None
 
     def _on_nodes(
-        self, claimant: Claimant, candidates: Sequence[Candidate], others: Sequence[Candidate]
+        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
     ) -> list[list[Candidate]]:
-        """Who has to go on some nodes so that these have room as well, the fewest first; `others`
-        have to go for quota, if these do not do.
-        """
+        """Who has to go on some nodes so that these have room as well, the fewest first."""
         by_row: dict[int, list[Candidate]] = {}
         together: dict[Hashable, list[Candidate]] = {}
         for one in candidates:
@@ -237,6 +241,7 @@ class Reclaiming:
             some = [one for one in here if one.group is None]
             some += [one for group in groups for one in together[group]]
             work += len(some)
+            some = self._within_budgets(some, going)
             taken = victims(self._ledger.tree, replace(claimant, room=room, row=row), some)
             if taken:
                 found.append(taken)
@@ -260,8 +265,6 @@ class Reclaiming:
     def _candidates(self, now: float) -> list[Candidate]:
         """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
         ledger = self._ledger
-        budgets = Budgets(self._view.objects)
-        left: dict[GroupId | None, Left] = {}
         staying: set[GroupId | None] = set()
         found = []
         for pod_id, charge in ledger.charges():
@@ -270,10 +273,8 @@ class Reclaiming:
                 continue
             pod = occupant.pod_info.pod
             group = whole_group_id(occupant.pod_info)
-            victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
-            taken = left.setdefault(group, {}) if group is not None else Left()
             runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
-            if not self._may_go(occupant, runs_until, now) or budgets.take(victim, taken):
+            if not self._may_go(occupant, runs_until, now):
                 staying.add(group)
                 continue
             found.append(
@@ -302,6 +303,34 @@ class Reclaiming:
             and (not occupant.pod_info.pod.started or runs_until <= now)
             and self._evictions.may_evict(occupant, "")
         )
+
+    def _within_budgets(
+        self, candidates: Sequence[Candidate], going: Sequence[PodId]
+    ) -> list[Candidate]:
+        """So many of these that budgets let go together, and with those that are `going`, the least
+        important first; of a group that goes as a whole all, or none.
+        """
+        left: Left = {}
+        for pod_id in going:
+            self._take(pod_id, left)
+        units: dict[Hashable, list[Candidate]] = {}
+        for one in sorted(candidates, key=_goes_first):
+            units.setdefault(one.pod_id if one.group is None else one.group, []).append(one)
+        found = []
+        for unit in units.values():
+            taken = left if len(unit) == 1 else dict(left)
+            if all(self._take(one.pod_id, taken) for one in unit):
+                left = taken
+                found += unit
+        return found
+
+    def _take(self, pod_id: PodId, left: Left) -> bool:
+        """Whether no budget speaks against one more."""
+        one = self._state.fleet.occupant(pod_id)
+        if one is None:
+            return True
+        victim = Victim(pod_id, one.pod_info, one.cluster, one.node)
+        return not self._budgets.take(victim, left)
 
     def _place_without(
         self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]

@@ -176,6 +176,26 @@ def test_a_budget_keeps_its_pods_and_others_go() -> None:
     assert [name.partition("-")[0] for name in world.names()] == ["green"]
 
 
+@pytest.mark.parametrize(("allowed", "gone"), [(1, 0), (2, 0), (3, 3)])
+@pytest.mark.parametrize("room", [(16,), (6,)], ids=["for quota", "for room as well"])
+def test_nobody_goes_if_a_budget_keeps_some_of_those_that_have_to(
+    room: tuple[int, ...], allowed: int, gone: int
+) -> None:
+    world = lent(room=room)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), allowed, ()),))
+    world.come("red-1", cpu=3)
+    world.run(8)
+    assert len(world.evicted) == gone
+
+
+def test_two_pods_do_not_take_what_a_budget_lets_one_have() -> None:
+    world = lent(goes_after=30)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), 1, ()),))
+    world.come("red-1", "red-2")
+    world.run(8)
+    assert len(world.evicted) == 1
+
+
 def test_whoever_is_not_let_go_is_not_asked_at_once_again_and_what_was_kept_is_free() -> None:
     world = lent()
     world.verdict = REFUSED
