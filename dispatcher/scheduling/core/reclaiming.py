@@ -59,7 +59,7 @@ _MOST_LOOKED_AT = 16  # pods that wait, in one look
 _MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
 _TRIED = 4
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
-_MOST_KEPT = 1024  # kinds of pods that ask again later, and pods that were not evicted
+_MOST_KEPT = 1024  # kinds of pods that ask again later, pods that were not evicted, or that leave
 _SPARED_S = 60.0  # so long who was not evicted is not asked again
 _importance_of = attrgetter("pod_info.pod.priority")
 
@@ -92,6 +92,8 @@ class Reclaiming:
         # when pods of a kind ask again, and tries in vain
         self._again: PodCache[Hashable, tuple[float, int]] = PodCache(_MOST_KEPT)
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
+        # charged pods that are on their way out, whoever deleted them, and since when
+        self._leaving: dict[PodId, float] = {}
         self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
         per_s = state.timing.reclaims_per_s
@@ -178,7 +180,9 @@ class Reclaiming:
             return
         asked = charge_of(pod_info.pod)
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
-        going = [one for known in self._under_way.values() for one in known.victims]
+        ordered = [one for known in self._under_way.values() for one in known.victims]
+        leaving = [one for one, since in self._leaving.items() if now - since < _LONGEST_S]
+        going = [*dict.fromkeys((*ordered, *leaving))]
         claimant = Claimant(tenant, pod_info.pod.priority, asked)
         taken, place = self._found(pod_id, pod_info, claimant, candidates, going)
         if not taken or place is None:
@@ -266,6 +270,7 @@ class Reclaiming:
         """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
         ledger = self._ledger
         staying: set[GroupId | None] = set()
+        leaving: dict[PodId, float] = {}
         found = []
         for pod_id, charge in ledger.charges():
             occupant = self._state.fleet.occupant(pod_id)
@@ -273,8 +278,13 @@ class Reclaiming:
                 continue
             pod = occupant.pod_info.pod
             group = whole_group_id(occupant.pod_info)
+            target = self._evictions.target_of(occupant)
+            if target is not None and target.terminating:
+                if len(leaving) < _MOST_KEPT:
+                    leaving[pod_id] = self._leaving.get(pod_id, now)
+                continue
             runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
-            if not self._may_go(occupant, runs_until, now):
+            if target is None or not self._may_go(occupant, runs_until, now):
                 staying.add(group)
                 continue
             found.append(
@@ -288,17 +298,14 @@ class Reclaiming:
                     occupant.row,
                 )
             )
+        self._leaving = leaving
         staying.discard(None)
         return [one for one in found if one.group not in staying] if staying else found
 
     def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
-        pod_id = occupant.pod_id
-        target = self._evictions.target_of(occupant)
-        since = self._spared.get(pod_id)
+        since = self._spared.get(occupant.pod_id)
         return (
             not occupant.assumed
-            and target is not None
-            and not target.terminating
             and (since is None or now - since >= _SPARED_S)
             and (not occupant.pod_info.pod.started or runs_until <= now)
             and self._evictions.may_evict(occupant, "")

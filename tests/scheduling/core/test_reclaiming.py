@@ -272,6 +272,15 @@ def test_a_group_of_which_one_may_not_go_stays_whole(allowed: int) -> None:
     assert sorted(world.names()) == {0: [], 1: ["blue-more-0"], 3: ["blue-0", "blue-1", "blue-2"]}[allowed]
 
 
+def test_nobody_goes_for_what_others_leave_already() -> None:
+    world = lent(goes_after=30)
+    world.terminate("blue-0")
+    world.come("red-1")
+    world.come("red-2", cpu=2)
+    world.run(60)
+    assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (2, 3, 2)
+
+
 def test_two_pods_do_not_reclaim_the_same() -> None:
     world = lent()
     world.verdict = "unknown"
