@@ -158,10 +158,6 @@ class Evictions:
         state.queue.activate(preemptor, now)
         state.queue.wake(WakeEvent.POD_REMOVED, now)
 
-    def are_going(self, pod_id: PodId) -> bool:
-        """Whether an order to evict the pod is under way."""
-        return pod_id in self._under_way
-
     def gone(self, pod_id: PodId) -> None:
         """The pod has left its node: nobody need ask for that any more."""
         name = self._under_way.pop(pod_id, None)
