@@ -90,6 +90,7 @@ class QueuedGroups(ABC):
         for item in items:
             group = self.groups.enter(item)
             if item is not lead:
+                self._give_up_quota(item)
                 self._pods[item.pod_id] = item
                 self._stand_back(item, Cause.FAILED)
         if group is not None:
@@ -169,6 +170,7 @@ class QueuedGroups(ABC):
             if lead is not None and lead.state is not _POPPED:
                 group.lead = None
                 self._note_left(lead)
+                self._give_up_quota(lead)
                 self._stand_back(lead, cause)
         elif lead is None and group.members:
             lead = group.lead = next(iter(group.members.values()))

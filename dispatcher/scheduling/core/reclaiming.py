@@ -15,8 +15,9 @@ again after a pause that doubles, and so does its tenant where it is gone. Evict
 abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -24,10 +25,11 @@ from typing import NamedTuple
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import as_one
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, whole_group_id
 from dispatcher.scheduling.groups.place_group import place_group
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
@@ -59,7 +61,7 @@ _MOST_LOOKED_AT = 16  # pods that wait, in one look
 _MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
 _TRIED = 4
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
-_MOST_KEPT = 1024  # kinds of pods that ask again later, and pods that were not evicted
+_MOST_KEPT = 1024  # kinds of pods that ask again later, pods that were not evicted, or that leave
 _SPARED_S = 60.0  # so long who was not evicted is not asked again
 _importance_of = attrgetter("pod_info.pod.priority")
 
@@ -67,6 +69,10 @@ _importance_of = attrgetter("pod_info.pod.priority")
 def _kind_of(item: QueuedPod) -> Hashable:
     """What pods have in common that ask for the same."""
     return item.class_key, item.pod_info.pod.priority
+
+
+def _goes_first(one: Candidate) -> tuple[int, float, PodId]:
+    return one.priority, -(one.started or float("inf")), one.pod_id
 
 
 class _Reclaim(NamedTuple):
@@ -92,6 +98,9 @@ class Reclaiming:
         # when tenants ask again whose pods were gone before they had what was taken back for them
         self._gone_again: dict[str, tuple[float, int]] = {}
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
+        # charged pods that are on their way out, whoever deleted them, and since when
+        self._leaving: dict[PodId, float] = {}
+        self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
         self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
@@ -111,6 +120,7 @@ class Reclaiming:
             self._gone_again.clear()
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
+        self._budgets = Budgets(self._view.objects)
         candidates = self._candidates(now)
         for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
@@ -200,7 +210,9 @@ class Reclaiming:
         members = state.queue.groups.starting_with(item)
         whole = as_one([one.pod_info for one in members]).pod
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
-        going = [one for known in self._under_way.values() for one in known.victims]
+        ordered = [one for known in self._under_way.values() for one in known.victims]
+        leaving = [one for one, since in self._leaving.items() if now - since < _LONGEST_S]
+        going = [*dict.fromkeys((*ordered, *leaving))]
         claimant = Claimant(tenant, whole.priority, charge_of(whole))
         taken, places = self._found(members, claimant, candidates, going)
         if not taken:
@@ -233,9 +245,9 @@ class Reclaiming:
         gone = set(going)
         left = [one for one in candidates if one.pod_id not in gone]
         try:
-            by_quota = victims(ledger.tree, claimant, left)
+            by_quota = victims(ledger.tree, claimant, self._within_budgets(left, going))
             alone = by_quota is not None and len(members) == 1
-            on_nodes = self._on_nodes(claimant, left, by_quota or ()) if alone else []
+            on_nodes = self._on_nodes(claimant, left, going) if alone else []
         finally:
             for one, charge in reversed(out):
                 ledger.put_back(one, charge)
@@ -248,24 +260,31 @@ class Reclaiming:
         return (), {}
 
     def _on_nodes(
-        self, claimant: Claimant, candidates: Sequence[Candidate], others: Sequence[Candidate]
+        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
     ) -> list[list[Candidate]]:
-        """Who has to go on some nodes so that these have room as well, the fewest first; `others`
-        have to go for quota, if these do not do.
-        """
+        """Who has to go on some nodes so that these have room as well, the fewest first."""
         by_row: dict[int, list[Candidate]] = {}
+        together: dict[Hashable, list[Candidate]] = {}
         for one in candidates:
             by_row.setdefault(one.row, []).append(one)
+            if one.group is not None:
+                together.setdefault(one.group, []).append(one)
         found = []
-        for row, some in by_row.items():
+        work = 0
+        for row, here in by_row.items():
             room = self._missing_on(row, claimant.asked)
-            total = {name: sum(one.amounts.get(name, 0) for one in some) for name in room}
+            total = {name: sum(one.amounts.get(name, 0) for one in here) for name in room}
             if not room or any(total[name] < amount for name, amount in room.items()):
                 continue
-            taken = victims(self._ledger.tree, claimant, some, room)
+            groups = {one.group for one in here if one.group is not None}
+            some = [one for one in here if one.group is None]
+            some += [one for group in groups for one in together[group]]
+            work += len(some)
+            some = self._within_budgets(some, going)
+            taken = victims(self._ledger.tree, replace(claimant, room=room, row=row), some)
             if taken:
                 found.append(taken)
-            if len(found) >= _MOST_NODES:
+            if len(found) >= _MOST_NODES or work > _MOST_WORK:
                 break
         return sorted(found, key=lambda some: (len(some), max(one.priority for one in some)))[
             :_TRIED
@@ -283,37 +302,25 @@ class Reclaiming:
         return {name: amount for name, amount in missing.items() if amount > 0}
 
     def _candidates(self, now: float) -> list[Candidate]:
-        """Pods of tenants that may be evicted now. Of a group that goes as a whole all may, those
-        that a budget covers all of them together, or none.
-        """
+        """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
         ledger = self._ledger
-        budgets = Budgets(self._view.objects)
-        left = defaultdict[Hashable, Left](dict)
-        stay = set[Hashable]()
+        staying: set[GroupId | None] = set()
+        leaving: dict[PodId, float] = {}
         found = []
         for pod_id, charge in ledger.charges():
             occupant = self._state.fleet.occupant(pod_id)
             if occupant is None or occupant.row is None:
                 continue
             pod = occupant.pod_info.pod
-            group = pod.group
-            whole = group is not None and group.whole
-            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
+            group = whole_group_id(occupant.pod_info)
             target = self._evictions.target_of(occupant)
-            left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
-            since = self._spared.get(pod_id)
-            spared = since is not None and now - since < _SPARED_S
-            victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
-            if (
-                occupant.assumed
-                or spared
-                or target is None
-                or target.terminating
-                or (pod.started and left_s > 0)
-                or not self._evictions.may_evict(occupant, "")
-                or budgets.take(victim, {} if key is None else left[key])
-            ):
-                stay.add(key)
+            if target is not None and target.terminating:
+                if len(leaving) < _MOST_KEPT:
+                    leaving[pod_id] = self._leaving.get(pod_id, now)
+                continue
+            runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
+            if target is None or not self._may_go(occupant, runs_until, now):
+                staying.add(group)
                 continue
             found.append(
                 Candidate(
@@ -322,11 +329,50 @@ class Reclaiming:
                     pod.priority,
                     pod.started,
                     charge.amounts,
-                    key,
+                    group,
                     occupant.row,
                 )
             )
-        return [one for one in found if one.group is None or one.group not in stay]
+        self._leaving = leaving
+        staying.discard(None)
+        return [one for one in found if one.group not in staying] if staying else found
+
+    def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
+        since = self._spared.get(occupant.pod_id)
+        return (
+            not occupant.assumed
+            and (since is None or now - since >= _SPARED_S)
+            and (not occupant.pod_info.pod.started or runs_until <= now)
+            and self._evictions.may_evict(occupant, "")
+        )
+
+    def _within_budgets(
+        self, candidates: Sequence[Candidate], going: Sequence[PodId]
+    ) -> list[Candidate]:
+        """So many of these that budgets let go together, and with those that are `going`, the least
+        important first; of a group that goes as a whole all, or none.
+        """
+        left: Left = {}
+        for pod_id in going:
+            self._take(pod_id, left)
+        units: dict[Hashable, list[Candidate]] = {}
+        for one in sorted(candidates, key=_goes_first):
+            units.setdefault(one.pod_id if one.group is None else one.group, []).append(one)
+        found = []
+        for unit in units.values():
+            taken = left if len(unit) == 1 else dict(left)
+            if all(self._take(one.pod_id, taken) for one in unit):
+                left = taken
+                found += unit
+        return found
+
+    def _take(self, pod_id: PodId, left: Left) -> bool:
+        """Whether no budget speaks against one more."""
+        one = self._state.fleet.occupant(pod_id)
+        if one is None:
+            return True
+        victim = Victim(pod_id, one.pod_info, one.cluster, one.node)
+        return not self._budgets.take(victim, left)
 
     def _places_without(
         self, members: Sequence[QueuedPod], gone: Sequence[PodId]

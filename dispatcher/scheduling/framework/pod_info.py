@@ -98,6 +98,12 @@ def as_one(members: Sequence[PodInfo]) -> PodInfo:
     return msgspec.structs.replace(members[0], pod=pod)
 
 
+def whole_group_id(pod_info: PodInfo) -> GroupId | None:
+    """The group with which a pod is evicted as a whole; None for one that goes by itself."""
+    group = pod_info.pod.group
+    return group_id(pod_info) if group is not None and group.whole else None
+
+
 def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:
     requests = {
         name: max(pod.requests.get(name, 0), made.get(name, 0))

@@ -81,8 +81,7 @@ def refused_alone(templates: Sequence[Template], needed: int) -> Why | None:
             if why is not None:
                 return why
     members = [pod_info for one in templates for _, pod_info in one.items]
-    together = as_one(members[:needed])
-    why = templates[0].scheduler.refuses_alone(together)
+    why = templates[0].scheduler.refuses_alone(as_one(members[:needed]))
     return why or Why(Reasons.QUOTA, f"{allowed} of {needed} members are let pass")
 
 

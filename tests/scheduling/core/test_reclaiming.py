@@ -194,6 +194,26 @@ def test_a_budget_keeps_its_pods_and_others_go() -> None:
     assert [name.partition("-")[0] for name in world.names()] == ["green"]
 
 
+@pytest.mark.parametrize(("allowed", "gone"), [(1, 0), (2, 0), (3, 3)])
+@pytest.mark.parametrize("room", [(16,), (6,)], ids=["for quota", "for room as well"])
+def test_nobody_goes_if_a_budget_keeps_some_of_those_that_have_to(
+    room: tuple[int, ...], allowed: int, gone: int
+) -> None:
+    world = lent(room=room)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), allowed, ()),))
+    world.come("red-1", cpu=3)
+    world.run(8)
+    assert len(world.evicted) == gone
+
+
+def test_two_pods_do_not_take_what_a_budget_lets_one_have() -> None:
+    world = lent(goes_after=30)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), 1, ()),))
+    world.come("red-1", "red-2")
+    world.run(8)
+    assert len(world.evicted) == 1
+
+
 def test_whoever_is_not_let_go_is_not_asked_at_once_again_and_what_was_kept_is_free() -> None:
     world = lent()
     world.verdict = REFUSED
@@ -303,6 +323,41 @@ def test_nothing_is_kept_for_a_group_that_became_too_few_meanwhile() -> None:
     assert not any(world.ledger.holds(("a", f"uid-red-{at}")) for at in range(3))
     world.run(60)
     assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (0, 3, 3)
+
+
+def test_a_group_that_is_evicted_whole_goes_whole_for_room_on_one_node_too() -> None:
+    world = World(team("red", 4), team("blue", 2), room=(3, 3))
+    gang = Group("PodGroup", "gang", min_count=4, whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(4)))
+    world.run(2)
+    assert len({world.pods[f"blue-{at}"].node for at in range(4)}) == 2
+    world.come("red-1", cpu=2)
+    world.run(20)
+    assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2", "blue-3"]
+    assert world.placed("red") == 1
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_a_group_of_which_one_may_not_go_stays_whole(allowed: int) -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(3)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    labels = LabelSelector({"app": "blue"})
+    world.report(objects=(PodDisruptionBudget("blue", "b", labels, allowed, ()),))
+    world.come("red-1")
+    world.run(8)
+    assert sorted(world.names()) == {0: [], 1: ["blue-more-0"], 3: ["blue-0", "blue-1", "blue-2"]}[allowed]
+
+
+def test_nobody_goes_for_what_others_leave_already() -> None:
+    world = lent(goes_after=30)
+    world.terminate("blue-0")
+    world.come("red-1")
+    world.come("red-2", cpu=2)
+    world.run(60)
+    assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (2, 3, 2)
 
 
 def test_two_pods_do_not_reclaim_the_same() -> None:
