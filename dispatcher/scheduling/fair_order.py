@@ -224,13 +224,26 @@ class FairPods:
             self._note_taken(lane, taken)
         return taken
 
+    def take_with(self, item: QueuedPod, pods: int) -> None:
+        """With one that was taken so many others were that it stands for: its tenant had a turn with
+        each.
+        """
+        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
+        path = self._path_of(tenant)
+        for above, name in zip(("", *path), path, strict=False):
+            before = self._taken[name]
+            self._taken[name] += self._turns_of(name, pods)
+            if self._begun[above] == before:  # nobody else waited
+                self._begun[above] = self._taken[name]
+        self._look_at(tenant)
+
     def put_back(self, item: QueuedPod) -> None:
         """One that was taken and not decided: its tenant had no turn with it."""
         self.add(item)
         lane = _lane_of(item)
         node = None if lane is None else lane.leaf
         while node is not None and node.parent is not None:
-            self._taken[node.name] -= self._turns_of(node, 1)
+            self._taken[node.name] -= self._turns_of(node.name, 1)
             self._show(node)
             node = node.parent
 
@@ -316,8 +329,8 @@ class FairPods:
         # all tenants together, and nobody's pods, have equal shares
         return 0 if node.name in _OURS else self._shares.share_of(node.name)
 
-    def _turns_of(self, node: _Node, pods: int) -> int:
-        weight = _ONE if node.name in _OURS else self._shares.weight_of(node.name)
+    def _turns_of(self, name: _Name, pods: int) -> int:
+        weight = _ONE if name in _OURS else self._shares.weight_of(name)
         return pods * _ONE * _ONE // max(weight, 1)
 
     # --- what was taken
@@ -335,7 +348,7 @@ class FairPods:
         while node.parent is not None:
             above = node.parent
             begins = max(self._taken[node.name], self._begun[above.name])
-            ends = self._taken[node.name] = begins + self._turns_of(node, len(taken))
+            ends = self._taken[node.name] = begins + self._turns_of(node.name, len(taken))
             is_alone = above.children.keys() <= {node.name}
             self._begun[above.name] = ends if is_alone else begins
             node.had_turn = True

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from dispatcher.scheduling.fair_order import FairPods
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
-from dispatcher.scheduling.queued import Cause, QueuedPod, State
+from dispatcher.scheduling.queued import ActivePods, Cause, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -30,6 +31,7 @@ class QueuedGroups(ABC):
 
     _pods: dict[PodId, QueuedPod]
     _counts: dict[State, int]
+    _active: ActivePods | FairPods
     incoming: defaultdict[tuple[State, str], int]
     _tickets: Iterator[int]
     groups: WaitingGroups
@@ -71,6 +73,8 @@ class QueuedGroups(ABC):
                 self._leave(item)
                 item.state = _POPPED
                 item.attempts = lead.attempts
+        if len(taken) > 1 and isinstance(self._active, FairPods):
+            self._active.take_with(lead, len(taken) - 1)
         return taken
 
     def group_refused(

@@ -53,6 +53,9 @@ from shared.model.token_buckets import Allowance
 
 COUNTER = "reclaims"
 _LOOK_S = 1.0
+_LINES_PER_S = (
+    5000  # kinds of pods that wait, about 20 us each; of more there is a look more rarely
+)
 _AT_ONCE_S = 50.0
 _LONGEST_REST_S = 600.0
 _LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
@@ -102,6 +105,7 @@ class Reclaiming:
         self._leaving: dict[PodId, float] = {}
         self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
+        self._look_s = _LOOK_S
         self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
@@ -112,7 +116,7 @@ class Reclaiming:
     def tick(self, now: float) -> None:
         """Time has passed."""
         self._end(now)
-        if not self._is_wanted() or now - self._looked_at < _LOOK_S:
+        if not self._is_wanted() or now - self._looked_at < self._look_s:
             return
         self._looked_at = now
         if self._turns.keys() - self._ledger.tree.nodes.keys():
@@ -144,9 +148,11 @@ class Reclaiming:
         turns, so that pods of one that ask in vain, however many, do not keep those of others from
         being looked at; the most important of each are first.
         """
+        refused = list(self._state.queue.refused())
+        self._look_s = max(_LOOK_S, len(refused) / _LINES_PER_S)
         found = [
             item
-            for line, reasons in self._state.queue.refused()
+            for line, reasons in refused
             if reasons == QUOTA or self._may_be_lent(line, reasons)
             for item in islice(line.values(), _MOST_LOOKED_AT)
             if item.state is State.UNSCHEDULABLE and self._asks(item, now)

@@ -171,6 +171,19 @@ def test_pods_that_ask_in_vain_keep_no_other_tenant_from_being_looked_at() -> No
     assert world.placed("red") == 1
 
 
+def test_where_very_many_kinds_of_pods_wait_there_is_a_look_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._LINES_PER_S", 10)
+    world = World(team("red", 4), team("vain", 4), team("blue", 2), room=(5, 5))
+    world.come(*(f"blue-{at}" for at in range(10)))
+    world.submit(*(world.built(f"vain-{at}").memory(f"{91 + at}Gi").build() for at in range(100)))
+    world.run(2)
+    world.come("red-1")
+    world.run(5)
+    assert world.placed("red") == 0
+    world.run(10)
+    assert world.placed("red") == 1
+
+
 def test_a_pod_that_runs_for_less_than_it_may_stays() -> None:
     world = World(team("red", 4), team("blue", 2, min_runtime_s=50.0))
     world.come(*(f"blue-{at}" for at in range(6)))
