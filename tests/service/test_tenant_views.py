@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.tenants.lending import lent, missing, split
 from dispatcher.service.fleet_views import CoreViews
+from shared.model.pod import Group
 from shared.model.tenant import FleetPart, Share, Tenant, quota_key
 from tests.builders import pod
 from tests.scheduling.tenants.naive import RESOURCES, TOTALS, trees
@@ -99,6 +101,22 @@ def test_a_pod_at_the_limit_of_its_own_tenant_waits_for_pods_of_that() -> None:
     placed = views(world).explain("a", "p1")
     assert placed is not None
     assert placed["quota"] is None
+
+
+def test_all_members_of_a_group_that_waits_are_counted() -> None:
+    world = lending()
+    group = Group("annotation", "train", "", 3, "cluster")
+    world.submit(*(replace(pod(f"g{at}").namespace("a").cpu(1).build(), group=group) for at in range(3)))
+    world.tick()
+    world.submit(*(replace(pod(f"h{at}").namespace("b").cpu(1).build(), group=replace(group, name="x")) for at in "12"))
+    world.tick()
+    assert {row["tenant"]: row["waiting"] for row in views(world).tenants()} == {"all": 6, "a": 4, "b": 2}
+    told = views(world).tenant("a")
+    assert told is not None
+    assert told["starved"] == 4, "the group would be within what is its own"
+    explained = views(world).explain("a", "g1")
+    assert explained is not None
+    assert explained["quota"]["missing"] == "3", "for all of them"
 
 
 @pytest.mark.parametrize(
