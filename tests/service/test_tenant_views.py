@@ -122,7 +122,8 @@ def test_all_members_of_a_group_that_waits_are_counted() -> None:
 @pytest.mark.parametrize(
     ("namespace", "cpu", "priority", "replicas", "fits", "why"),
     [
-        ("a", 1, 0, 5, 3, ""),
+        ("a", 1, 0, 3, 3, ""),
+        ("a", 1, 0, 5, 3, "tenant a: cpu asked 5, used 0, limit 3"),
         ("a", 4, 0, 1, 0, "tenant a: cpu asked 4, used 0, limit 3"),
         ("a", 1, 9, 1, 0, "priority 9 is above max_priority 7 of tenant a"),
         ("nobodys", 99, 0, 4, 4, ""),
@@ -134,6 +135,8 @@ def test_a_manifest_is_checked_against_quota_as_it_is_now(
     world = World(tenant("a", cpu=3, max_priority=7))
     told = views(world).quota("", pod().namespace(namespace).cpu(cpu).priority(priority).build(), replicas)
     assert (told["fits"], told["why"]) == (fits, why)
+    if (namespace, replicas) == ("a", 5):
+        assert told["frees"]["missing"] == "2"
 
 
 def test_what_a_pod_would_borrow_and_where_it_could_not_go_is_told() -> None:

@@ -195,9 +195,8 @@ class TenantRows:
 
     def check(self, cluster: str, pod: Pod, replicas: int) -> Row:
         """Whether pods like this, submitted to its namespace in a cluster, are let pass by what the
-        tenants file says now.
+        tenants file says now. `borrows`: each of them; `why`, `frees`: of all `replicas` together.
         """
-        info = PodInfo(pod, cluster)
         tenant = self._ledger.tenant_of(cluster, pod.namespace)
         if tenant is None:
             return {"tenant": None, "fits": replicas, "replicas": replicas, "why": ""}
@@ -210,7 +209,9 @@ class TenantRows:
             )
         fits = 0 if why else self._ledger.times(tenant, asked, self._totals, replicas)
         node = self._settled(tenant)
-        exceeded = self._ledger.exceeded(tenant, asked, self._totals) if not why else None
+        together = {key: amount * replicas for key, amount in asked.items()}
+        exceeded = self._ledger.exceeded(tenant, together, self._totals) if not why else None
+        short = missing(node, together)
         closed = self._ledger.closed_parts(tenant, asked)
         return {
             "tenant": tenant,
@@ -221,7 +222,7 @@ class TenantRows:
             "why": why or (exceeded.text if exceeded else ""),
             "closed": [part.words for part in closed],
             "borrows": _borrows(node, asked),
-            "frees": self.frees(info),
+            "frees": None if short is None else _frees(short),
         }
 
     def frees(self, pod_info: PodInfo) -> Row | None:
