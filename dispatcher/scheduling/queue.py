@@ -389,7 +389,7 @@ class SchedulingQueue(QueuedGroups):
         for item in items:
             if for_quota:
                 item.claims = True
-                self._gates.waits_for_quota(item.pod_info, waits=True)
+                self._gates.waits_for_quota(self._asks(item), waits=True)
             elif item.claims:
                 self._give_up_quota(item)
 
@@ -536,6 +536,7 @@ class SchedulingQueue(QueuedGroups):
         was_gated = item.state is _GATED
         why = self._gates.gate(item.pod_info)
         if why is not None:
+            self._give_up_quota(item)
             self._leave_group(item)
             self._leave(item)
             # what wakes it is written over: it must have left its old group first

@@ -5,16 +5,18 @@ member stands for its group, and where the others wait.
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
 
-# Of groups that found no place about so many are tried again each second: a try takes half a
-# millisecond or more. 5,000 of them, no two alike, have a turn each minute.
+# Of groups of one namespace that found no place about so many are tried again each second: a try
+# takes half a millisecond or more. 5,000 of them, no two alike, have a turn each minute; those of
+# other namespaces do not wait for them.
 _GROUPS_PER_S = 80
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
@@ -52,6 +54,9 @@ class QueuedGroups(ABC):
 
     @abstractmethod
     def _note_left(self, item: QueuedPod) -> None: ...
+
+    @abstractmethod
+    def _give_up_quota(self, item: QueuedPod) -> None: ...
 
     def is_lead(self, item: QueuedPod) -> bool:
         """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
@@ -95,7 +100,7 @@ class QueuedGroups(ABC):
             lead.shape = None if alone else group.shape
         self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
         if group is not None:
-            others = min(self._counts[_BACKOFF], len(self.groups))
+            others = min(self._counts[_BACKOFF], self.groups.beside(group))
             lead.ready_at = group.ready_at = max(lead.ready_at, now + others / _GROUPS_PER_S)
             self._lead(group, Cause.FAILED)
 
@@ -117,6 +122,15 @@ class QueuedGroups(ABC):
             group.starting = starting
             self._lead(group, Cause.MEMBER)
 
+    def _asks(self, item: QueuedPod) -> PodInfo:
+        """What waits for quota with a pod: who stands for a group, for as many as have to start."""
+        group = self.groups.waits_in(item)
+        needed = 1 if group is None else group.group.min_count - len(group.placed)
+        if group is None or needed <= 1:
+            return item.pod_info
+        others = (one for one in group.members.values() if one is not item)
+        return as_one([item.pod_info, *(one.pod_info for one in islice(others, needed - 1))])
+
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
@@ -136,6 +150,8 @@ class QueuedGroups(ABC):
         return True
 
     def _stand_back(self, item: QueuedPod, cause: str) -> None:
+        """A member waits without being tried: for quota, too, it waits no more by itself."""
+        self._give_up_quota(item)
         self._leave(item)
         item.state = _GATED
         item.ticket = next(self._tickets)

@@ -95,8 +95,8 @@ def owners_of(tenants: Sequence[Tenant]) -> tuple[tuple[str, tuple[str, ...]], .
 
 
 def charge_of(pod: Pod) -> Resources:
-    """What a pod is charged: its requests and one pod."""
-    return {**{name: amount for name, amount in pod.requests.items() if amount}, PODS: 1}
+    """What a pod is charged: its requests and one pod; so many for members `as_one`."""
+    return {PODS: 1, **{name: amount for name, amount in pod.requests.items() if amount}}
 
 
 def format_quota(key: str, amount: int) -> str:

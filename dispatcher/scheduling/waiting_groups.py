@@ -11,6 +11,7 @@ A pod that has scheduling gates of its own does not count here, as it cannot be 
 for each pod that comes or goes; what is known of a group ends with its last pod.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 
 import msgspec
@@ -77,6 +78,7 @@ class WaitingGroups:
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, WaitingGroup] = {}
+        self._in_namespace = Counter[tuple[str, str]]()  # groups, by home and namespace
         self.short: set[GroupId] = set()  # of late: for what they were promised, see the core
 
     def __len__(self) -> int:
@@ -84,6 +86,10 @@ class WaitingGroups:
 
     def __iter__(self) -> Iterator[WaitingGroup]:
         return iter(self._groups.values())
+
+    def beside(self, group: WaitingGroup) -> int:
+        """How many groups there are of its namespace, itself among them."""
+        return self._in_namespace[_namespace_of(group)]
 
     def get(self, name: GroupId | None) -> WaitingGroup | None:
         """None for one without pods."""
@@ -167,9 +173,18 @@ class WaitingGroups:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = WaitingGroup(name, told)
+            self._in_namespace[_namespace_of(group)] += 1
         group.group = told
         return group
 
     def _tidy(self, group: WaitingGroup) -> None:
-        if not (group.members or group.placed):
-            self._groups.pop(group.group_id, None)
+        if group.members or group.placed or self._groups.pop(group.group_id, None) is None:
+            return
+        namespace = _namespace_of(group)
+        self._in_namespace[namespace] -= 1
+        if not self._in_namespace[namespace]:
+            del self._in_namespace[namespace]
+
+
+def _namespace_of(group: WaitingGroup) -> tuple[str, str]:
+    return group.group_id.home, group.group_id.namespace

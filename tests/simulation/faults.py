@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import ANY_PRIORITY, Share, Tenant
 from tests.simulation.world.fleet import Sizes
 
 CLUSTERS = ("east", "north", "west")
@@ -182,7 +182,7 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
 _OF_TREE = 1200
 # of the 1200 that all have together the pods of one cluster may have 900, and those of the others all
 _TREE = (
-    Tenant("all", (), {"cpu": Share(absolute=600)}),
+    Tenant("all", (), {"cpu": Share(absolute=600)}, reclaim=ANY_PRIORITY),
     Tenant("teams", ("east/team", "north/team"), {}, "all"),
     Tenant("west", ("west/team",), {"cpu": Share(absolute=600)}, "all", {"cpu": Share(absolute=300)}),
 )

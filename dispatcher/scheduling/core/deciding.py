@@ -33,9 +33,11 @@ from shared.model.objects import Namespace
 from shared.model.reasons import Reason, Reasons, Why
 from shared.model.token_buckets import Allowance
 
-# CPU of one decision; pods of one class that are decided together have `_EACH_S` more
+# CPU of one decision; pods of one class that are decided together have `_EACH_S` more, `_TOGETHER_S`
+# at most: a group may have 100,000 members
 LONGEST_S = 0.05
 _EACH_S = 0.0005
+_TOGETHER_S = 1.0
 _BURST_S = 2.0
 _SHARE = 0.05
 _LONGEST_REST_S = 60.0
@@ -61,7 +63,7 @@ class SlowDecisions:
 
     def note(self, decided: Sequence[QueuedPod], took_s: float, now: float) -> None:
         """So many pods of one class were decided within that time."""
-        if not decided or took_s <= LONGEST_S + _EACH_S * len(decided):
+        if not decided or took_s <= min(LONGEST_S + _EACH_S * len(decided), _TOGETHER_S):
             return
         name = _namespace_of(decided[0])
         allowance, _ = self._charged.pop(name, (Allowance(_BURST_S, _SHARE, _LONGEST_REST_S), now))

@@ -1,21 +1,22 @@
 """Has quota that was lent given back for pods of the lender that wait for it.
 
-Once a second it looks at pods that quota alone refuses, or full nodes, the most important first: who
-of those that have borrowed has to go so that the pod fits (`tenants.reclaim`), and whether it has a
-place then, asked of the whole fleet in a what-if. If not, or if quota is left, who on one node.
-Nothing need be free on any node before. Then the quota is
+Once a second it looks at pods that quota alone refuses, or full nodes; tenants take turns, the most
+important pod of each is first: who of those that have borrowed has to go so that the pod fits
+(`tenants.reclaim`), and whether it has a place then, asked of the whole fleet in a what-if. If not,
+or if quota is left, who on one node. Nothing need be free on any node before. Then the quota is
 kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
 not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
 for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; the pod asks
-again after a pause that doubles. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many
-at once; those in other clusters as all evictions abroad (`preemptors`), which the pod's own cluster
-has to confirm first.
+again after a pause that doubles, and so does its tenant where it is gone. Evictions are paced:
+`timing.reclaims_per_s`, and 50 times as many at once; those in other clusters as all evictions
+abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -71,6 +72,7 @@ class _Reclaim(NamedTuple):
 
     since: float
     victims: tuple[PodId, ...]
+    tenant: str
 
 
 class Reclaiming:
@@ -84,8 +86,11 @@ class Reclaiming:
         self._under_way: dict[PodId, _Reclaim] = {}
         # when pods of a kind ask again, and tries in vain
         self._again: PodCache[Hashable, tuple[float, int]] = PodCache(_MOST_KEPT)
+        # when tenants ask again whose pods were gone before they had what was taken back for them
+        self._gone_again: dict[str, tuple[float, int]] = {}
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
         self._looked_at = float("-inf")
+        self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
         self._open_at = float("-inf")
@@ -98,9 +103,12 @@ class Reclaiming:
         if not self._is_wanted() or now - self._looked_at < _LOOK_S:
             return
         self._looked_at = now
+        if self._turns.keys() - self._ledger.tree.nodes.keys():
+            self._turns.clear()  # tenants that are no more
+            self._gone_again.clear()
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
-        candidates = list(self._candidates(now))
+        candidates = self._candidates(now)
         for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
                 break
@@ -119,8 +127,9 @@ class Reclaiming:
     # ----------------------------------------------------------------------------------------------
 
     def _claimants(self, now: float) -> list[QueuedPod]:
-        """Pods that quota alone refuses, or full nodes, the most important first; of each line the
-        first few.
+        """Pods that quota alone refuses, or full nodes; of each line the first few. Tenants take
+        turns, so that pods of one that ask in vain, however many, do not keep those of others from
+        being looked at; the most important of each are first.
         """
         found = [
             item
@@ -130,7 +139,19 @@ class Reclaiming:
             if item.state is State.UNSCHEDULABLE and self._asks(item, now)
         ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
-        return found[:_MOST_LOOKED_AT]
+        taken = Counter[str]()
+        turns: list[tuple[int, float]] = []
+        for item in found:
+            tenant = self._tenant_of(item)
+            turns.append((taken[tenant], self._turns.get(tenant, float("-inf"))))
+            taken[tenant] += 1
+        order = sorted(range(len(found)), key=turns.__getitem__)
+        return [found[at] for at in order[:_MOST_LOOKED_AT]]
+
+    def _tenant_of(self, item: QueuedPod) -> str:
+        """Whose pod it is; an empty text for nobody."""
+        pod_info = item.pod_info
+        return self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace) or ""
 
     def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
         """Whether nodes are full, some of whose pods use what their tenants have borrowed."""
@@ -148,6 +169,7 @@ class Reclaiming:
         return (
             tenant is not None
             and now >= again_at
+            and now >= self._gone_again.get(tenant, (now, 0))[0]
             and item.pod_id not in self._under_way
             and pod_info.pod.preempts
             and not pod_info.sizes
@@ -166,6 +188,7 @@ class Reclaiming:
         tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         if tenant is None:
             return
+        self._turns[tenant] = now
         asked = charge_of(pod_info.pod)
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
         going = [one for known in self._under_way.values() for one in known.victims]
@@ -179,7 +202,7 @@ class Reclaiming:
         ledger.hold(pod_id, tenant, asked)
         nominee = Nominee(pod_id, pod_info, place.cluster, place.node, gone, why)
         state.profiles.nominations.put(nominee)
-        self._under_way[pod_id] = _Reclaim(now, tuple(gone))
+        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tenant)
         self._open_at = now + self._pace.take(now, len(taken))
         self._again.pop(_kind_of(item))
         state.counters[COUNTER, tenant] += len(taken)
@@ -245,35 +268,51 @@ class Reclaiming:
         }
         return {name: amount for name, amount in missing.items() if amount > 0}
 
-    def _candidates(self, now: float) -> Iterator[Candidate]:
-        """Pods of tenants that may be evicted now."""
+    def _candidates(self, now: float) -> list[Candidate]:
+        """Pods of tenants that may be evicted now. Of a group that goes as a whole all may, those
+        that a budget covers all of them together, or none.
+        """
         ledger = self._ledger
         budgets = Budgets(self._view.objects)
+        left = defaultdict[Hashable, Left](dict)
+        stay = set[Hashable]()
+        found = []
         for pod_id, charge in ledger.charges():
             occupant = self._state.fleet.occupant(pod_id)
-            if occupant is None or occupant.row is None or occupant.assumed:
+            if occupant is None or occupant.row is None:
                 continue
             pod = occupant.pod_info.pod
+            group = pod.group
+            whole = group is not None and group.whole
+            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
             target = self._evictions.target_of(occupant)
             left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
             since = self._spared.get(pod_id)
             spared = since is not None and now - since < _SPARED_S
             victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
             if (
-                spared
+                occupant.assumed
+                or spared
                 or target is None
                 or target.terminating
                 or (pod.started and left_s > 0)
                 or not self._evictions.may_evict(occupant, "")
-                or budgets.take(victim, Left())
+                or budgets.take(victim, {} if key is None else left[key])
             ):
+                stay.add(key)
                 continue
-            group = pod.group
-            whole = group is not None and group.whole
-            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
-            yield Candidate(
-                pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key, occupant.row
+            found.append(
+                Candidate(
+                    pod_id,
+                    charge.tenant,
+                    pod.priority,
+                    pod.started,
+                    charge.amounts,
+                    key,
+                    occupant.row,
+                )
             )
+        return [one for one in found if one.group is None or one.group not in stay]
 
     def _place_without(
         self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]
@@ -326,13 +365,26 @@ class Reclaiming:
     def _give_up(self, pod_id: PodId, now: float) -> None:
         """Nothing is kept for the pod any more: others may have it."""
         state = self._state
-        del self._under_way[pod_id]
+        known = self._under_way.pop(pod_id)
         state.profiles.nominations.drop(pod_id)
         if self._ledger.drop_hold(pod_id):
             state.wake_all_for_quota(now)
         item = state.queue.get(pod_id)
         if item is not None:
             self._wait(_kind_of(item), now)
+        elif state.tracked.get(pod_id) is None:
+            self._rest(known.tenant, now)
+
+    def _rest(self, tenant: str, now: float) -> None:
+        """Pods of others were evicted for one that is gone: whoever does so again and again asks
+        ever more rarely.
+        """
+        again_at, tries = self._gone_again.get(tenant, (now, 0))
+        if now < again_at:
+            return  # of several that went together
+        if now - again_at > _LONGEST_REST_S:
+            tries = 0
+        self._gone_again[tenant] = (now + _PAUSE.after(tries + 1), tries + 1)
 
     def _wait(self, kind: Hashable, now: float) -> None:
         _, tries = self._again.get(kind) or (now, 0)

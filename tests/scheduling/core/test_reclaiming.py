@@ -153,6 +153,18 @@ def test_nobody_goes_for_a_pod_that_would_find_no_place_all_the_same() -> None:
     assert world.evicted == []
 
 
+def test_pods_that_ask_in_vain_keep_no_other_tenant_from_being_looked_at() -> None:
+    """They came before, are more important, and no two of them are alike."""
+    world = World(team("red", 4), team("vain", 4), team("blue", 2), room=(5, 5))
+    world.come(*(f"blue-{at}" for at in range(10)))
+    assert world.placed("blue") == 10
+    world.submit(*(world.built(f"vain-{at}").memory(f"{91 + at}Gi").priority(9).build() for at in range(60)))
+    world.run(1)
+    world.come("red-1")
+    world.run(3)
+    assert world.placed("red") == 1
+
+
 def test_a_pod_that_runs_for_less_than_it_may_stays() -> None:
     world = World(team("red", 4), team("blue", 2, min_runtime_s=50.0))
     world.come(*(f"blue-{at}" for at in range(6)))
@@ -203,6 +215,20 @@ def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
     assert world.pods["blue-new"].node
 
 
+def test_who_has_others_evicted_for_pods_that_are_gone_then_asks_ever_more_rarely() -> None:
+    world = lent(again=True)
+    for at in range(30):
+        had = len(world.evicted)
+        world.come(f"red-{at}", cpu=4)
+        world.run(1)
+        if len(world.evicted) > had:
+            gone = world.pods.pop(f"red-{at}")
+            world.report(pods_gone=(gone.uid,))
+    assert 4 <= len(world.evicted) <= 4 * 3, "pauses of 10, 20, 40 s"
+    world.run(50)
+    assert world.placed("red") > 0, "who stays gets what was lent"
+
+
 def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     world = World()
     gang = Group("PodGroup", "gang", whole=True)
@@ -212,6 +238,21 @@ def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     world.come("red-1")
     world.run(20)
     assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2"]
+
+
+@pytest.mark.parametrize(("covered", "allowed"), [(1, 0), (3, 2)])
+def test_a_group_that_is_evicted_whole_stays_whole_if_one_of_it_has_to_stay(covered: int, allowed: int) -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    apps = ("kept" if at < covered else "other" for at in range(3))
+    world.submit(*(world.built(f"blue-{at}").labels(app=app).set(group=gang).build() for at, app in enumerate(apps)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "kept"}), allowed, ()),))
+    world.come("red-1")
+    world.run(20)
+    assert len(world.evicted) == 1
+    assert world.names()[0].startswith("blue-more-")
 
 
 def test_two_pods_do_not_reclaim_the_same() -> None:

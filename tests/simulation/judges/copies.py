@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from shared.model.tenant import ANY_PRIORITY
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import ADDRESSES, EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import NAMESPACES, PODS
@@ -113,7 +114,7 @@ class NobodyKilled(Judge):
             return
         fact = self.facts.pods[write.after["metadata"]["uid"]]
         if by_product(write.actor):
-            if not self._excused(fact, write.after):
+            if not self._excused(fact, write.after) and not self._gives_back(fact):
                 what = "its source" if fact.is_source else "a copy"
                 self.say(fact.source or fact.title, f"{write.actor} deletes {fact.title}, {what}, without cause")
         elif write.actor == "taint-eviction" and fact.node.startswith(PROXY):
@@ -146,6 +147,26 @@ class NobodyKilled(Judge):
             fact.doomed = "lease"  # that it stops where nobody is heard is what the mode asks for
             return True
         return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
+
+    def _gives_back(self, fact: PodFact) -> bool:
+        """Whether its tenant uses more CPU than it was given, of a tree that takes back what is borrowed."""
+        facts, source = self.facts, self.facts.source_of(fact) or fact
+        tenants = {one.name: one for one in self.fleet.sizes.tenants}
+        mine = next((one for one in tenants.values() if one.owns(source.cluster, source.namespace)), None)
+        if mine is None or mine.parent not in tenants or tenants[mine.parent].reclaim != ANY_PRIORITY:
+            return False
+        all_of_it = (
+            one
+            for copies in facts.copies.values()
+            if copies[0].is_source and mine.owns(copies[0].cluster, copies[0].namespace)
+            for one in copies
+        )
+        there = (one for one in all_of_it if one.node and not one.node.startswith(PROXY) and not one.gone)
+        given = mine.nominal["cpu"].absolute or 0 if "cpu" in mine.nominal else 0
+        if sum(one.cpu for one in there if not one.ended) <= given:
+            return False
+        fact.doomed = "reclaim"
+        return True
 
     def _nobody_leads(self) -> bool:
         return all(one.dispatcher is None for one in self.fleet.dispatchers.values())

@@ -58,6 +58,13 @@ def borrowed_from_nowhere(patches: Patches) -> None:
     patches.set(TenantNode, "_use", use)
 
 
+@plant("quota is taken back from who has borrowed nothing", "quota")
+def taken_from_owners(patches: Patches) -> None:
+    from dispatcher.scheduling.tenants import reclaim
+
+    patches.set(reclaim._Search, "_may_take", lambda self, tenant, unit, missing: True)
+
+
 @plant("a delegate that a webhook made larger is bound all the same", hint=Hint(stories.enlarged, stories.SMALL))
 def enlarged_delegates_bound(patches: Patches) -> None:
     from agents.executor.intents import delegate
