@@ -92,6 +92,16 @@ def test_a_pod_that_waits_is_told_what_would_free_its_quota() -> None:
     }
 
 
+def test_a_pod_that_is_refused_again_is_explained_with_the_figures_of_now() -> None:
+    world = World(tenant("a", cpu=3))
+    world.come("a", "p1", "p2", "p3", "p4")
+    world.change(tenant("a", cpu=2))
+    told = views(world).explain("a", "p4")
+    assert told is not None
+    assert told["decision"]["message"].endswith("used 3, limit 2")
+    assert told["message"] == told["decision"]["message"]
+
+
 def test_a_pod_at_the_limit_of_its_own_tenant_waits_for_pods_of_that() -> None:
     world = World(tenant("a", cpu=1))
     world.come("a", "p1", "p2")
