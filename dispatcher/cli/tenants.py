@@ -175,10 +175,12 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Tenant", "none: nobody is charged, and nothing is limited"
         return
     yield "Tenant", " / ".join(found["path"])
-    yield "Asks", ", ".join(f"{key} {amount}" for key, amount in found["asks"].items())
+    each = " each" if found["replicas"] > 1 else ""
+    yield "Asks", ", ".join(f"{key} {amount}" for key, amount in found["asks"].items()) + each
     yield "Passes", f"{found['fits']} of {found['replicas']} pods"
     if found["borrows"]:
-        yield "Borrows", ", ".join(f"{key} {amount}" for key, amount in found["borrows"].items())
+        borrows = ", ".join(f"{key} {amount}" for key, amount in found["borrows"].items())
+        yield "Borrows", borrows + each
     if found["why"]:
         yield "Why not", found["why"]
     if found["closed"]:

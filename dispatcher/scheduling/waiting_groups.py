@@ -50,6 +50,11 @@ class WaitingGroup(msgspec.Struct, eq=False):
         return len(self.placed) >= self.group.min_count
 
     @property
+    def beside_lead(self) -> list[QueuedPod]:
+        """Members that wait for their lead, or for members to come: none of them is parked."""
+        return [item for item in self.members.values() if item is not self.lead]
+
+    @property
     def shape(self) -> Hashable:
         """What groups of pods of one class have in common that find a place, or none, alike."""
         group = self.group
