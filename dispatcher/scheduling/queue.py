@@ -389,7 +389,7 @@ class SchedulingQueue(QueuedGroups):
         for item in items:
             if for_quota:
                 item.claims = True
-                self._gates.waits_for_quota(self._waiting_with(item), waits=True)
+                self._gates.waits_for_quota(self.waiting_with(item), waits=True)
             elif item.claims:
                 self._give_up_quota(item)
 

@@ -126,7 +126,7 @@ class QueuedGroups(ABC):
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
 
-    def _waiting_with(self, item: QueuedPod) -> PodInfo:
+    def waiting_with(self, item: QueuedPod) -> PodInfo:
         """A pod, or as many of its group as have to find a place together, as if they were one."""
         group = self.groups.waits_in(item)
         if group is None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.tenants.lending import lent, missing, split
 from dispatcher.service.fleet_views import CoreViews
+from shared.model.pod import Group
 from shared.model.tenant import FleetPart, Share, Tenant, quota_key
 from tests.builders import pod
 from tests.scheduling.tenants.naive import RESOURCES, TOTALS, trees
@@ -35,6 +36,22 @@ def test_the_tree_is_told_from_the_top_down_with_what_each_has_uses_lends_and_bo
         ("a", 1, "3", "0", "0", "3", "4", 0.0, 1),
         ("b", 1, "1", "4", "3", "0", "4", 0.75, 0),
     ]
+
+
+def test_a_group_counts_with_all_its_pods_and_what_would_free_quota_for_it_is_for_all_that_start_together() -> None:
+    world = World(tenant("all", "-", cpu=0), tenant("a", cpu=3, parent="all"), tenant("b", cpu=1, parent="all"))
+    world.come("b", "b1", "b2", "b3", "b4")
+    gang = Group("PodGroup", "gang", min_count=3)
+    world.submit(*(pod(f"a{at}").namespace("a").set(group=gang).cpu(1).build() for at in range(3)))
+    world.tick()
+    told = views(world)
+    row = told.tenant("a")
+    assert row is not None
+    assert (row["waiting"], row["starved"]) == (3, 3)
+    for name in ("a0", "a1"):
+        explained = told.explain("a", name)
+        assert explained is not None
+        assert explained["quota"]["missing"] == "3"
 
 
 def test_a_tenant_without_limits_is_a_row_of_its_own() -> None:

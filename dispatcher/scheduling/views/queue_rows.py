@@ -5,7 +5,6 @@ from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.views.pieces import Row
-from shared.model.pod import PodId
 
 MOST = 1000  # places that are counted
 
@@ -43,14 +42,20 @@ def place_view(
             "state": "",
             "why": "it does not wait for a decision",
         }
-    return _place_row(core, ledger, pod_id, item)
+    return _place_row(core, ledger, item)
 
 
-def _place_row(core: SchedulerCore, ledger: QuotaLedger, pod_id: PodId, item: QueuedPod) -> Row:
-    state = item.state.value
+def _place_row(core: SchedulerCore, ledger: QuotaLedger, item: QueuedPod) -> Row:
+    """Of a member of a group: where the one stands that stands for all."""
+    group = core.queue.groups.waits_in(item)
+    stands = item if group is None or group.lead is None else group.lead
+    state = stands.state.value
     places = core.queue.in_order(MOST) if state == "active" else []
-    place = next((at for at, one in enumerate(places, start=1) if one.pod_id == pod_id), None)
+    place = next((at for at, one in enumerate(places, 1) if one.pod_id == stands.pod_id), None)
     row = _row(core, ledger, place, item) | {"state": state}
+    if group is not None and group.lead is None:
+        return row | {"why": f"waits for others of its group: {group.note}"}
+    item = stands
     waiting = core.queue.counts()["active"]
     if state == "active":
         where = f"behind the first {MOST}" if place is None else f"number {place}"

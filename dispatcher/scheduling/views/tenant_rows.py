@@ -8,7 +8,7 @@ from typing import Any
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.queued import QueuedPod
+from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of, format_quota
 from dispatcher.scheduling.tenants.lending import Missing, lent, missing
 from dispatcher.scheduling.tenants.shares import FairShare
@@ -103,14 +103,22 @@ class TenantRows:
         found = Counter[str]()
         for tenant, one, count in self._parked():
             if Reasons.QUOTA in one.reasons:
-                short = missing(self._settled(tenant), charge_of(one.pod_info.pod))
+                asked = charge_of(self._core.queue.waiting_with(one).pod)
+                short = missing(self._settled(tenant), asked)
                 found[tenant] += count if short is not None and short.within else 0
         return found
 
     def _parked(self) -> Iterator[tuple[str, QueuedPod, int]]:
         if not self._ledger.tenants:
             return
-        for one, count in self._core.queue.parked():
+        queue = self._core.queue
+        singles = ((one, count) for one, count in queue.parked() if not queue.is_lead(one))
+        groups = (
+            (group.lead or next(iter(group.members.values())), len(group.members))
+            for group in queue.groups
+            if group.members and (group.lead is None or group.lead.state is not State.ACTIVE)
+        )
+        for one, count in (*singles, *groups):
             info = one.pod_info
             tenant = self._ledger.tenant_of(info.home, info.pod.namespace)
             if tenant is not None:
@@ -205,7 +213,12 @@ class TenantRows:
         }
 
     def frees(self, pod_info: PodInfo) -> Row | None:
-        """What would free quota for a pod; None for one that fits, or that nobody is charged for."""
+        """What would free quota for a pod, or for as many of its group as have to start together;
+        None for one that fits, or that nobody is charged for.
+        """
+        item = self._core.queue.get((pod_info.home, pod_info.pod.uid))
+        if item is not None:
+            pod_info = self._core.queue.waiting_with(item)
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         if tenant is None:
             return None

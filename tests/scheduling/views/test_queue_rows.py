@@ -7,6 +7,7 @@ from dispatcher.scheduling.queue import IN_A_ROW
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.views.queue_rows import place_view, queue_counts, queue_view
 from shared.messages import Changes
+from shared.model.pod import Group
 from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, pod
 from tests.laws.cores import make_core
@@ -112,3 +113,18 @@ def test_one_that_was_refused_is_said_to_wait_for_what_would_help_it() -> None:
     assert row["place"] is None
     assert row["why"] == "waits for something that may help it, after 1 attempts in vain: no node is known"
     assert queue_counts(world.core)["unschedulable"] == 1
+
+
+def test_a_member_of_a_group_stands_where_the_one_does_that_stands_for_all() -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", min_count=2)
+    world.come(pod("red-1").namespace("red").set(group=gang))
+    row = place_view(world.core, world.ledger, "red", "red-1")
+    assert row is not None
+    assert row["why"] == "waits for others of its group: gang: 1 of min 2 pods are here"
+    world.come(pod("red-2").namespace("red").set(group=gang))
+    rows = [place_view(world.core, world.ledger, "red", name) for name in ("red-1", "red-2")]
+    assert [(one["place"], one["state"], one["name"]) for one in rows if one] == [
+        (1, "active", "red-1"),
+        (1, "active", "red-2"),
+    ]
