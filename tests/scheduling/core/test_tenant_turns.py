@@ -8,6 +8,7 @@ from dispatcher.plugins.priority_sort import BEFORE_PRIORITY, IGNORED, Order, Pr
 from dispatcher.scheduling import events
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.messages import Bind
+from shared.model.pod import Group
 from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
@@ -96,6 +97,17 @@ def test_the_setting_says_whether_priority_or_the_share_is_asked_first(order: Or
     world.come("red", 1, priority=5)
     world.come("blue", 1)
     assert world.decide(1)[:1] == [first]
+
+
+def test_borrowers_with_large_groups_take_turns_group_by_group() -> None:
+    world = World(team("red"), team("blue"))
+    for tenant in ("red", "blue"):
+        for group in range(6):
+            gang = Group("PodGroup", f"gang{group}", min_count=15)
+            some = (pod(f"{tenant}-{group}-{at}").namespace(tenant).set(group=gang).cpu("100m") for at in range(15))
+            world.submit(*(one.build() for one in some))
+    world.tick()
+    assert [world.ledger.usage(tenant)["cpu"] for tenant in ("red", "blue")] == [4500, 4500]
 
 
 def test_no_tenant_is_above_its_limit_and_nothing_supposed_is_left() -> None:
