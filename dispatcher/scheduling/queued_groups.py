@@ -126,7 +126,7 @@ class QueuedGroups(ABC):
             group.starting = starting
             self._lead(group, Cause.MEMBER)
 
-    def _asks(self, item: QueuedPod) -> PodInfo:
+    def waiting_with(self, item: QueuedPod) -> PodInfo:
         """What waits for quota with a pod: who stands for a group, for as many as have to start."""
         starting = self.groups.starting_with(item)
         return item.pod_info if len(starting) == 1 else as_one([one.pod_info for one in starting])
