@@ -268,10 +268,13 @@ class SchedulingQueue(QueuedGroups):
         """Take out the first pod and others of its class, `limit` at most, in order: see the
         module.
 
-        They are of its turn, or there is nobody else in between.
+        They are of its turn, or there is nobody else in between. One that stands for a group is
+        alone: the turn may be another's when its group has a place.
         """
         batch = list[QueuedPod]()
         item = self._first(now)
+        if item is not None and self.is_lead(item):
+            limit = 1
         key = None if item is None else batch_key(item.class_key)
         while (
             item is not None

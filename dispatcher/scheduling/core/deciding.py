@@ -158,9 +158,8 @@ class Deciding:
             if not batch:
                 break
             if state.queue.groups:
-                leads = list(takewhile(state.queue.is_lead, batch))
-                if leads:
-                    budget -= self._decide_groups(leads, batch, now, event.enough, event.clock)
+                if state.queue.is_lead(batch[0]):
+                    budget -= self._decide_group(batch[0], now, event.clock)
                     if event.enough():
                         break
                     continue
@@ -217,31 +216,8 @@ class Deciding:
         self._state.queue.put_back(batch[len(singles) :])
         return singles
 
-    def _decide_groups(
-        self,
-        leads: Sequence[QueuedPod],
-        batch: Sequence[QueuedPod],
-        now: float,
-        enough: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> int:
-        """Decide groups for which these stand, the first of a popped batch, one at least; how many
-        pods these are. What is left of the batch is put back.
-        """
-        decided = 0
-        for at, lead in enumerate(leads, 1):
-            rest = batch[at:]
-            try:
-                decided += self._decide_group(lead, now, clock)
-            except Exception:
-                self._state.queue.put_back(rest)
-                raise
-            if enough() or at == len(leads):
-                self._state.queue.put_back(rest)
-                break
-        return decided
-
     def _decide_group(self, lead: QueuedPod, now: float, clock: Callable[[], float]) -> int:
+        """Decide the group for which it stands; how many pods these are."""
         state = self._state
         queue = state.queue
         group = lead.pod_info.pod.group

@@ -100,6 +100,17 @@ def test_the_setting_says_whether_priority_or_the_share_is_asked_first(order: Or
     assert world.decide(1)[:1] == [first]
 
 
+def test_borrowers_with_large_groups_take_turns_group_by_group() -> None:
+    world = World(team("red"), team("blue"))
+    for tenant in ("red", "blue"):
+        for group in range(6):
+            gang = Group("PodGroup", f"gang{group}", min_count=15)
+            some = (pod(f"{tenant}-{group}-{at}").namespace(tenant).set(group=gang).cpu("100m") for at in range(15))
+            world.submit(*(one.build() for one in some))
+    world.tick()
+    assert [world.ledger.usage(tenant)["cpu"] for tenant in ("red", "blue")] == [4500, 4500]
+
+
 def test_no_tenant_is_above_its_limit_and_nothing_supposed_is_left() -> None:
     world = World(team("red", cpu=4_000), team("blue", cpu=2_000))
     for tenant in ("red", "blue"):
