@@ -85,6 +85,7 @@ class _Reclaim(NamedTuple):
     victims: tuple[PodId, ...]
     members: tuple[PodId, ...]
     tenant: str
+    kind: Hashable
 
 
 class Reclaiming:
@@ -232,9 +233,9 @@ class Reclaiming:
             state.profiles.nominations.put(
                 Nominee(one.pod_id, one.pod_info, place.cluster, place.node, gone, why)
             )
-        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tuple(places), tenant)
+        kind = _kind_of(item)
+        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tuple(places), tenant, kind)
         self._open_at = now + self._pace.take(now, len(taken))
-        self._again.pop(_kind_of(item))
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
 
@@ -412,9 +413,11 @@ class Reclaiming:
             occupant = self._state.fleet.occupant(one.pod_id)
             if occupant is not None:
                 found.append(Victim(one.pod_id, occupant.pod_info, occupant.cluster, occupant.node))
-        found.sort(key=attrgetter("cluster", "pod_id"))
+        # at home they go at once: not before it is known that the pod may ask elsewhere
+        found.sort(key=lambda one: (one.cluster == pod_id[0], one.cluster, one.pod_id))
         for _, some in groupby(found, key=attrgetter("cluster")):
-            self._evictions.order(tuple(some), pod_id, now)
+            if self._state.profiles.nominations.of(pod_id) is not None:
+                self._evictions.order(tuple(some), pod_id, now)
 
     # --- what becomes of it
     # ----------------------------------------------------------------------------------------------
@@ -424,6 +427,7 @@ class Reclaiming:
         for pod_id, known in list(self._under_way.items()):
             if any(self._ledger.charged(one) is not None for one in known.members):
                 self._keep_no_more(pod_id, now)  # it has its place
+                self._again.pop(known.kind)
                 continue
             stands = now - known.since < _LONGEST_S and all(
                 self._ledger.holds(one)
@@ -433,8 +437,8 @@ class Reclaiming:
             )
             if not stands:
                 self._keep_no_more(pod_id, now)
-                if (item := state.queue.get(pod_id)) is not None:
-                    self._wait(_kind_of(item), now)
+                if state.queue.get(pod_id) is not None:
+                    self._wait(known.kind, now)
                 elif state.tracked.get(pod_id) is None:
                     self._rest(known.tenant, now)
             elif all(state.fleet.occupant(one) is None for one in known.victims):

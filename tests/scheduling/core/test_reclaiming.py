@@ -239,6 +239,14 @@ def test_whoever_is_not_let_go_is_not_asked_at_once_again_and_what_was_kept_is_f
     assert world.placed("red") == 1
 
 
+def test_a_pod_for_which_nobody_is_let_go_asks_ever_less_often() -> None:
+    world = lent()
+    world.verdict = REFUSED
+    world.come("red-1")
+    world.run(1300)
+    assert 5 <= len(world.evicted) <= 8
+
+
 def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
     world = lent()
     world.verdict = "unknown"
