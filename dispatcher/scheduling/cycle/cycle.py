@@ -466,6 +466,16 @@ class Scheduler(AssumedPods):
         refused = None if part.current else part.refresh(pod_info)
         return part.static_filters if refused is None else refused
 
+    def has_open_nodes(self, pod_info: PodInfo) -> bool:
+        """Whether a node is open to the pod by what rests on nodes alone; a plugin that fails is no
+        evidence that none is.
+        """
+        try:
+            closed = self.closed_nodes(pod_info)
+        except PluginError:
+            return True
+        return not isinstance(closed, Why) and closed.refused < self.fleet.n
+
     def refuses_alone(self, pod_info: PodInfo) -> Why | None:
         """Why no node would be looked at for the pod: for itself, or by a plugin that is asked for
         every pod, as for quota. PluginError.

@@ -195,9 +195,13 @@ class Profiles:
         return self.of(pod_info).plan.pod_plugins_in_bulk
 
     def waits_for_quota(self, pod_info: PodInfo, *, waits: bool) -> bool:
-        """Tell the Reserve plugins; whether one says that others may have waited behind it."""
+        """Tell the Reserve plugins; whether one says that others may have waited behind it. A pod
+        that no node takes waits for more than quota: nobody waits behind it.
+        """
         told = False
-        for plugin in self.of(pod_info).plan.reserves:
+        scheduler = self.of(pod_info)
+        waits = waits and scheduler.has_open_nodes(pod_info)
+        for plugin in scheduler.plan.reserves:
             try:
                 told = guarded(plugin, partial(plugin.waits, waits=waits), pod_info) or told
             except PluginError:

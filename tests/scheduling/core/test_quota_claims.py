@@ -140,6 +140,17 @@ def test_a_batch_goes_as_far_as_what_others_wait_for() -> None:
     assert len(placed) == 3
 
 
+def test_an_important_pod_that_no_node_takes_holds_up_nobody() -> None:
+    world = full()
+    world.end("red-big")
+    built = pod("red-odd").namespace("red").cpu(2).priority(1000).node_selector({"gpu": "none"})
+    world.submit(built.build())
+    world.run(2)
+    world.end("red-1")
+    world.run(15)
+    assert len(world.placed() & {"red-5", "red-6"}) == 1
+
+
 def test_a_group_that_is_too_few_to_start_holds_up_nobody() -> None:
     world = full()
     world.end("red-big")
