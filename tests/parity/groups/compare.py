@@ -9,12 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.compare import TOLERANCE, Difference, differences
 from tests.parity.generate_nodes import ZONE
-from tests.parity.groups.case import EVERYWHERE, Gang, GroupVerdict
+from tests.parity.groups.case import Gang, GroupVerdict
 from tests.parity.groups.generate import RACK
 from tests.parity.groups.ours import GroupSide, only_in
 from tests.parity.oracle import filters
@@ -28,7 +29,7 @@ DOMAIN = "which domain of a topology constraint"
 NARROWER = "a group without a topology constraint, or of a wide domain"
 # From the narrowest up: where a group goes that asks for one of them.
 _LEVELS = (RACK, ZONE, "")
-_MOST_TIES = 400  # ways to break ties that are looked at
+_MOST_TIES = 2000  # ways to break ties that are looked at
 
 
 @dataclass
@@ -130,8 +131,8 @@ class _Examined:
             yield Difference(told.pod, "feasible", "one at most", sorted(mine.feasible or ()))
 
     def _by_ties(self, domain: str, theirs: int, ours: int) -> Iterator[Difference]:
-        """A row, if our core comes to kube-scheduler's number when it breaks ties otherwise."""
-        if theirs in self._reachable(domain):
+        """A row, if both numbers are those of some way to break ties."""
+        if {theirs, ours} <= self._reachable(domain):
             self._report.rows[TIES] += 1
         else:
             yield self._differs("members", theirs, ours, domain)
@@ -163,22 +164,24 @@ class _Examined:
     # --- of all domains
 
     def _shares(self, held: dict[str, int]) -> Iterator[Difference]:
-        """Which domains hold the group, and how many members each."""
-        shares, most = self._theirs.shares, max(held.values(), default=0)
-        ours = {domain: many * 100 // most for domain, many in held.items()}
-        for domain in sorted({*shares, *ours}):
-            told = shares.get(domain)
-            if domain in shares and domain in ours and told in (None, ours[domain]):
-                continue
-            if not any(self._explained(one, shares, held) for one in {domain, *shares, *held}):
-                yield self._differs("share", told, ours.get(domain), domain)
+        """Which domains hold the group, and how many members: as here, or as if ties were broken otherwise."""
+        if self._agree(held):
+            return
+        domains = [*self._theirs.tables]
+        reachable = [self._reachable(domain) for domain in domains]
+        so_here = all(held.get(domain, 0) in many for domain, many in zip(domains, reachable, strict=True))
+        for many in product(*reachable) if so_here else ():
+            if self._agree({domain: one for domain, one in zip(domains, many, strict=True) if one}):
+                self._report.rows[TIES] += 1
+                return
+        yield self._differs("shares", self._theirs.shares, held)
 
-    def _explained(self, domain: str, shares: dict[str, int | None], held: dict[str, int]) -> bool:
-        """Whether ties let a domain hold another number than it does here."""
-        reachable = self._reachable(domain)
-        if len(reachable) > 1:
-            self._report.rows[TIES] += 1
-        return len(reachable) > 1
+    def _agree(self, held: dict[str, int]) -> bool:
+        """Whether these numbers of members have kube-scheduler's shares."""
+        shares, most = self._theirs.shares, max(held.values(), default=0)
+        return shares.keys() == held.keys() and all(
+            told in (None, held[domain] * 100 // most) for domain, told in shares.items()
+        )
 
     def _where(self, held: dict[str, int], ours: dict[str, str]) -> Iterator[Difference]:
         """That our place is the best by docs/algorithms/groups.md, and that kube-scheduler's filters allow it."""
@@ -200,12 +203,12 @@ class _Examined:
         inside = [one for one, nodes in domains.items() if nodes.issuperset(ours.values())]
         if len(inside) != 1 or len(ours) < gang.min_count:
             yield self._differs("domain", theirs.chosen, inside)
-        elif len(ours) < len(theirs.placed) and not self._explained(theirs.chosen or EVERYWHERE, theirs.shares, held):
-            yield self._differs("fewer", len(theirs.placed), len(ours))
-        elif inside != [theirs.chosen]:
-            self._report.rows[DOMAIN if theirs.placed else NARROWER] += 1
-        elif len(ours) > len(theirs.placed):
+        elif inside != [theirs.chosen] and theirs.chosen is not None:
+            self._report.rows[DOMAIN] += 1
+        if len(ours) > len(theirs.placed) and len(ours) > max(held.values(), default=0):
             self._report.rows[NARROWER] += 1
+        elif theirs.chosen is not None and len(ours) < len(theirs.placed) == held.get(theirs.chosen, 0):
+            yield self._differs("fewer", len(theirs.placed), len(ours))
 
     def _allowed(self, ours: dict[str, str]) -> Iterator[Difference]:
         seats = {name: [*place.seats] for name, place in self._oracle.world.places.items()}

@@ -1,7 +1,7 @@
 """The cases of kube-scheduler's integration tests for pod groups, by place_group.
 
-They are those of test/integration/scheduler/podgroup of Kubernetes 1.37, each with the name that it has there. What they
-say of the queue (a group without its PodGroup, or without its quorum) is in tests/scheduling/core/test_groups.py;
+They are those of test/integration/scheduler/podgroup of Kubernetes 1.37, each with the name that it has there. What
+they say of the queue (a group without its PodGroup, or without its quorum) is in tests/scheduling/core/test_groups.py;
 composite groups are not served here.
 """
 
