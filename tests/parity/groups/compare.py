@@ -26,7 +26,7 @@ from tests.parity.oracle.world import Place
 # Rows of docs/parity.md.
 TIES = "ties of nodes"
 DOMAIN = "which domain of a topology constraint"
-NARROWER = "a group without a topology constraint, or of a wide domain"
+NARROWER = "a group without a topology constraint, or of a zone"
 # From the narrowest up: where a group goes that asks for one of them.
 _LEVELS = (RACK, ZONE, "")
 _MOST_TIES = 2000  # ways to break ties that are looked at
