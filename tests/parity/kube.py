@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from localfleet.controlplane.api import Api
@@ -28,12 +27,13 @@ _API_FLAGS = (
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass,DefaultStorageClass,"
     "StorageObjectInUseProtection,PersistentVolumeClaimResize",
 )
-_SCHEDULER_FLAGS = (
-    "--vmodule=schedule_one=10,eventhandlers=3",
+_VERBOSITY = "--vmodule=schedule_one=10,schedule_one_podgroup=10,eventhandlers=3"
+_GATES = {
     # Its batches take over a former pod's node without scoring the others: nothing to compare.
+    "OpportunisticBatching": False,
     # Victims are deleted before the refusal is told.
-    "--feature-gates=OpportunisticBatching=false,SchedulerAsyncPreemption=false",
-)
+    "SchedulerAsyncPreemption": False,
+}
 # Laid over each profile: every node is a candidate for preemption, none left to chance.
 _ARGUMENTS = [
     {"name": "DefaultPreemption", "args": {"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 1000}},
@@ -136,7 +136,7 @@ class KubeScheduler:
             return bool(found)
 
         log.follow(answered, f"an answer about pod {key}", timeout_s)
-        verdict = _unweighted(found[0], WEIGHTS[pod["spec"]["schedulerName"]])
+        verdict = unweighted(found[0], WEIGHTS[pod["spec"]["schedulerName"]])
         verdict.changed = binder.changed
         return verdict
 
@@ -162,7 +162,7 @@ class KubeScheduler:
         return found[0]
 
 
-def _unweighted(verdict: Verdict, weights: dict[str, int]) -> Verdict:
+def unweighted(verdict: Verdict, weights: dict[str, int]) -> Verdict:
     if verdict.scores is not None:
         verdict.scores = {
             plugin: {node: score / weights.get(plugin, 1) for node, score in scores.items()}
@@ -189,17 +189,31 @@ def _gated(pod: Object) -> str:
 
 
 @contextmanager
-def kube_scheduler(cases: Sequence[Case], directory: Path | None = None, **more: Any) -> Iterator[KubeScheduler]:
+def kube_scheduler(cases: Sequence[Case]) -> Iterator[KubeScheduler]:
     """A kube-scheduler that knows the cases. Its processes end with the block."""
-    options: dict[str, Any] = {
-        "scheduler": True,
-        "scheduler_config": _configuration(),
-        "api_flags": _API_FLAGS,
-        "scheduler_flags": _SCHEDULER_FLAGS,
-    }
-    with control_plane("parity", **options, **more) as plane:
-        plane.kill("kube-controller-manager")
-        plane.kill("kube-scheduler")
+    with parity_plane() as plane:
         scheduler = KubeScheduler(plane)
         scheduler.prepare(cases)
         yield scheduler
+
+
+@contextmanager
+def parity_plane(gates: Sequence[str] = (), served: str = "") -> Iterator[ControlPlane]:
+    """An API server, and a kube-scheduler that is not started yet. `gates`: switched on in both; `served`: an API."""
+    for_api = [*_API_FLAGS]
+    if gates:
+        for_api.append(f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}")
+    if served:
+        for_api.append(f"--runtime-config={served}=true")
+    switched = {**_GATES, **dict.fromkeys(gates, True)}
+    told = ",".join(f"{gate}={str(on).lower()}" for gate, on in switched.items())
+    options: dict[str, Any] = {
+        "scheduler": True,
+        "scheduler_config": _configuration(),
+        "api_flags": for_api,
+        "scheduler_flags": (_VERBOSITY, f"--feature-gates={told}"),
+    }
+    with control_plane("parity", **options) as plane:
+        plane.kill("kube-controller-manager")
+        plane.kill("kube-scheduler")
+        yield plane

@@ -11,13 +11,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tests.parity.case import Verdict
 
 _LINE = re.compile(rb'^[IWE]\d{4} [\d:.]+ +\d+ ([\w.]+):\d+\] "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _VALUE = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 _POLL_S = 0.001
+Handler = Callable[[Any, dict[str, str]], None]
 
 
 @dataclass
@@ -37,6 +38,8 @@ class SchedulerLog:
 
     `gone`: pods that have left their nodes. `verdicts`: pod -> the verdicts that nobody has taken yet, in order.
     """
+
+    handlers: ClassVar[dict[bytes, Handler]]
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -63,7 +66,7 @@ class SchedulerLog:
         self._offset += len(fresh)
         whole, newline, self._rest = (self._rest + fresh).rpartition(b"\n")
         for _, text, values in _LINE.findall(whole + newline):
-            handler = _HANDLERS.get(text)
+            handler = self.handlers.get(text)
             if handler is not None:
                 handler(self, _values(values.decode()))
         return bool(fresh)
@@ -120,7 +123,7 @@ def _values(text: str) -> dict[str, str]:
     return {key: json.loads(value) if value[0] == '"' else value for key, value in _VALUE.findall(text)}
 
 
-_HANDLERS: dict[bytes, Callable[[SchedulerLog, dict[str, str]], None]] = {
+HANDLERS: dict[bytes, Handler] = {
     b"Add event for node": SchedulerLog._node_came,
     b"Delete event for node": SchedulerLog._node_went,
     b"Delete event for scheduled pod": SchedulerLog._pod_went,
@@ -132,3 +135,4 @@ _HANDLERS: dict[bytes, Callable[[SchedulerLog, dict[str, str]], None]] = {
     b"Unable to schedule pod; no nodes are registered to the cluster; waiting": SchedulerLog._found_no_nodes,
     b"Error scheduling pod; retrying": SchedulerLog._failed,
 }
+SchedulerLog.handlers = HANDLERS

@@ -18,6 +18,7 @@ from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Bools, DomainPlugin, PodInfo, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
+from dispatcher.scheduling.framework.pod_info import Domains
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.records.decision import Decision
 from shared.model.pod import Pod, PodId
@@ -70,11 +71,11 @@ class OurSide:
         for key in verdict.victims:
             self._schedulers[DEFAULT].forget(self._ids[key])
 
-    def judge(self, pod: Object) -> Verdict:
-        """What our core says of a pending pod; nothing is booked."""
+    def judge(self, pod: Object, only_in: Domains | None = None) -> Verdict:
+        """What our core says of a pending pod, on the nodes of a domain if one is given; nothing is booked."""
         found = _pod(pod)
         assert found is not None, f"pod {key_of(pod)} is not read as ours"
-        placed, pod_id = PodInfo(found, CLUSTER), (CLUSTER, found.uid)
+        placed, pod_id = PodInfo(found, CLUSTER, only_in=only_in), (CLUSTER, found.uid)
         scheduler = self._schedulers[found.scheduler_name]
         if found.nominated_node:
             scheduler.nominations.put(Nominee(pod_id, placed, CLUSTER, found.nominated_node))

@@ -1,0 +1,275 @@
+"""One group before both sides: what must be equal, and which rows of docs/parity.md explain the rest.
+
+Equal must be, in each domain that kube-scheduler tried: the nodes and the scores of each member in its turn, whether
+the domain holds the group, and how many members it holds. Then a domain is chosen, by other rules here than there: the
+rules of here are checked by themselves (`_where`), and that each place is one that kube-scheduler's filters allow.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from tests.parity.case import Case, Object, Verdict, key_of
+from tests.parity.compare import TOLERANCE, Difference, differences
+from tests.parity.generate_nodes import ZONE
+from tests.parity.groups.case import Gang, GroupVerdict
+from tests.parity.groups.generate import RACK
+from tests.parity.groups.ours import GroupSide, only_in
+from tests.parity.oracle import filters
+from tests.parity.oracle.judge import Oracle
+from tests.parity.oracle.requests import requests
+from tests.parity.oracle.world import Place
+
+# Rows of docs/parity.md.
+TIES = "ties of nodes"
+DOMAIN = "which domain of a topology constraint"
+NARROWER = "a group without a topology constraint, or of a zone"
+# From the narrowest up: where a group goes that asks for one of them.
+_LEVELS = (RACK, ZONE, "")
+_MOST_TIES = 2000  # ways to break ties that are looked at
+
+
+@dataclass
+class GroupReport:
+    """`counts`: groups, whole, in part, waiting, members, tables. `rows`: intended differences. `found`: all others."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    found: list[Difference] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """One line of figures."""
+        figures = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        rows = "; ".join(f"{count} {row}" for row, count in self.rows.most_common())
+        return f"{figures}; intended: {rows or 'none'}"
+
+    def differing(self) -> str:
+        """What differs, a line each."""
+        return "\n".join(json.dumps(one.record()) for one in self.found)
+
+
+def examine(fleet: Case, verdicts: Sequence[GroupVerdict], report: GroupReport) -> None:
+    """Each gang of a fleet, which is booked where kube-scheduler put it."""
+    side, oracle = GroupSide(fleet), Oracle(fleet)
+    for theirs in verdicts:
+        _count(report, theirs)
+        one = _Examined(fleet, side, oracle, theirs, report)
+        report.found += [*one.differences()]
+        for pod in theirs.gang.members:
+            node = theirs.placed.get(key_of(pod))
+            if node:
+                side.book(pod, node)
+                oracle.book(pod, node)
+
+
+def _count(report: GroupReport, theirs: GroupVerdict) -> None:
+    many, placed = len(theirs.gang.members), len(theirs.placed)
+    report.counts["groups"] += 1
+    report.counts["whole" if placed == many else "in part" if placed else "waiting"] += 1
+    report.counts["members"] += many
+    report.counts["tables"] += sum(one.totals is not None for told in theirs.tables.values() for one in told)
+
+
+class _Examined:
+    """One gang."""
+
+    def __init__(self, fleet: Case, side: GroupSide, oracle: Oracle, theirs: GroupVerdict, report: GroupReport) -> None:
+        self._fleet, self._side, self._oracle = fleet, side, oracle
+        self._theirs, self._gang, self._report = theirs, theirs.gang, report
+        self._pods = {key_of(pod): pod for pod in self._gang.members}
+
+    def differences(self) -> Iterator[Difference]:
+        """What differs and is no row's."""
+        theirs, gang = self._theirs, self._gang
+        held = self._side.held(gang, gang.topology_key)
+        if set(theirs.tables) != set(gang.domains(self._fleet.nodes)):
+            yield self._differs("domains", sorted(theirs.tables), sorted(gang.domains(self._fleet.nodes)))
+        for domain, tables in theirs.tables.items():
+            yield from self._in_domain(domain, tables, held)
+        yield from self._shares(held)
+        yield from self._where(held, self._side.place(gang))
+
+    def _differs(self, what: str, theirs: Any, ours: Any, node: str = "") -> Difference:
+        return Difference(self._gang.key, what, theirs, ours, node)
+
+    # --- in one domain
+
+    def _in_domain(self, domain: str, tables: list[Verdict], held: dict[str, int]) -> Iterator[Difference]:
+        """Member by member, until it is not known where kube-scheduler supposed one, for ties."""
+        booked = list[Object]()
+        try:
+            for told in tables:
+                pod = self._pods[told.pod]
+                mine = self._side.judge(pod, only_in(self._gang.topology_key, domain))
+                yield from self._of_member(told, mine)
+                nodes = _where_supposed(told, mine)
+                node = self._theirs.placed.get(told.pod, "") if domain == self._theirs.chosen else None
+                if node is None:
+                    if len(nodes) > 1:
+                        return
+                    node = next(iter(nodes), "")
+                elif node not in (nodes or {""}):
+                    yield self._differs("node", node, sorted(nodes), domain)
+                if node:
+                    self._side.book(pod, node)
+                    booked.append(pod)
+            many = len(booked) if len(booked) >= self._gang.min_count else 0
+            if bool(many) != (domain in self._theirs.shares):
+                yield self._differs("scores of the domain", domain in self._theirs.shares, many, domain)
+        finally:
+            self._side.leave(booked)
+        if many != held.get(domain, 0):
+            yield from self._by_ties(domain, many, held.get(domain, 0))
+
+    def _of_member(self, told: Verdict, mine: Verdict) -> Iterator[Difference]:
+        if told.totals is not None:
+            yield from differences(told, mine)
+        elif len(mine.feasible or ()) > 1:
+            yield Difference(told.pod, "feasible", "one at most", sorted(mine.feasible or ()))
+
+    def _by_ties(self, domain: str, theirs: int, ours: int) -> Iterator[Difference]:
+        """A row, if both numbers are those of some way to break ties."""
+        if {theirs, ours} <= self._reachable(domain):
+            self._report.rows[TIES] += 1
+        else:
+            yield self._differs("members", theirs, ours, domain)
+
+    def _reachable(self, domain: str) -> set[int]:
+        """How many members a domain may hold, by each way to break ties; 0 for fewer than `min_count`."""
+        found, left = set[int](), [_MOST_TIES]
+
+        def decide(at: int, many: int) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                return
+            if at == len(self._gang.members):
+                found.add(many if many >= self._gang.min_count else 0)
+                return
+            pod = self._gang.members[at]
+            mine = self._side.judge(pod, only_in(self._gang.topology_key, domain))
+            nodes = _best(mine)
+            for node in nodes:
+                self._side.book(pod, node)
+                decide(at + 1, many + 1)
+                self._side.leave([pod])
+            if not nodes:
+                decide(at + 1, many)
+
+        decide(0, 0)
+        return found
+
+    # --- of all domains
+
+    def _shares(self, held: dict[str, int]) -> Iterator[Difference]:
+        """Which domains hold the group, and how many members: as here, or as if ties were broken otherwise."""
+        if self._agree(held):
+            return
+        domains = [*self._theirs.tables]
+        reachable = [self._reachable(domain) for domain in domains]
+        so_here = all(held.get(domain, 0) in many for domain, many in zip(domains, reachable, strict=True))
+        for many in product(*reachable) if so_here else ():
+            if self._agree({domain: one for domain, one in zip(domains, many, strict=True) if one}):
+                self._report.rows[TIES] += 1
+                return
+        yield self._differs("shares", self._theirs.shares, held)
+
+    def _agree(self, held: dict[str, int]) -> bool:
+        """Whether these numbers of members have kube-scheduler's shares."""
+        shares, most = self._theirs.shares, max(held.values(), default=0)
+        return shares.keys() == held.keys() and all(
+            told in (None, held[domain] * 100 // most) for domain, told in shares.items()
+        )
+
+    def _where(self, held: dict[str, int], ours: dict[str, str]) -> Iterator[Difference]:
+        """That our place is the best by docs/algorithms/groups.md, and that kube-scheduler's filters allow it."""
+        gang, theirs = self._gang, self._theirs
+        yield from self._allowed(ours)
+        ranks = self._ranks(held)
+        if not ranks:
+            if ours:
+                yield self._differs("placed", theirs.placed, ours)
+            return
+        best = min(rank for rank, _ in ranks)
+        if not ours:
+            yield self._differs("waits", theirs.placed, best)
+            return
+        good = [nodes for rank, nodes in ranks if rank[:2] == best[:2] and rank[2] - best[2] < TOLERANCE]
+        if len(ours) != len(gang.members) - best[0] or not any(nodes.issuperset(ours.values()) for nodes in good):
+            yield self._differs("place", best, ours)
+        domains = gang.domains(self._fleet.nodes)
+        inside = [one for one, nodes in domains.items() if nodes.issuperset(ours.values())]
+        if len(inside) != 1 or len(ours) < gang.min_count:
+            yield self._differs("domain", theirs.chosen, inside)
+        elif inside != [theirs.chosen] and theirs.chosen is not None:
+            self._report.rows[DOMAIN] += 1
+        if len(ours) > len(theirs.placed) and len(ours) > max(held.values(), default=0):
+            self._report.rows[NARROWER] += 1
+        elif theirs.chosen is not None and len(ours) < len(theirs.placed) == held.get(theirs.chosen, 0):
+            yield self._differs("fewer", len(theirs.placed), len(ours))
+
+    def _allowed(self, ours: dict[str, str]) -> Iterator[Difference]:
+        seats = {name: [*place.seats] for name, place in self._oracle.world.places.items()}
+        for pod in self._gang.members:
+            node = ours.get(key_of(pod))
+            if node is not None:
+                feasible = self._oracle.judge(pod).feasible or frozenset()
+                if node not in feasible:
+                    yield self._differs("not allowed", sorted(feasible), node, key_of(pod))
+                self._oracle.book(pod, node)
+        for name, place in self._oracle.world.places.items():
+            place.seats = seats[name]
+
+    def _ranks(self, held: dict[str, int]) -> list[tuple[tuple[int, int, float], set[str]]]:
+        """The domains that hold the group: members without a place, level, room for such groups; and their nodes."""
+        gang = self._gang
+        asked = gang.topology_key
+        levels = _LEVELS[: _LEVELS.index(asked) + 1] if asked in _LEVELS else (asked,)
+        found = []
+        for level, key in enumerate(levels):
+            many = held if key == asked else self._side.held(gang, key)
+            for domain, nodes in _domains(key, self._fleet.nodes).items():
+                if domain in many:
+                    rank = len(gang.members) - many[domain], level, self._left(nodes)
+                    found.append((rank, nodes))
+        return found
+
+    def _left(self, nodes: set[str]) -> float:
+        """The least of room / members over the templates."""
+        templates: dict[str, list[Object]] = {}
+        for pod in self._gang.members:
+            templates.setdefault(json.dumps(pod["spec"], sort_keys=True), []).append(pod)
+        places = [self._oracle.world.places[name] for name in nodes]
+        return min(sum(_room(pods[0], place) for place in places) / len(pods) for pods in templates.values())
+
+
+def _domains(key: str, nodes: list[Object]) -> dict[str, set[str]]:
+    topology = [{"key": key}] if key else []
+    return Gang({"spec": {"schedulingConstraints": {"topology": topology}}}, []).domains(nodes)
+
+
+def _room(pod: Object, place: Place) -> int:
+    """How many such pods a node has room for, 0 if it refuses them whatever runs there."""
+    if any(refuses(pod, place) for refuses in (filters.taint_toleration, filters.node_affinity)):
+        return 0
+    free = [
+        (place.allocatable.get(name, 0) - place.requested(name)) // amount
+        for name, amount in requests(pod).items()
+        if amount > 0
+    ]
+    return max(0, min([*free, place.allocatable["pods"] - len(place.seats)]))
+
+
+def _best(verdict: Verdict) -> frozenset[str]:
+    """The nodes with the best total, or the only one, or none."""
+    if verdict.totals is None:
+        return verdict.feasible or frozenset()
+    most = max(verdict.totals.values())
+    return frozenset(node for node, total in verdict.totals.items() if most - total < TOLERANCE)
+
+
+def _where_supposed(told: Verdict, mine: Verdict) -> frozenset[str]:
+    """The nodes of which kube-scheduler took one for a member; of one node it tells no scores."""
+    return _best(told if told.totals is not None else mine)
