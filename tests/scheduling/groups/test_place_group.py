@@ -179,6 +179,13 @@ def test_no_more_domains_are_tried_than_are_bounded(monkeypatch: pytest.MonkeyPa
 def test_members_that_share_no_host_are_not_tried_in_every_rack(monkeypatch: pytest.MonkeyPatch) -> None:
     """Racks of two nodes have room for eight of three members, but for two on hosts of their own."""
     where = world(a=[one for at in range(9) for one in rack(f"r{at}", 4, 4)])
+    tried = count_what_ifs(monkeypatch)
+    apart = [pod(f"w{at}").cpu(1).labels(app="u").away("host", selector(app="u")) for at in range(3)]
+    assert "2 of 3 members fit" in told(place(where, members(*apart)))
+    assert tried == [4]
+
+
+def count_what_ifs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     tried, what_if = [0], Profiles.what_if
 
     def counted(profiles: Profiles) -> WhatIf:
@@ -186,9 +193,41 @@ def test_members_that_share_no_host_are_not_tried_in_every_rack(monkeypatch: pyt
         return what_if(profiles)
 
     monkeypatch.setattr(Profiles, "what_if", counted)
-    apart = [pod(f"w{at}").cpu(1).labels(app="u").away("host", selector(app="u")) for at in range(3)]
-    assert "2 of 3 members fit" in told(place(where, members(*apart)))
-    assert tried == [4]
+    return tried
+
+
+def test_a_rack_with_room_for_each_member_but_not_for_all_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = count_what_ifs(monkeypatch)
+    unlike = [pod(f"w{cpu}").cpu(cpu) for cpu in (1, 2, 3)]
+    racks = [one for at in range(9) for one in rack(f"r{at}", 5)]
+    assert "2 of 3 members fit in rack" in told(place(world(a=racks), members(*unlike)))
+    assert tried == [0]
+    assert nodes_of(place(world(a=[*racks, *rack("last", 6)]), members(*unlike))) == ["last-0"] * 3
+    assert tried == [1]
+
+
+def test_requests_whose_sum_is_no_int64_are_summed() -> None:
+    racks = [one.resource("example.com/x", 2**62) for one in rack("r1", 8, 8, 8, 8)]
+    huge = [pod(f"w{at}").request("example.com/x", 2**62 - at) for at in range(4)]
+    assert len(set(nodes_of(place(world(a=racks), members(*huge))))) == 4
+
+
+@pytest.mark.parametrize("level", ["rack", "zone"])
+def test_a_group_that_takes_long_to_try_is_tried_in_few_domains_and_the_widest(
+    monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """The last of its members speaks against every rack, or every zone."""
+    monkeypatch.setattr("dispatcher.scheduling.groups.place_group.MOST_DECISIONS", 5)
+    tried = count_what_ifs(monkeypatch)
+    apart = [pod(f"w{at}").cpu(1).labels(app="u").away(level, selector(app="u")) for at in range(2)]
+    racks = [one for at in range(9) for one in rack(f"r{at}", 4, zone="z")]
+    found = place(world(a=racks), members(*apart, within="zone"))
+    assert tried == [3]
+    if level == "zone":
+        assert "1 of 2 members fit in rack" in told(found)
+        assert "; 7 more may hold them, and would take too long to try: " in told(found)
+    else:
+        assert len(set(nodes_of(found))) == 2
 
 
 # --- nowhere
