@@ -167,7 +167,13 @@ class _Search:
             return None
         found = self._first_that_fits(members, self._candidates(members))
         if found is None and not any(one.victims for one in self._promised):
-            self._emptied = GroupPreemption(members).best()
+            preemption = GroupPreemption(members)
+            self._emptied = preemption.best()
+            if preemption.is_cut and self._emptied is None:
+                tried.missing += (
+                    "; whom to evict for it would take too long to find: make smaller groups, or "
+                    "let their members ask for the same"
+                )
         return found
 
     def _refuse(self, why: Why) -> None:

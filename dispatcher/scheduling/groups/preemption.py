@@ -30,7 +30,7 @@ from dispatcher.scheduling.framework.group_domain import ANYWHERE, rows_in
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_info import GroupId, whole_group_id
 from dispatcher.scheduling.groups.domain_levels import GroupPlace
-from dispatcher.scheduling.groups.members import Members, held
+from dispatcher.scheduling.groups.members import MOST_DECISIONS, Members, held
 from dispatcher.scheduling.groups.rooms import MOST
 from dispatcher.scheduling.groups.templates import Template
 from dispatcher.scheduling.rules.budgets import Budgets, Left
@@ -42,6 +42,7 @@ from shared.model.resources import PODS
 MOST_EMPTIED = 64  # domains that are tried for one group,
 MOST_BETTER = 16  # and if one of these will do
 _MOST_ASKED = 256  # what-ifs of one domain
+_LOOKS = 128  # at the room of one template on one node: they cost as much as a decision
 _MOST_ROWS = 1 << 16  # of which it is asked who started last
 _UNKNOWN = 1 << 40
 Unit = tuple[Victim, ...]  # that stay or go together
@@ -56,7 +57,7 @@ class Emptied(NamedTuple):
 
 
 class GroupPreemption:
-    """Looks for the victims of one group."""
+    """Looks for the victims of one group. `is_cut`: not everywhere, as that would take too long."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -68,6 +69,8 @@ class GroupPreemption:
         )
         self._budgets = Budgets(scheduler.view.objects)
         self._least = self._post_filters.least
+        self._left = MOST_DECISIONS
+        self.is_cut = False
         self._whole: dict[GroupId, list[Occupant]] | None = None
         self._by_room_alone = True
         # more pods there may be what makes members fit: the fewer are gone need not be the better
@@ -87,7 +90,7 @@ class GroupPreemption:
         if known is not None and known[0] == now and since - known[1] <= KEPT_S:
             return None
         found = self._best()
-        if found is None and self._by_room_alone:
+        if found is None and self._by_room_alone and not self.is_cut:
             hopeless.put(kind, (now, since), self._kind_bytes())
         return found
 
@@ -125,6 +128,9 @@ class GroupPreemption:
         for tried, (bound, level, place) in enumerate(self._by_bound(hopeful)):
             most = MOST_EMPTIED if found is None else MOST_BETTER
             if tried >= most or (found is not None and found[0] < bound):
+                break
+            if tried and self._left < len(self._members.waiting):
+                self.is_cut = True
                 break
             one = self._emptied(place)
             if one is None:
@@ -166,8 +172,9 @@ class GroupPreemption:
         rows = np.flatnonzero(hopeful)
         with self._others_aside():
             emptied = [self._room_without(one, rows) for one in members.templates]
-            gains = [self._most_a_victim(one, rows) for one in members.templates]
-        gain: Floats = np.sum(gains, axis=0)
+            gain: Floats = np.zeros(len(rows))
+            for one in members.templates:
+                gain += self._most_a_victim(one, rows)
         bounds = []
         for level, key in enumerate(members.keys):
             codes = members.codes(key)
@@ -266,7 +273,7 @@ class GroupPreemption:
         """
         rows = self._rows(place)
         units, forbidden = self._units(rows)
-        if not units:
+        if not units or not self._may_reckon(units, rows):
             return None
         victims = self._reckoned(units, rows)
         if victims is None:
@@ -331,6 +338,18 @@ class GroupPreemption:
         together = len({one.cluster for one in pods}) == 1 and all(map(self._is_lower, pods))
         return tuple(by_importance(list(map(_victim, pods)))) if together else ()
 
+    def _may_reckon(self, units: Sequence[Unit], rows: RowList) -> bool:
+        """Whether that costs no more than is left; what it costs is spent then. For a single template
+        it is as nothing.
+        """
+        looks = len(rows) + 3 * sum(map(len, units))
+        cost = (len(self._members.templates) - 1) * looks // _LOOKS
+        if cost > self._left:
+            self.is_cut = True
+            return False
+        self._left -= cost
+        return True
+
     def _reckoned(self, units: Sequence[Unit], rows: RowList) -> list[Unit] | None:
         """Who has to go by what pods request alone; None if even all of them are not enough. If the
         group fits once these are gone, they are the very ones that trying would find: who stays
@@ -363,6 +382,10 @@ class GroupPreemption:
         for _ in range(_MOST_ASKED):
             if at >= len(units):
                 break
+            if self._left < len(self._members.waiting):
+                # rather nobody than all who are left
+                self.is_cut = True
+                return []
             some = set(map(id, units[at : at + size]))
             without = [unit for unit in evicted if id(unit) not in some]
             if without and self._decided(place, without) is not None:
@@ -382,6 +405,7 @@ class GroupPreemption:
                 for one in unit:
                     trial.take_away(one.pod_id)
             results = self._members.decide_in(trial, place)
+        self._left -= len(results)
         return results if held(results) >= self._members.needed else None
 
 

@@ -349,6 +349,21 @@ def test_that_nobodys_leaving_helps_is_known_until_the_fleet_moves() -> None:
     assert victims_of(place(where, gang(3, priority=10))) == ["there"]
 
 
+@pytest.mark.parametrize(("most", "victims"), [(4, ["big"]), (1, [])])
+def test_nobody_is_evicted_for_a_group_whose_victims_take_too_long_to_find(
+    monkeypatch: pytest.MonkeyPatch, most: int, victims: list[str]
+) -> None:
+    """A rack where they seem to matter less, and where a pod stays that keeps the member off, comes first."""
+    monkeypatch.setattr("dispatcher.scheduling.groups.preemption.MOST_DECISIONS", most)
+    where = world(a=[*rack("r1", 2), *rack("r2", 2)])
+    low(where[0], "small", 1, "r1-0")
+    low(where[0], "stays", 1, "r1-0", priority=10, labels={"app": "u"})
+    low(where[0], "big", 2, "r2-0", priority=1)
+    found = place(where, members(pod("w0").cpu(1).priority(10).away("rack", selector(app="u"))))
+    assert victims_of(found) == victims
+    assert ("whom to evict for it would take too long to find" in told(found)) == (not victims)
+
+
 # --- which group
 
 
