@@ -1,6 +1,6 @@
 """The members of a group that wait, what is known of their room, and their decision in one domain."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 
 import msgspec
@@ -28,7 +28,7 @@ NodeName = tuple[str, str]  # (cluster, node)
 
 class Members:
     """`needed`: so many of those that wait have to find a place, or none goes. `keys`: of the levels
-    of domains that they may go to. PluginError.
+    of domains that they may go to. PluginError, TooManyKindsError.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Members:
 
     def fitting_in(self, key: str) -> tuple[Ints, Floats]:
         """[domains] how many members have room at most, and how many such groups."""
-        rooms = [one.in_domains.get(key) for one in self.templates]
+        rooms = (one.in_domains.get(key) for one in self.templates)
         return self.fitting(rooms, self.levels.size(key))
 
     def bound_in(self, key: str) -> tuple[Ints, Floats]:
@@ -81,7 +81,7 @@ class Members:
             np.minimum(fit, self._sums.in_domains(codes, self.levels.size(key)), out=fit)
         return fit, left
 
-    def fitting(self, rooms: Sequence[Ints | None], size: int) -> tuple[Ints, Floats]:
+    def fitting(self, rooms: Iterable[Ints | None], size: int) -> tuple[Ints, Floats]:
         """The same where so many of each template have room. [domains]"""
         fit: Ints = np.zeros(size, dtype=np.int64)
         left: Floats = np.full(size, np.inf)
@@ -99,18 +99,18 @@ class Members:
         """
         if len(self.profiles.nominations):
             return None
-        caps = [capped(one) for one in self.templates]
-        if all(one is None for one in caps):
-            return None
-        found = dict[str, Ints]()
-        for key in self.keys:
-            codes = self.levels.codes(key)
-            size = self.levels.size(key)
-            rooms = list[Ints | None]()
-            for one, cap in zip(self.templates, caps, strict=True):
-                rooms.append(one.in_domains.get(key) if cap is None else summed(codes, cap, size))
-            found[key] = self.fitting(rooms, size)[0]
-        return found
+        found = {key: np.zeros(self.levels.size(key), dtype=np.int64) for key in self.keys}
+        says_more = False
+        for one in self.templates:
+            cap = capped(one)
+            says_more = says_more or cap is not None
+            for key, fit in found.items():
+                room = one.in_domains.get(key)
+                if cap is not None:
+                    room = summed(self.levels.codes(key), cap, self.levels.size(key))
+                if room is not None:
+                    np.add(fit, np.minimum(room, one.most), out=fit)
+        return found if says_more else None
 
     def decide_in(self, trial: WhatIf, place: GroupPlace) -> list[Result]:
         """Decide them there in their order, until too many find no place."""

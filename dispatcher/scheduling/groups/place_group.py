@@ -26,7 +26,7 @@ from dispatcher.scheduling.groups.refusals import (
     refusals,
     refused_alone,
 )
-from dispatcher.scheduling.groups.templates import Template
+from dispatcher.scheduling.groups.templates import Template, TooManyKindsError
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
@@ -160,7 +160,16 @@ class _Search:
         if tried.needed > len(self._waiting):
             self._refuse(Why(Reasons.GROUP, f"{len(self._waiting)} of {tried.needed} members wait"))
             return None
-        members = Members(self._profiles, self._group, self._waiting, self._placed)
+        try:
+            members = Members(self._profiles, self._group, self._waiting, self._placed)
+        except TooManyKindsError as error:
+            self._refuse(Why(Reasons.GROUP, ""))
+            tried.missing = (
+                f"its members are of more than {error.kinds - 1} kinds by what they request and "
+                f"where they may run, too many to compare with {self._profiles.fleet.n} nodes: let "
+                "more of them request the same, or make smaller groups"
+            )
+            return None
         alone = refused_alone(members.templates, tried.needed)
         if alone is not None:
             self._refuse(alone)

@@ -171,7 +171,10 @@ class GroupPreemption:
         members = self._members
         rows = np.flatnonzero(hopeful)
         with self._others_aside():
-            emptied = [self._room_without(one, rows) for one in members.templates]
+            emptied = {
+                id(one.room): self._room_without(one, rows)
+                for one in {id(one.room): one for one in members.templates}.values()
+            }
             gain: Floats = np.zeros(len(rows))
             for one in members.templates:
                 gain += self._most_a_victim(one, rows)
@@ -182,10 +185,11 @@ class GroupPreemption:
             domain = members.levels.codes(key)[rows]
             inside = domain >= 0
             here = domain[inside]
-            rooms = list[Ints | None]()
-            for one, more in zip(members.templates, emptied, strict=True):
-                room: Ints = _summed(more[inside], here, size)
-                rooms.append(None if one.room is None else room + one.in_domains[key])
+            more = {of: _summed(found[inside], here, size) for of, found in emptied.items()}
+            rooms = (
+                None if one.room is None else more[id(one.room)] + one.in_domains[key]
+                for one in members.templates
+            )
             could, _ = members.fitting(rooms, size)
             least = np.full(size, _UNKNOWN)
             np.minimum.at(least, here, self._least.priority[rows[inside]])

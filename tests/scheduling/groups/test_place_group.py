@@ -261,6 +261,21 @@ def test_members_of_several_profiles_are_refused() -> None:
     assert "train: its pods name several profiles: one, other" in told(place((state, profiles), items))
 
 
+def test_members_of_too_many_kinds_are_refused_and_those_whom_labels_tell_apart_are_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [node(f"n{at}").cpu(64).labels(rack="r1") for at in range(1000)]
+    monkeypatch.setattr("dispatcher.scheduling.groups.templates.MOST_ROOM_BYTES", 4 * 8 * 1000 + 3000)
+    unlike = [pod(f"w{at}").cpu(f"{1 + at}m") for at in range(5)]
+    assert place(world(a=nodes), members(*unlike[:4])).is_booked
+    assert told(place(world(a=nodes), members(*unlike))) == (
+        "pod group train: its members are of more than 4 kinds by what they request and where they may run, too many "
+        "to compare with 1000 nodes: let more of them request the same, or make smaller groups"
+    )
+    labelled = [pod(f"l{at}").labels(app="u", at=str(at)).spread("host", 9) for at in range(9)]
+    assert place(world(a=nodes), members(*labelled)).is_booked
+
+
 def test_a_level_that_no_node_has_is_named() -> None:
     assert told(place(world(a=[node("n1")]), gang(1, within="rack"))) == (
         "pod group train: no domain of rack: no node has one"
