@@ -20,9 +20,10 @@ from shared.messages.pod_cache import PodCache
 from shared.model.pod import Group
 
 _MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
-# of members in the what-ifs of one group, a quarter of a millisecond each where no two are alike; and
-# as many to find victims. What a group needs for one try it has.
-MOST_DECISIONS = 16_384
+# of members in the what-ifs of one group, about a second; and as many to find victims. What a group
+# needs for one try it has.
+MOST_DECISIONS = 4096
+_ALIKE = 16  # members of one template are decided in the time of one
 NodeName = tuple[str, str]  # (cluster, node)
 
 
@@ -44,7 +45,7 @@ class Members:
         self.placed = placed
         self.needed = max(1, group.min_count - len(placed))
         self.keys = keys_up_to(group.within)
-        self.decisions = 0  # of members in what-ifs
+        self.decisions = 0  # of members in what-ifs, as `MOST_DECISIONS` counts them
         kept = profiles.of_groups
         if "levels" not in kept:
             kept["levels"] = levels = DomainLevels(profiles.fleet)
@@ -55,6 +56,8 @@ class Members:
         # shapes of groups that no eviction helps, each with how the fleet stood, and when
         self.hopeless: PodCache[Hashable, tuple[tuple[int, ...], float]] = kept["hopeless"]
         self.templates = templates_of(profiles, waiting, rooms, self.keys)
+        # decisions of a domain that holds all
+        self.a_try = sum(_cost(len(one.items), alike=one.alike) for one in self.templates)
         self._sums = sums_of(profiles, waiting, self.templates)
         self._template_of = {
             pod_id: at for at, one in enumerate(self.templates) for pod_id, _ in one.items
@@ -123,13 +126,18 @@ class Members:
                 (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
                 for pod_id, pod_info in run
             ]
-            found = trial.schedule(items, alike=self.templates[at].alike)
+            alike = self.templates[at].alike
+            found = trial.schedule(items, alike=alike)
             results += found
-            self.decisions += len(found)
+            self.decisions += _cost(held(found) if alike else len(found), alike=alike)
             failed += len(found) - held(found)
             if failed > may_fail:
                 break
         return results
+
+
+def _cost(members: int, *, alike: bool) -> int:
+    return 1 + members // _ALIKE if alike else members
 
 
 def held(results: Sequence[Result]) -> int:

@@ -337,7 +337,7 @@ class _Tries:
     @property
     def _is_spent(self) -> bool:
         members = self._members
-        after = members.decisions + len(members.waiting)
+        after = members.decisions + members.a_try
         return self._tried > 0 and (self._tried >= MOST_TRIED or after > MOST_DECISIONS)
 
     def _tighten(self) -> None:

@@ -129,7 +129,7 @@ class GroupPreemption:
             most = MOST_EMPTIED if found is None else MOST_BETTER
             if tried >= most or (found is not None and found[0] < bound):
                 break
-            if tried and self._left < len(self._members.waiting):
+            if tried and self._left < self._members.a_try:
                 self.is_cut = True
                 break
             one = self._emptied(place)
@@ -386,7 +386,7 @@ class GroupPreemption:
         for _ in range(_MOST_ASKED):
             if at >= len(units):
                 break
-            if self._left < len(self._members.waiting):
+            if self._left < self._members.a_try:
                 # rather nobody than all who are left
                 self.is_cut = True
                 return []
@@ -404,12 +404,13 @@ class GroupPreemption:
 
     def _decided(self, place: GroupPlace, units: Sequence[Unit]) -> list[Result] | None:
         """Where the members go once these are gone; None if they do not fit."""
+        before = self._members.decisions
         with self._members.profiles.what_if() as trial:
             for unit in units:
                 for one in unit:
                     trial.take_away(one.pod_id)
             results = self._members.decide_in(trial, place)
-        self._left -= len(results)
+        self._left -= self._members.decisions - before
         return results if held(results) >= self._members.needed else None
 
 

@@ -219,7 +219,7 @@ def test_a_group_that_takes_long_to_try_is_tried_in_few_domains_and_the_widest(
     """The last of its members speaks against every rack, or every zone."""
     monkeypatch.setattr("dispatcher.scheduling.groups.place_group.MOST_DECISIONS", 5)
     tried = count_what_ifs(monkeypatch)
-    apart = [pod(f"w{at}").cpu(1).labels(app="u").away(level, selector(app="u")) for at in range(2)]
+    apart = [pod(f"w{at}").cpu(1).labels(app="u", at=str(at)).away(level, selector(app="u")) for at in range(2)]
     racks = [one for at in range(9) for one in rack(f"r{at}", 4, zone="z")]
     found = place(world(a=racks), members(*apart, within="zone"))
     assert tried == [3]
