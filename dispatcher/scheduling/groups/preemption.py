@@ -9,9 +9,10 @@ name. Domains are tried in the order of the least that their victims can matter,
 be better than the best so far.
 """
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -452,6 +453,21 @@ class RoomLeft:
             )
             for row in rows.tolist():
                 self._look(at, row)
+        self._members = sum(len(one.items) for one in templates)
+        self._asked = {name: self._sums_of(name) for name in names} if len(templates) > 1 else {}
+        self._open_rows = set[int]().union(*self._open)
+        # what is free of each on all rows that are open to some
+        self._total = {
+            name: sum(max(self._free[row][name], 0) for row in self._open_rows) for name in names
+        }
+
+    def _sums_of(self, name: str) -> list[int]:
+        """The sums of the smallest 1, 2, ... requests of members that ask for it."""
+        amounts = list[int]()
+        for one in self._templates:
+            amount = dict(one.room.wants).get(name, 0) if one.room is not None else 0
+            amounts += [amount] * (len(one.items) if amount else 0)
+        return list(accumulate(sorted(amounts)))
 
     def _free_of(self, name: str, row: int) -> int:
         column = self._fleet.axis.column(name)
@@ -472,10 +488,14 @@ class RoomLeft:
 
     @property
     def fitting(self) -> int:
-        """How many members have room at most."""
-        return sum(
+        """How many members have room at most, each template by itself and all together."""
+        found = sum(
             min(one.most, room) for one, room in zip(self._templates, self._sums, strict=True)
         )
+        for name, asked in self._asked.items():
+            together = bisect_right(asked, self._total[name])
+            found = min(found, self._members - len(asked) + together)
+        return found
 
     def free(self, unit: Unit) -> None:
         """These leave."""
@@ -492,7 +512,10 @@ class RoomLeft:
                 continue
             free = self._free[row]
             requests = one.pod_info.at(one.cluster).pod.requests
-            for name in free:
-                free[name] += sign * (1 if name == PODS else requests.get(name, 0))
+            for name, before in free.items():
+                after = before + sign * (1 if name == PODS else requests.get(name, 0))
+                free[name] = after
+                if row in self._open_rows:
+                    self._total[name] += max(after, 0) - max(before, 0)
             for at in range(len(self._templates)):
                 self._look(at, row)
