@@ -2,6 +2,7 @@
 pod is told to be, and which of those without a place wait for it, and why.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
@@ -44,7 +45,8 @@ class PodGroups:
         self._defined: dict[_Key, GroupSeen] = {}
         self._members: dict[_Key, _Members] = {}
         self._of: dict[str, PodSeen] = {}  # members as they were judged last, by UID
-        self._again: dict[str, PodSeen] = {}
+        # not a dict: that is slow to find its first entry after many first ones were taken out
+        self._again: OrderedDict[str, PodSeen] = OrderedDict()
 
     def put(self, seen: GroupSeen) -> None:
         """A group as it is now: its pods are to be judged anew."""

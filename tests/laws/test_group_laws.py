@@ -148,7 +148,7 @@ class Naive:
 
     # --- room
 
-    def room_on(self, row: int, one: PodInfo) -> int:
+    def is_open(self, row: int, one: PodInfo) -> bool:
         scheduler = self.world.profiles.of(one)
         for plugin in scheduler.plan.filters:
             if plugin.depends is not Depends.STATIC:
@@ -157,14 +157,31 @@ class Naive:
             if isinstance(state, Refuse) or (
                 not isinstance(state, Skip) and plugin.filter(state, scheduler.view, np.asarray([row]))[0]
             ):
-                return 0
-        asked = {"pods": 1, **{name: amount for name, amount in one.pod.requests.items() if amount}}
-        times = []
-        for name, amount in asked.items():
-            column = self.fleet.axis.column(name)
-            free = 0 if column is None else int(self.fleet.allocatable[column][row] - self.fleet.requested[column][row])
-            times.append(max(free, 0) // amount)
-        return min(times)
+                return False
+        return True
+
+    def free_on(self, row: int, name: str) -> int:
+        column = self.fleet.axis.column(name)
+        return 0 if column is None else max(0, int((self.fleet.allocatable - self.fleet.requested)[column][row]))
+
+    def room_on(self, row: int, one: PodInfo) -> int:
+        asked = asked_by(one)
+        return min(self.free_on(row, name) // asked[name] for name in asked) if self.is_open(row, one) else 0
+
+    def by_sums(self, domain: tuple[int, str, str]) -> int:
+        """Members that have room if the nodes were one: of each resource those that ask for least."""
+        items = self.gang.waiting
+        nominations = self.world.profiles.nominations
+        if len(nominations) and len({(one.pod.priority, one.pod.needs, one.home) for _, one in items}) > 1:
+            return len(items)
+        least = len(items)
+        with nominations.aside_for(*items[0]):
+            rows = [row for row in self.rows(domain) if any(self.is_open(row, some[0][1]) for some in self.kinds)]
+            for name in {name for _, one in items for name in asked_by(one)}:
+                asked = itertools.accumulate(sorted(asked_by(one).get(name, 0) for _, one in items))
+                free = sum(self.free_on(row, name) for row in rows)
+                least = min(least, sum(one <= free for one in asked))
+        return least
 
     def room_in(self, domain: tuple[int, str, str], items: list[Item]) -> int:
         """Whoever is less important and only promised a place there is in nobody's way."""
@@ -173,10 +190,11 @@ class Naive:
             return sum(self.room_on(row, items[0][1]) for row in self.rows(domain))
 
     def by_room(self, domain: tuple[int, str, str]) -> tuple[int, int, float]:
-        """(members without room, level, how many such groups)"""
+        """(members without room at least, level, how many such groups)"""
         rooms = [self.room_in(domain, items) for items in self.kinds]
         allowed = [self.world.profiles.of(some[0][1]).fitting(some) for some in self.kinds]
         held = sum(min(room, most) for room, most in zip(rooms, allowed, strict=True))
+        held = min(held, self.by_sums(domain))
         left = min(room / len(items) for room, items in zip(rooms, self.kinds, strict=True))
         return len(self.gang.waiting) - held, domain[0], left
 
@@ -277,6 +295,10 @@ class NaiveVictims(Naive):
             return None
         found = [one for domain in self.domains() if (one := self.emptied(domain)) is not None]
         return min(found, key=lambda one: one[0])[1:] if found else None
+
+
+def asked_by(one: PodInfo) -> dict[str, int]:
+    return {"pods": 1, **{name: amount for name, amount in one.pod.requests.items() if amount}}
 
 
 def unit_importance(unit: list[Victim]) -> tuple[Any, ...]:

@@ -11,8 +11,10 @@ for another one count as gone, and what is kept for that as used: no two pods re
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; the pod asks
 again after a pause that doubles, and so does its tenant where it is gone. Evictions are paced:
-`timing.reclaims_per_s`, and 50 times as many at once; those in other clusters as all evictions
-abroad (`preemptors`), which the pod's own cluster has to confirm first.
+`timing.reclaims_per_s`, and 50 times as many at once, for all and for each tenant. However many go
+at once for one pod: its tenant waits for them all, others for `_OTHERS_REST_S` at most. Those in
+other clusters are paced as all evictions abroad (`preemptors`), which the pod's own cluster has to
+confirm first.
 """
 
 from collections import Counter
@@ -58,6 +60,7 @@ _LINES_PER_S = (
 )
 _AT_ONCE_S = 50.0
 _LONGEST_REST_S = 600.0
+_OTHERS_REST_S = 60.0
 _LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
 _PAUSE = Backoff(10.0, 600.0)
 _MOST_LOOKED_AT = 16  # pods that wait, in one look
@@ -109,8 +112,11 @@ class Reclaiming:
         self._look_s = _LOOK_S
         self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
-        self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
+        self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _OTHERS_REST_S)
         self._open_at = float("-inf")
+        self._per_s = per_s
+        # of each tenant that has reclaimed: its own, and since when it may again
+        self._of_tenants: dict[str, tuple[Allowance, float]] = {}
         self._wanted: tuple[int, bool] = (-1, False)
         evictions.on_refused = self._refused
 
@@ -123,6 +129,8 @@ class Reclaiming:
         if self._turns.keys() - self._ledger.tree.nodes.keys():
             self._turns.clear()  # tenants that are no more
             self._gone_again.clear()
+            for name in self._of_tenants.keys() - self._ledger.tree.nodes.keys():
+                del self._of_tenants[name]
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
         self._budgets = Budgets(self._view.objects)
@@ -190,6 +198,7 @@ class Reclaiming:
             tenant is None
             or now < again_at
             or now < self._gone_again.get(tenant, (now, 0))[0]
+            or (tenant in self._of_tenants and now < self._of_tenants[tenant][1])
             or item.pod_id in self._under_way
             or policy_of(self._ledger.tree.nodes[tenant])[0] == NEVER
         ):
@@ -235,9 +244,18 @@ class Reclaiming:
             )
         kind = _kind_of(item)
         self._under_way[pod_id] = _Reclaim(now, tuple(gone), tuple(places), tenant, kind)
-        self._open_at = now + self._pace.take(now, len(taken))
+        self._charge(tenant, len(taken), now)
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
+
+    def _charge(self, tenant: str, count: int, now: float) -> None:
+        self._open_at = now + self._pace.take(now, count)
+        burst = _AT_ONCE_S * self._per_s
+        own, _ = self._of_tenants.get(tenant) or (
+            Allowance(burst, self._per_s, _LONGEST_REST_S),
+            now,
+        )
+        self._of_tenants[tenant] = own, now + own.take(now, count)
 
     def _found(
         self,

@@ -47,6 +47,15 @@ class Candidates:
         """Those alone that may hold so many members."""
         self._select(np.flatnonzero(self._held >= least))
 
+    @property
+    def widest(self) -> int:
+        """The level; -1 without any domain."""
+        return int(self._level.max(initial=-1))
+
+    def keep_level(self, level: int) -> None:
+        """Its domains alone."""
+        self._select(np.flatnonzero(self._level == level))
+
     def tighten(self, level: int, held: Ints, least: int) -> None:
         """Drop those of a level that hold fewer than that: [domains of the level] at most."""
         here = self._level == level

@@ -1,6 +1,6 @@
 """The members of a group that wait, what is known of their room, and their decision in one domain."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 
 import msgspec
@@ -13,18 +13,23 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace, keys_up_to
 from dispatcher.scheduling.groups.rooms import RoomTables, summed
+from dispatcher.scheduling.groups.sums import sums_of
 from dispatcher.scheduling.groups.templates import capped, templates_of
 from dispatcher.scheduling.records.decision import Decision
 from shared.messages.pod_cache import PodCache
 from shared.model.pod import Group
 
 _MOST_HOPELESS = 1024  # shapes of groups of which it is kept that no eviction helps them
+# of members in the what-ifs of one group, about a second; and as many to find victims. What a group
+# needs for one try it has.
+MOST_DECISIONS = 4096
+_ALIKE = 16  # members of one template are decided in the time of one
 NodeName = tuple[str, str]  # (cluster, node)
 
 
 class Members:
     """`needed`: so many of those that wait have to find a place, or none goes. `keys`: of the levels
-    of domains that they may go to. PluginError.
+    of domains that they may go to. PluginError, TooManyKindsError.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class Members:
         self.placed = placed
         self.needed = max(1, group.min_count - len(placed))
         self.keys = keys_up_to(group.within)
+        self.decisions = 0  # of members in what-ifs, as `MOST_DECISIONS` counts them
         kept = profiles.of_groups
         if "levels" not in kept:
             kept["levels"] = levels = DomainLevels(profiles.fleet)
@@ -50,6 +56,9 @@ class Members:
         # shapes of groups that no eviction helps, each with how the fleet stood, and when
         self.hopeless: PodCache[Hashable, tuple[tuple[int, ...], float]] = kept["hopeless"]
         self.templates = templates_of(profiles, waiting, rooms, self.keys)
+        # decisions of a domain that holds all
+        self.a_try = sum(_cost(len(one.items), alike=one.alike) for one in self.templates)
+        self._sums = sums_of(profiles, waiting, self.templates)
         self._template_of = {
             pod_id: at for at, one in enumerate(self.templates) for pod_id, _ in one.items
         }
@@ -64,10 +73,18 @@ class Members:
 
     def fitting_in(self, key: str) -> tuple[Ints, Floats]:
         """[domains] how many members have room at most, and how many such groups."""
-        rooms = [one.in_domains.get(key) for one in self.templates]
+        rooms = (one.in_domains.get(key) for one in self.templates)
         return self.fitting(rooms, self.levels.size(key))
 
-    def fitting(self, rooms: Sequence[Ints | None], size: int) -> tuple[Ints, Floats]:
+    def bound_in(self, key: str) -> tuple[Ints, Floats]:
+        """The same, and by what members of several templates ask for together."""
+        fit, left = self.fitting_in(key)
+        if self._sums is not None:
+            codes = self.levels.codes(key)
+            np.minimum(fit, self._sums.in_domains(codes, self.levels.size(key)), out=fit)
+        return fit, left
+
+    def fitting(self, rooms: Iterable[Ints | None], size: int) -> tuple[Ints, Floats]:
         """The same where so many of each template have room. [domains]"""
         fit: Ints = np.zeros(size, dtype=np.int64)
         left: Floats = np.full(size, np.inf)
@@ -85,18 +102,18 @@ class Members:
         """
         if len(self.profiles.nominations):
             return None
-        caps = [capped(one) for one in self.templates]
-        if all(one is None for one in caps):
-            return None
-        found = dict[str, Ints]()
-        for key in self.keys:
-            codes = self.levels.codes(key)
-            size = self.levels.size(key)
-            rooms = list[Ints | None]()
-            for one, cap in zip(self.templates, caps, strict=True):
-                rooms.append(one.in_domains.get(key) if cap is None else summed(codes, cap, size))
-            found[key] = self.fitting(rooms, size)[0]
-        return found
+        found = {key: np.zeros(self.levels.size(key), dtype=np.int64) for key in self.keys}
+        says_more = False
+        for one in self.templates:
+            cap = capped(one)
+            says_more = says_more or cap is not None
+            for key, fit in found.items():
+                room = one.in_domains.get(key)
+                if cap is not None:
+                    room = summed(self.levels.codes(key), cap, self.levels.size(key))
+                if room is not None:
+                    np.add(fit, np.minimum(room, one.most), out=fit)
+        return found if says_more else None
 
     def decide_in(self, trial: WhatIf, place: GroupPlace) -> list[Result]:
         """Decide them there in their order, until too many find no place."""
@@ -109,12 +126,18 @@ class Members:
                 (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
                 for pod_id, pod_info in run
             ]
-            found = trial.schedule(items, alike=self.templates[at].alike)
+            alike = self.templates[at].alike
+            found = trial.schedule(items, alike=alike)
             results += found
+            self.decisions += _cost(held(found) if alike else len(found), alike=alike)
             failed += len(found) - held(found)
             if failed > may_fail:
                 break
         return results
+
+
+def _cost(members: int, *, alike: bool) -> int:
+    return 1 + members // _ALIKE if alike else members
 
 
 def held(results: Sequence[Result]) -> int:

@@ -17,7 +17,7 @@ from dispatcher.scheduling.framework.pod_info import Domains
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.groups.candidates import Candidates, Rank
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace
-from dispatcher.scheduling.groups.members import Members, NodeName, held
+from dispatcher.scheduling.groups.members import MOST_DECISIONS, Members, NodeName, held
 from dispatcher.scheduling.groups.preemption import Emptied, GroupPreemption
 from dispatcher.scheduling.groups.refusals import (
     Tried,
@@ -26,7 +26,7 @@ from dispatcher.scheduling.groups.refusals import (
     refusals,
     refused_alone,
 )
-from dispatcher.scheduling.groups.templates import Template
+from dispatcher.scheduling.groups.templates import Template, TooManyKindsError
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
@@ -160,14 +160,29 @@ class _Search:
         if tried.needed > len(self._waiting):
             self._refuse(Why(Reasons.GROUP, f"{len(self._waiting)} of {tried.needed} members wait"))
             return None
-        members = Members(self._profiles, self._group, self._waiting, self._placed)
+        try:
+            members = Members(self._profiles, self._group, self._waiting, self._placed)
+        except TooManyKindsError as error:
+            self._refuse(Why(Reasons.GROUP, ""))
+            tried.missing = (
+                f"its members are of more than {error.kinds - 1} kinds by what they request and "
+                f"where they may run, too many to compare with {self._profiles.fleet.n} nodes: let "
+                "more of them request the same, or make smaller groups"
+            )
+            return None
         alone = refused_alone(members.templates, tried.needed)
         if alone is not None:
             self._refuse(alone)
             return None
         found = self._first_that_fits(members, self._candidates(members))
         if found is None and not any(one.victims for one in self._promised):
-            self._emptied = GroupPreemption(members).best()
+            preemption = GroupPreemption(members)
+            self._emptied = preemption.best()
+            if preemption.is_cut and self._emptied is None:
+                tried.missing += (
+                    "; whom to evict for it would take too long to find: make smaller groups, or "
+                    "let their members ask for the same"
+                )
         return found
 
     def _refuse(self, why: Why) -> None:
@@ -185,7 +200,7 @@ class _Search:
         for level, key in enumerate(members.keys):
             codes = members.codes(key)
             if len(codes):
-                found.add(level, codes, *members.fitting_in(key))
+                found.add(level, codes, *members.bound_in(key))
         tried.reasons |= {one for some in members.templates for one in some.reasons}
         if not len(found):
             placed = "the members that have a place are in no common one" if self._placed else ""
@@ -214,8 +229,8 @@ class _Search:
         the first that holds as many as it says is the best of all.
         """
         best: tuple[Rank, GroupPlace] | None = None
-        tried = 0
-        while len(candidates) and tried < MOST_TRIED:
+        tries = _Tries(members, candidates)
+        while tries.go_on():
             rank, at = candidates.best()
             if best is not None and best[0] <= rank:
                 break
@@ -224,7 +239,6 @@ class _Search:
             chosen = _preferred(members, key, codes)
             place = members.levels.place(key, codes[chosen])
             candidates.drop(at.item(chosen))
-            tried += 1
             following = candidates.best()[0] if len(candidates) else None
             with self._profiles.what_if() as trial:
                 results = members.decide_in(trial, place)
@@ -237,9 +251,8 @@ class _Search:
                         return self._booked(members, place, results)
             if not fits and self._failed(members, place, results):
                 break
-            if not fits and tried == _FEW:
-                for level, bound in enumerate((members.tightened() or {}).values()):
-                    candidates.tighten(level, bound, members.needed)
+            tries.note(rank.level, fits)
+        self._tried.untried = tries.untried
         return None if best is None else self._book(members, best[1])
 
     def _failed(self, members: Members, place: GroupPlace, results: Sequence[Result]) -> bool:
@@ -284,6 +297,56 @@ class _Search:
                 result.message = Why(Reasons.GROUP, missing).text
                 result.reasons |= {Reasons.GROUP}
         return GroupResult(results, place)
+
+
+class _Tries:
+    """How many domains are tried for one group: until what one group may cost is spent, and then the
+    best of the widest level, if none of that was.
+
+    `untried`: domains that are left out by that.
+    """
+
+    def __init__(self, members: Members, candidates: Candidates) -> None:
+        self._members = members
+        self._candidates = candidates
+        self._widest = candidates.widest
+        self._levels = set[int]()
+        self._tried = 0
+        self._is_tight = False
+        self.untried = 0
+
+    def go_on(self) -> bool:
+        """Whether another one is to be tried; candidates are those that may be."""
+        if self._is_spent:
+            self._tighten()
+            self.untried = self.untried or len(self._candidates)
+            if self._widest in self._levels:
+                return False
+            self._candidates.keep_level(self._widest)
+        return len(self._candidates) > 0
+
+    def note(self, level: int, fits: bool) -> None:
+        """One of this level was tried."""
+        self._tried += 1
+        self._levels.add(level)
+        if self.untried:
+            self.untried -= 1
+        elif not fits and self._tried == _FEW:
+            self._tighten()
+
+    @property
+    def _is_spent(self) -> bool:
+        members = self._members
+        after = members.decisions + members.a_try
+        return self._tried > 0 and (self._tried >= MOST_TRIED or after > MOST_DECISIONS)
+
+    def _tighten(self) -> None:
+        if self._is_tight:
+            return
+        self._is_tight = True
+        members = self._members
+        for level, bound in enumerate((members.tightened() or {}).values()):
+            self._candidates.tighten(level, bound, members.needed)
 
 
 def _shared_out(

@@ -9,9 +9,10 @@ name. Domains are tried in the order of the least that their victims can matter,
 be better than the best so far.
 """
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from dispatcher.scheduling.framework.group_domain import ANYWHERE, rows_in
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_info import GroupId, whole_group_id
 from dispatcher.scheduling.groups.domain_levels import GroupPlace
-from dispatcher.scheduling.groups.members import Members, held
+from dispatcher.scheduling.groups.members import MOST_DECISIONS, Members, held
 from dispatcher.scheduling.groups.rooms import MOST
 from dispatcher.scheduling.groups.templates import Template
 from dispatcher.scheduling.rules.budgets import Budgets, Left
@@ -42,6 +43,7 @@ from shared.model.resources import PODS
 MOST_EMPTIED = 64  # domains that are tried for one group,
 MOST_BETTER = 16  # and if one of these will do
 _MOST_ASKED = 256  # what-ifs of one domain
+_LOOKS = 128  # at the room of one template on one node: they cost as much as a decision
 _MOST_ROWS = 1 << 16  # of which it is asked who started last
 _UNKNOWN = 1 << 40
 Unit = tuple[Victim, ...]  # that stay or go together
@@ -56,7 +58,7 @@ class Emptied(NamedTuple):
 
 
 class GroupPreemption:
-    """Looks for the victims of one group."""
+    """Looks for the victims of one group. `is_cut`: not everywhere, as that would take too long."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -68,6 +70,8 @@ class GroupPreemption:
         )
         self._budgets = Budgets(scheduler.view.objects)
         self._least = self._post_filters.least
+        self._left = MOST_DECISIONS
+        self.is_cut = False
         self._whole: dict[GroupId, list[Occupant]] | None = None
         self._by_room_alone = True
         # more pods there may be what makes members fit: the fewer are gone need not be the better
@@ -87,7 +91,7 @@ class GroupPreemption:
         if known is not None and known[0] == now and since - known[1] <= KEPT_S:
             return None
         found = self._best()
-        if found is None and self._by_room_alone:
+        if found is None and self._by_room_alone and not self.is_cut:
             hopeless.put(kind, (now, since), self._kind_bytes())
         return found
 
@@ -125,6 +129,9 @@ class GroupPreemption:
         for tried, (bound, level, place) in enumerate(self._by_bound(hopeful)):
             most = MOST_EMPTIED if found is None else MOST_BETTER
             if tried >= most or (found is not None and found[0] < bound):
+                break
+            if tried and self._left < self._members.a_try:
+                self.is_cut = True
                 break
             one = self._emptied(place)
             if one is None:
@@ -165,9 +172,13 @@ class GroupPreemption:
         members = self._members
         rows = np.flatnonzero(hopeful)
         with self._others_aside():
-            emptied = [self._room_without(one, rows) for one in members.templates]
-            gains = [self._most_a_victim(one, rows) for one in members.templates]
-        gain: Floats = np.sum(gains, axis=0)
+            emptied = {
+                id(one.room): self._room_without(one, rows)
+                for one in {id(one.room): one for one in members.templates}.values()
+            }
+            gain: Floats = np.zeros(len(rows))
+            for one in members.templates:
+                gain += self._most_a_victim(one, rows)
         bounds = []
         for level, key in enumerate(members.keys):
             codes = members.codes(key)
@@ -175,10 +186,11 @@ class GroupPreemption:
             domain = members.levels.codes(key)[rows]
             inside = domain >= 0
             here = domain[inside]
-            rooms = list[Ints | None]()
-            for one, more in zip(members.templates, emptied, strict=True):
-                room: Ints = _summed(more[inside], here, size)
-                rooms.append(None if one.room is None else room + one.in_domains[key])
+            more = {of: _summed(found[inside], here, size) for of, found in emptied.items()}
+            rooms = (
+                None if one.room is None else more[id(one.room)] + one.in_domains[key]
+                for one in members.templates
+            )
             could, _ = members.fitting(rooms, size)
             least = np.full(size, _UNKNOWN)
             np.minimum.at(least, here, self._least.priority[rows[inside]])
@@ -266,7 +278,7 @@ class GroupPreemption:
         """
         rows = self._rows(place)
         units, forbidden = self._units(rows)
-        if not units:
+        if not units or not self._may_reckon(units, rows):
             return None
         victims = self._reckoned(units, rows)
         if victims is None:
@@ -331,6 +343,18 @@ class GroupPreemption:
         together = len({one.cluster for one in pods}) == 1 and all(map(self._is_lower, pods))
         return tuple(by_importance(list(map(_victim, pods)))) if together else ()
 
+    def _may_reckon(self, units: Sequence[Unit], rows: RowList) -> bool:
+        """Whether that costs no more than is left; what it costs is spent then. For a single template
+        it is as nothing.
+        """
+        looks = len(rows) + 3 * sum(map(len, units))
+        cost = (len(self._members.templates) - 1) * looks // _LOOKS
+        if cost > self._left:
+            self.is_cut = True
+            return False
+        self._left -= cost
+        return True
+
     def _reckoned(self, units: Sequence[Unit], rows: RowList) -> list[Unit] | None:
         """Who has to go by what pods request alone; None if even all of them are not enough. If the
         group fits once these are gone, they are the very ones that trying would find: who stays
@@ -363,6 +387,10 @@ class GroupPreemption:
         for _ in range(_MOST_ASKED):
             if at >= len(units):
                 break
+            if self._left < self._members.a_try:
+                # rather nobody than all who are left
+                self.is_cut = True
+                return []
             some = set(map(id, units[at : at + size]))
             without = [unit for unit in evicted if id(unit) not in some]
             if without and self._decided(place, without) is not None:
@@ -377,11 +405,13 @@ class GroupPreemption:
 
     def _decided(self, place: GroupPlace, units: Sequence[Unit]) -> list[Result] | None:
         """Where the members go once these are gone; None if they do not fit."""
+        before = self._members.decisions
         with self._members.profiles.what_if() as trial:
             for unit in units:
                 for one in unit:
                     trial.take_away(one.pod_id)
             results = self._members.decide_in(trial, place)
+        self._left -= self._members.decisions - before
         return results if held(results) >= self._members.needed else None
 
 
@@ -423,6 +453,21 @@ class RoomLeft:
             )
             for row in rows.tolist():
                 self._look(at, row)
+        self._members = sum(len(one.items) for one in templates)
+        self._asked = {name: self._sums_of(name) for name in names} if len(templates) > 1 else {}
+        self._open_rows = set[int]().union(*self._open)
+        # what is free of each on all rows that are open to some
+        self._total = {
+            name: sum(max(self._free[row][name], 0) for row in self._open_rows) for name in names
+        }
+
+    def _sums_of(self, name: str) -> list[int]:
+        """The sums of the smallest 1, 2, ... requests of members that ask for it."""
+        amounts = list[int]()
+        for one in self._templates:
+            amount = dict(one.room.wants).get(name, 0) if one.room is not None else 0
+            amounts += [amount] * (len(one.items) if amount else 0)
+        return list(accumulate(sorted(amounts)))
 
     def _free_of(self, name: str, row: int) -> int:
         column = self._fleet.axis.column(name)
@@ -443,10 +488,14 @@ class RoomLeft:
 
     @property
     def fitting(self) -> int:
-        """How many members have room at most."""
-        return sum(
+        """How many members have room at most, each template by itself and all together."""
+        found = sum(
             min(one.most, room) for one, room in zip(self._templates, self._sums, strict=True)
         )
+        for name, asked in self._asked.items():
+            together = bisect_right(asked, self._total[name])
+            found = min(found, self._members - len(asked) + together)
+        return found
 
     def free(self, unit: Unit) -> None:
         """These leave."""
@@ -463,7 +512,10 @@ class RoomLeft:
                 continue
             free = self._free[row]
             requests = one.pod_info.at(one.cluster).pod.requests
-            for name in free:
-                free[name] += sign * (1 if name == PODS else requests.get(name, 0))
+            for name, before in free.items():
+                after = before + sign * (1 if name == PODS else requests.get(name, 0))
+                free[name] = after
+                if row in self._open_rows:
+                    self._total[name] += max(after, 0) - max(before, 0)
             for at in range(len(self._templates)):
                 self._look(at, row)

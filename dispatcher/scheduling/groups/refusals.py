@@ -24,6 +24,7 @@ from shared.model.resources import PODS
 class Tried:
     """What is known of a group that finds no place. `place`: the best domain of the `domains` of its
     level, which holds `held` members that wait; `missing`: what is said of its nodes.
+    `untried`: domains that were left out, as to try them would have taken too long.
     """
 
     group: Group
@@ -33,6 +34,7 @@ class Tried:
     held: int = -1
     domains: int = 0
     missing: str = ""
+    untried: int = 0
     reasons: set[Reason] = field(default_factory=set)
 
     @property
@@ -44,6 +46,11 @@ class Tried:
         members = f"{self.placed + self.held} of {self.placed + self.needed} members"
         best = f", the best of {self.domains}" if self.domains > 1 else ""
         missing = f"; {self.missing}" if self.missing else ""
+        if self.untried:
+            missing += (
+                f"; {self.untried} more may hold them, and would take too long to try: ask for a "
+                "narrower domain by node affinity, or make smaller groups"
+            )
         return f"{group.name}: {members} fit in {self.place.words}{best}{missing}"
 
 

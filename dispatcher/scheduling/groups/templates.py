@@ -25,6 +25,17 @@ from dispatcher.scheduling.groups.rooms import MOST, RoomTable, RoomTables, Want
 from shared.model.reasons import Reason, Why
 from shared.model.topology import HOST_LEVEL
 
+# of what is kept of one group by node and domain: 8 bytes a node for each kind of request
+MOST_ROOM_BYTES = 128 * 2**20
+
+
+class TooManyKindsError(Exception):
+    """So many kinds of requests of one group cannot be compared with all nodes."""
+
+    def __init__(self, kinds: int) -> None:
+        super().__init__(f"{kinds} kinds of members")
+        self.kinds = kinds
+
 
 @dataclass
 class Template:
@@ -68,7 +79,7 @@ def templates_of(
     profiles: Profiles, waiting: Sequence[Item], tables: RoomTables, keys: Sequence[str]
 ) -> list[Template]:
     """In the order of their first members; how many fit in the domains of these topology keys is an
-    upper bound, whoever else of the group is there. PluginError.
+    upper bound, whoever else of the group is there. PluginError, TooManyKindsError.
     """
     found = dict[Hashable, Template]()
     known = dict[int, tuple[object, Template]]()  # by the id of what pods of one template share
@@ -86,38 +97,72 @@ def templates_of(
             template.said = max(template.said, same.said)
             known[id(same)] = same, template
         known[id(same)][1].items.append(item)
-    nominated = len(profiles.nominations) > 0
+    rooms = _Rooms(tables, keys, nominated=len(profiles.nominations) > 0)
     for one in found.values():
         one.most = _most(one)
         first = max(one.items, key=lambda item: item[1].pod.priority)
         with profiles.nominations.aside_for(*first):
-            room = _look(one, tables)
-            if room is None:
-                continue
-            for key in keys:
-                in_domains = room.in_domains(key)
-                # others of the group may be looked at with other nominees aside
-                one.in_domains[key] = in_domains.copy() if nominated else in_domains
+            rooms.look(one, first[1])
     return list(found.values())
+
+
+class _Rooms:
+    """Those of the templates of one group: TooManyKindsError if they take too much memory together."""
+
+    def __init__(self, tables: RoomTables, keys: Sequence[str], *, nominated: bool) -> None:
+        self._tables = tables
+        self._keys = keys
+        self._nominated = nominated
+        self._known: dict[Hashable, RoomTable] = {}
+        self._in_domains: dict[Hashable, dict[str, Ints]] = {}
+        self._closed: set[StaticFilters] = set()
+        self._bytes = 0
+
+    def look(self, one: Template, first: PodInfo) -> None:
+        """Find the room of a template, as it is without nominees that are less important than
+        `first` of its members.
+        """
+        closed = one.scheduler.closed_nodes(one.first)
+        if isinstance(closed, Why):
+            one.why = closed
+            return
+        wants = _wants(one)
+        if isinstance(wants, Why):
+            one.why = wants
+            return
+        one.closed = closed
+        one.room = room = self._room(closed, wants, one.said)
+        aside = (first.pod.priority, first.pod.needs, first.home) if self._nominated else ()
+        of = (closed, wants, aside)
+        if of not in self._in_domains:
+            sums = {key: room.in_domains(key) for key in self._keys}
+            # others of the group may be looked at with other nominees aside
+            copied = {key: some.copy() for key, some in sums.items()}
+            self._in_domains[of] = copied if self._nominated else sums
+            self._take(sum(some.nbytes for some in sums.values()))
+        one.in_domains = self._in_domains[of]
+
+    def _room(self, closed: StaticFilters, wants: Wants, said: int) -> RoomTable:
+        if closed not in self._closed:
+            self._closed.add(closed)
+            self._take(closed.refusal_codes.nbytes)
+        room = self._known.get((closed, wants))
+        if room is None:
+            room = self._known[closed, wants] = self._tables.of(closed, wants, said)
+            self._take(room.by_row.nbytes)
+        else:
+            room.refresh(closed)
+        return room
+
+    def _take(self, nbytes: int) -> None:
+        self._bytes += nbytes
+        if self._bytes > MOST_ROOM_BYTES:
+            raise TooManyKindsError(len(self._known))
 
 
 def _most(one: Template) -> int:
     good = [item for item in one.items if unfit(item[1], one.scheduler) is None]
     return one.scheduler.fitting(good) if good else 0
-
-
-def _look(one: Template, tables: RoomTables) -> RoomTable | None:
-    closed = one.scheduler.closed_nodes(one.first)
-    if isinstance(closed, Why):
-        one.why = closed
-        return None
-    wants = _wants(one)
-    if isinstance(wants, Why):
-        one.why = wants
-        return None
-    one.closed = closed
-    one.room = tables.of(closed, wants, one.said)
-    return one.room
 
 
 def _wants(one: Template) -> Wants | Why:

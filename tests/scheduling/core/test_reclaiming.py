@@ -439,6 +439,23 @@ def test_a_tenant_that_was_given_gpus_alone_gets_cpus_for_them_too() -> None:
     assert (world.placed("red"), world.placed("blue")) == (1, 1)
 
 
+def test_a_tenant_that_has_many_evicted_at_once_waits_for_them_longer_than_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight go at once, where two may, and one more each second."""
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._AT_ONCE_S", 2.0)
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._OTHERS_REST_S", 3.0)
+    world = World(team("red", 9), team("green", 1), team("blue", 2), room=(12,))
+    world.come(*(f"blue-{at}" for at in range(12)))
+    world.come("red-big", cpu=8)
+    world.come("red-late", "green-1")
+    assert len(world.evicted) == 8
+    world.run(4)
+    assert (world.placed("green"), world.placed("red")) == (1, 1)
+    world.run(5)
+    assert world.placed("red") == 2
+
+
 def test_evictions_are_paced() -> None:
     world = World(team("red", 100), team("blue", 0), room=(200,))
     world.come(*(f"blue-{at}" for at in range(80)))

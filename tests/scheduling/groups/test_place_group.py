@@ -179,6 +179,13 @@ def test_no_more_domains_are_tried_than_are_bounded(monkeypatch: pytest.MonkeyPa
 def test_members_that_share_no_host_are_not_tried_in_every_rack(monkeypatch: pytest.MonkeyPatch) -> None:
     """Racks of two nodes have room for eight of three members, but for two on hosts of their own."""
     where = world(a=[one for at in range(9) for one in rack(f"r{at}", 4, 4)])
+    tried = count_what_ifs(monkeypatch)
+    apart = [pod(f"w{at}").cpu(1).labels(app="u").away("host", selector(app="u")) for at in range(3)]
+    assert "2 of 3 members fit" in told(place(where, members(*apart)))
+    assert tried == [4]
+
+
+def count_what_ifs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     tried, what_if = [0], Profiles.what_if
 
     def counted(profiles: Profiles) -> WhatIf:
@@ -186,9 +193,41 @@ def test_members_that_share_no_host_are_not_tried_in_every_rack(monkeypatch: pyt
         return what_if(profiles)
 
     monkeypatch.setattr(Profiles, "what_if", counted)
-    apart = [pod(f"w{at}").cpu(1).labels(app="u").away("host", selector(app="u")) for at in range(3)]
-    assert "2 of 3 members fit" in told(place(where, members(*apart)))
-    assert tried == [4]
+    return tried
+
+
+def test_a_rack_with_room_for_each_member_but_not_for_all_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = count_what_ifs(monkeypatch)
+    unlike = [pod(f"w{cpu}").cpu(cpu) for cpu in (1, 2, 3)]
+    racks = [one for at in range(9) for one in rack(f"r{at}", 5)]
+    assert "2 of 3 members fit in rack" in told(place(world(a=racks), members(*unlike)))
+    assert tried == [0]
+    assert nodes_of(place(world(a=[*racks, *rack("last", 6)]), members(*unlike))) == ["last-0"] * 3
+    assert tried == [1]
+
+
+def test_requests_whose_sum_is_no_int64_are_summed() -> None:
+    racks = [one.resource("example.com/x", 2**62) for one in rack("r1", 8, 8, 8, 8)]
+    huge = [pod(f"w{at}").request("example.com/x", 2**62 - at) for at in range(4)]
+    assert len(set(nodes_of(place(world(a=racks), members(*huge))))) == 4
+
+
+@pytest.mark.parametrize("level", ["rack", "zone"])
+def test_a_group_that_takes_long_to_try_is_tried_in_few_domains_and_the_widest(
+    monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """The last of its members speaks against every rack, or every zone."""
+    monkeypatch.setattr("dispatcher.scheduling.groups.place_group.MOST_DECISIONS", 5)
+    tried = count_what_ifs(monkeypatch)
+    apart = [pod(f"w{at}").cpu(1).labels(app="u", at=str(at)).away(level, selector(app="u")) for at in range(2)]
+    racks = [one for at in range(9) for one in rack(f"r{at}", 4, zone="z")]
+    found = place(world(a=racks), members(*apart, within="zone"))
+    assert tried == [3]
+    if level == "zone":
+        assert "1 of 2 members fit in rack" in told(found)
+        assert "; 7 more may hold them, and would take too long to try: " in told(found)
+    else:
+        assert len(set(nodes_of(found))) == 2
 
 
 # --- nowhere
@@ -220,6 +259,21 @@ def test_members_of_several_profiles_are_refused() -> None:
     profiles = Profiles([Scheduler(one, build(one, PluginContext(quota=ledger)), state) for one in both])
     items = members(pod("a").set(scheduler_name="one"), pod("b").set(scheduler_name="other"))
     assert "train: its pods name several profiles: one, other" in told(place((state, profiles), items))
+
+
+def test_members_of_too_many_kinds_are_refused_and_those_whom_labels_tell_apart_are_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [node(f"n{at}").cpu(64).labels(rack="r1") for at in range(1000)]
+    monkeypatch.setattr("dispatcher.scheduling.groups.templates.MOST_ROOM_BYTES", 4 * 8 * 1000 + 3000)
+    unlike = [pod(f"w{at}").cpu(f"{1 + at}m") for at in range(5)]
+    assert place(world(a=nodes), members(*unlike[:4])).is_booked
+    assert told(place(world(a=nodes), members(*unlike))) == (
+        "pod group train: its members are of more than 4 kinds by what they request and where they may run, too many "
+        "to compare with 1000 nodes: let more of them request the same, or make smaller groups"
+    )
+    labelled = [pod(f"l{at}").labels(app="u", at=str(at)).spread("host", 9) for at in range(9)]
+    assert place(world(a=nodes), members(*labelled)).is_booked
 
 
 def test_a_level_that_no_node_has_is_named() -> None:
@@ -308,6 +362,21 @@ def test_that_nobodys_leaving_helps_is_known_until_the_fleet_moves() -> None:
     assert where[1].of_groups["hopeless"]
     where[0].put_node("a", node("r1-1").cpu(1).labels(rack="r1").build())
     assert victims_of(place(where, gang(3, priority=10))) == ["there"]
+
+
+@pytest.mark.parametrize(("most", "victims"), [(4, ["big"]), (1, [])])
+def test_nobody_is_evicted_for_a_group_whose_victims_take_too_long_to_find(
+    monkeypatch: pytest.MonkeyPatch, most: int, victims: list[str]
+) -> None:
+    """A rack where they seem to matter less, and where a pod stays that keeps the member off, comes first."""
+    monkeypatch.setattr("dispatcher.scheduling.groups.preemption.MOST_DECISIONS", most)
+    where = world(a=[*rack("r1", 2), *rack("r2", 2)])
+    low(where[0], "small", 1, "r1-0")
+    low(where[0], "stays", 1, "r1-0", priority=10, labels={"app": "u"})
+    low(where[0], "big", 2, "r2-0", priority=1)
+    found = place(where, members(pod("w0").cpu(1).priority(10).away("rack", selector(app="u"))))
+    assert victims_of(found) == victims
+    assert ("whom to evict for it would take too long to find" in told(found)) == (not victims)
 
 
 # --- which group
