@@ -9,10 +9,10 @@ not who replaces the victims either; and these are evicted, within budgets. Pods
 for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
-is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; the pod asks
-again after a pause that doubles. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many
-at once; those in other clusters as all evictions abroad (`preemptors`), which the pod's own cluster
-has to confirm first.
+is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; pods like it
+ask again after a pause that doubles, or once their tenant has clearly less. Evictions are paced:
+`timing.reclaims_per_s`, and 50 times as many at once; those in other clusters as all evictions
+abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -38,7 +38,8 @@ from dispatcher.scheduling.tenants.reclaim import (
     policy_of,
     victims,
 )
-from dispatcher.scheduling.tenants.shares import NO_SHARE
+from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
+from dispatcher.scheduling.tenants.tree import TenantNode
 from shared.messages.pod_cache import PodCache
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
@@ -73,6 +74,21 @@ class _Reclaim(NamedTuple):
     victims: tuple[PodId, ...]
 
 
+class _Rest(NamedTuple):
+    """Pods of a kind ask again then, after so many tries in vain; or once the share of their
+    tenant with one of them is well below what it was.
+    """
+
+    until: float
+    tries: int
+    share: FairShare
+
+    def holds(self, now: float, share: FairShare) -> bool:
+        """Whether they do not ask yet."""
+        well_below = FairShare(self.share.endless, self.share.billionths * 9 // 10)
+        return now < self.until and not share < well_below
+
+
 class Reclaiming:
     """Looks and orders; `ledger`: whose tenants lend and borrow."""
 
@@ -82,9 +98,10 @@ class Reclaiming:
         self._ledger = ledger
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
-        # when pods of a kind ask again, and tries in vain
-        self._again: PodCache[Hashable, tuple[float, int]] = PodCache(_MOST_KEPT)
+        self._again: PodCache[Hashable, _Rest] = PodCache(_MOST_KEPT)  # kinds of pods
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
+        # in this look: who needs nobody to go, and so has the quota that others may not count on
+        self._served: list[tuple[TenantNode, Mapping[str, int]]] = []
         self._looked_at = float("-inf")
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
@@ -101,11 +118,17 @@ class Reclaiming:
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
         candidates = list(self._candidates(now))
-        for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
-            if now < self._open_at:
-                break
-            if self._asks(item, now):  # another one of its class may have asked in vain just now
-                self._reclaim(item, candidates, now)
+        try:
+            for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
+                if now < self._open_at:
+                    break
+                # another one of its class may have asked in vain just now
+                if not self._rests(item, now):
+                    self._reclaim(item, candidates, now)
+        finally:
+            for node, asked in self._served:
+                node.charge(asked, -1)
+            self._served.clear()
 
     def _is_wanted(self) -> bool:
         """Whether any tenant reclaims at all."""
@@ -126,8 +149,9 @@ class Reclaiming:
             item
             for line, reasons in self._state.queue.refused()
             if reasons == QUOTA or self._may_be_lent(line, reasons)
+            if not self._rests(next(iter(line.values())), now)
             for item in islice(line.values(), _MOST_LOOKED_AT)
-            if item.state is State.UNSCHEDULABLE and self._asks(item, now)
+            if item.state is State.UNSCHEDULABLE and self._asks(item)
         ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
         return found[:_MOST_LOOKED_AT]
@@ -141,13 +165,24 @@ class Reclaiming:
         root = self._ledger.tree.nodes[tenant].root
         return any(one.share() > NO_SHARE for one in root.subtree())
 
-    def _asks(self, item: QueuedPod, now: float) -> bool:
-        again_at, _ = self._again.get(_kind_of(item)) or (float("-inf"), 0)
+    def _rests(self, item: QueuedPod, now: float) -> bool:
+        """Whether pods of its kind have asked in vain, and nothing is better for them since."""
+        rest = self._again.get(_kind_of(item))
+        return rest is not None and rest.holds(now, self._share_with(item))
+
+    def _share_with(self, item: QueuedPod) -> FairShare:
+        """Of the pod's tenant, if it had its place."""
+        first = item.pod_info
+        tenant = self._ledger.tenant_of(first.home, first.pod.namespace)
+        if tenant is None:
+            return NO_SHARE
+        return self._ledger.tree.nodes[tenant].share(charge_of(first.pod))
+
+    def _asks(self, item: QueuedPod) -> bool:
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         return (
             tenant is not None
-            and now >= again_at
             and item.pod_id not in self._under_way
             and pod_info.pod.preempts
             and not pod_info.sizes
@@ -171,8 +206,15 @@ class Reclaiming:
         going = [one for known in self._under_way.values() for one in known.victims]
         claimant = Claimant(tenant, pod_info.pod.priority, asked)
         taken, place = self._found(pod_id, pod_info, claimant, candidates, going)
-        if not taken or place is None:
-            self._wait(_kind_of(item), now)
+        if place is None:
+            self._wait(item, now)
+            return
+        if not taken:  # quota has come free since it was refused, or does once all have left
+            node = ledger.tree.nodes[tenant]
+            node.charge(asked)
+            self._served.append((node, asked))
+            if not going:
+                state.queue.activate(pod_id, now)
             return
         why = self._why(tenant, taken, pod_info)
         gone = frozenset(one.pod_id for one in taken)
@@ -332,11 +374,13 @@ class Reclaiming:
             state.wake_all_for_quota(now)
         item = state.queue.get(pod_id)
         if item is not None:
-            self._wait(_kind_of(item), now)
+            self._wait(item, now)
 
-    def _wait(self, kind: Hashable, now: float) -> None:
-        _, tries = self._again.get(kind) or (now, 0)
-        self._again.put(kind, (now + _PAUSE.after(tries + 1), tries + 1))
+    def _wait(self, item: QueuedPod, now: float) -> None:
+        known = self._again.get(_kind_of(item))
+        tries = 1 if known is None else known.tries + 1
+        rest = _Rest(now + _PAUSE.after(tries), tries, self._share_with(item))
+        self._again.put(_kind_of(item), rest)
 
     def _refused(self, pod_id: PodId, now: float) -> None:
         """The pod was not evicted: others are asked meanwhile."""
